@@ -3,14 +3,13 @@
 async with steno.connect() as client:            asyncio and trio
 with steno.connect_sync() as client:             the same verbs, blocking
 
-Importing this package imports nothing else: each name below is fetched when it is first used, so
+Importing this package imports nothing else: each name below is imported when it is first used, so
 that a one-shot command never pays for an event loop.
 
 _async        the async client: client, session, subscription and their link
-_sync         the blocking client: the same verbs, shared by threads
+_sync         the blocking client: the same verbs, generated from _async, and its own link
 _sansio       requests, replies, events and their state: no socket, clock or file
-_connect      a connection: the daemon found or started, and greeted
-_system       files, folders, forks and threads of the operating system
+_connect      a connection: the daemon found or started, and greeted; files beside it
 values        the values that callers get: acks, records, turns, mails, events
 llm           models that summarise; llm_limits are its bounds
 adapters      classes in the place of other programs' classes
@@ -26,12 +25,9 @@ if TYPE_CHECKING:
     from steno._async.session import Session
     from steno._async.subscription import Subscription
     from steno._sansio.summaries import Summary
-    from steno._sync.client import (
-        BlockingClient,
-        BlockingSession,
-        BlockingSubscription,
-        connect_sync,
-    )
+    from steno._sync.client import BlockingClient, connect_sync
+    from steno._sync.session import BlockingSession
+    from steno._sync.subscription import BlockingSubscription
     from steno.values import (
         Ack,
         Compacted,
@@ -116,12 +112,9 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "steno._sync.client": (
-        "BlockingClient",
-        "BlockingSession",
-        "BlockingSubscription",
-        "connect_sync",
-    ),
+    "steno._sync.client": ("BlockingClient", "connect_sync"),
+    "steno._sync.session": ("BlockingSession",),
+    "steno._sync.subscription": ("BlockingSubscription",),
     "steno._async.client": ("Client", "connect"),
     "steno._async.session": ("Session",),
     "steno._async.subscription": ("Subscription",),

@@ -1,6 +1,6 @@
-"""Every bound of asking a model for summaries: its unit in the name, its reason beside it.
+"""The bounds of requests to a model: unit in the name, reason beside it.
 
-No daemon knows of any of it; what a client says to one is bounded by `steno_protocol.limits`.
+They concern no daemon; `steno_protocol.limits` bounds its requests.
 """
 
 from typing import Final
@@ -8,20 +8,20 @@ from typing import Final
 from steno_protocol.limits import MIB
 
 MODEL_DEADLINE_S: Final = 300.0
-"""A model that summarises a long conversation answers within a minute or two; what takes longer,
-with all its repeats, is given up, and the session stays as it was."""
+"""A model that summarises a long conversation answers within a minute or two; a longer request,
+with all its repeats, fails, and the session stays as it was."""
 
 MODEL_ATTEMPTS_MAX: Final = 5
-"""How often one question is asked when the model's server is busy, fails or hangs up."""
+"""Attempts for one question when the model's server is busy, fails or hangs up."""
 
 MODEL_RETRY_S: Final = 1.0
 """The pause before the second attempt, unless the server names one; doubled for each further."""
 
 MODEL_RETRY_S_MAX: Final = 30.0
-"""The longest pause that no server asked for: rate limits are counted by the minute."""
+"""The longest pause without a wish of the server: rate limits are counted by the minute."""
 
 MODEL_CONNECT_S: Final = 10.0
-"""A server that takes no connection for so long is not there."""
+"""A server that accepts no connection for so long is down."""
 
 MODEL_ANSWER_BYTES_MAX: Final = 4 * MIB
 """Bytes of one answer: a summary of 100 000 tokens has 400 KiB."""
@@ -34,7 +34,7 @@ MODEL_COMPLAINT_CHARS_MAX: Final = 300
 """Characters of a server's refusal that an error message quotes."""
 
 WATCH_INTERVAL_S: Final = 5.0
-"""How often `steno compact --watch` looks which sessions grew: an agent's turn takes longer."""
+"""Pause between two checks of `steno compact --watch`: an agent's turn takes longer."""
 
 WATCH_COMPACTIONS_MAX: Final = 4
 """Compactions that one worker has under way; more would meet the model's rate limit together."""

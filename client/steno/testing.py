@@ -1,11 +1,11 @@
-"""What a storage of an agent's messages has to keep, as tests that any storage can be put to.
+"""The contract of a storage of an agent's messages, as reusable tests.
 
     class TestMyStorage(LinearStorageContract):
         def make_storage(self, path):
             return MyStorage(path)
 
-pytest collects the class; each test gets a folder of its own in `tmp_path`. A storage is what
-kosong calls a `LinearStorage`. What a storage does not claim is skipped with the reason.
+pytest collects the class; each test gets a folder of its own in `tmp_path`. A storage is kosong's
+`LinearStorage`. A test of a promise that the storage does not claim is skipped with the reason.
 
 Source: the promises are those that the documentation of kosong's linear context asks every storage
 to be tested for: order, token counts, restoring, and damaged or empty lines.
@@ -25,7 +25,7 @@ _TORN = b'{"role":"user","content":"half of a rec'
 
 
 class LinearStorage(Protocol):
-    """The messages of one conversation in their order, and how many tokens they have."""
+    """The messages of one conversation in their order, with their token count."""
 
     @property
     def messages(self) -> Sequence[Any]:
@@ -48,11 +48,11 @@ class RestoredStorage(LinearStorage, Protocol):
     """A storage whose messages outlive it."""
 
     async def restore(self) -> None:
-        """Load what is there; for a new object only."""
+        """Load the stored messages; for a new object only."""
 
 
 class LinearStorageContract:
-    """The tests; a subclass says how its storage is made.
+    """The tests; a subclass makes the storage.
 
     Attributes:
         is_durable: another storage at the same path can restore the messages.
@@ -65,8 +65,8 @@ class LinearStorageContract:
     is_jsonl = False
 
     def make_storage(self, path: Path) -> LinearStorage:
-        """A new storage at a path, at which there is nothing or what an earlier one left."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how its storage is made")
+        """Make a storage at a path, which is missing or was left by an earlier storage."""
+        raise NotImplementedError(f"{type(self).__name__} has to override make_storage")
 
     def make_message(self, text: str) -> Any:
         """A user's message with this text, as the storage takes it."""
@@ -79,7 +79,7 @@ class LinearStorageContract:
         return str(message.content)
 
     def release(self, storage: LinearStorage) -> None:
-        """Let go of a storage, so that all that it was given is where the next one looks."""
+        """Release a storage, so that the next one finds all its messages."""
 
     # --- the contract ----------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class LinearStorageContract:
         self.release(storage)
         assert self._texts(self._restored(path)) == ["whole", "behind it"]
 
-    # --- how it is done --------------------------------------------------------------------------
+    # --- inside ----------------------------------------------------------------------------------
 
     def _need(self, claim: bool, name: str) -> None:
         if not claim:

@@ -14,21 +14,22 @@ from steno_protocol.positions import Position
 _decode = msgspec.json.Decoder().decode
 
 File = Literal["context", "wire"]
-"""Which of a session's files: its messages, or what happened while the agent ran."""
+"""One of a session's files: the context (messages), or the wire file (events of the agent)."""
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """What is true now that a mutation has returned.
+    """The result of a mutation.
 
     Attributes:
         first: cursor of the command's first record; the new head for a rewrite.
         last: cursor of its last record; the new head for a rewrite.
         head: where the session ended right after the command.
-        durability: what was reached. `synced`: the bytes are on the disk. `written`: they are in
-            the page cache, survive the death of the daemon, and may be lost in a power cut.
-        duplicate: the key had been applied before; this is the answer of that time.
+        durability: the durability that was reached. `synced`: the bytes are on the disk. `written`:
+            they are in the page cache, survive a kill of the daemon, and may be lost in a power
+            cut.
+        duplicate: the key had been applied before; this is the first answer.
         checkpoint_id: the id of the checkpoint that was set, or that a D-Mail goes back to.
-        rotated: for a rewrite, the file that holds what was left behind.
+        rotated: for a rewrite, the file with the lines that were left behind.
         overtaken: lines of a foreign program came between `expect` and the command's own.
         key: the command's idempotency key.
     """
@@ -54,13 +55,13 @@ class SentMail(Ack, frozen=True):
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A D-Mail that waits for its delivery.
+    """A pending D-Mail.
 
     Attributes:
-        id: its name for ever.
+        id: its permanent name.
         checkpoint_id: the checkpoint that it goes back to.
-        message: what it says.
-        cursor: where that checkpoint's line lies; ids are reused, cursors are not.
+        message: its text.
+        cursor: the cursor of that checkpoint; ids are reused, cursors are not.
         by: the client that sent it.
         at: when it was sent, Unix time in seconds.
     """
@@ -74,16 +75,16 @@ class Mail(msgspec.Struct, frozen=True):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes:
-        ack: of the rewrite; its `rotated` holds all that was there before.
+        ack: of the rewrite; its `rotated` keeps the lines from before.
         messages: how many messages the summary stands for.
         summary: its text.
         tokens: its token count as reported by the model, or an estimate.
         checkpoint_id: the checkpoint before the summary.
-        cut: where the lines that were summarised ended, in the generation that was left behind.
-        at: where the session ended when the compaction began, in that generation.
+        cut: the end of the summarised lines, in the generation that was left behind.
+        at: the end of the session when the compaction began, in that generation.
     """
 
     ack: Ack
@@ -96,11 +97,11 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """What became of a deleted session.
+    """The result of a deletion.
 
     Attributes:
-        trash: the folder that its files lie in now.
-        expires_at: Unix time in seconds from which on they may be removed.
+        trash: the folder with the files of the session.
+        expires_at: Unix time in seconds after which they may be removed.
     """
 
     trash: Path
@@ -123,8 +124,8 @@ class WireRecord(msgspec.Struct, frozen=True):
         timestamp: Unix time in seconds, as its writer gave it.
         type: what kind of event it is.
         payload: its contents.
-        at: up to where the context was durable when it was written; None in an event that steno
-            did not write, or that bears no facts of its own.
+        at: the durable head of the context when it was written; None in an event that steno did
+            not write, or without this field.
         raw: its bytes with the newline.
     """
 
@@ -142,8 +143,8 @@ class Turn(msgspec.Struct, frozen=True):
     Attributes:
         cursor: position of that event in the wire file.
         timestamp: Unix time in seconds at which it began.
-        at: up to where the context was durable then, None where that is not known.
-        user_input: what the user said, as the event has it: a text, a list of parts, or None.
+        at: the durable head of the context then, None if it is unknown.
+        user_input: the user's input as in the event: a text, a list of parts, or None.
     """
 
     cursor: Position
@@ -187,13 +188,13 @@ class Live(msgspec.Struct, frozen=True):
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """A rewrite took place: the first `kept` lines live on in `generation`, the rest is gone.
+    """A rewrite took place: `generation` begins with the first `kept` lines, the rest is dropped.
 
     Records continue from position `generation:kept`. A new `incarnation` means that the session was
-    deleted and created again. Nothing rewrites a wire file, so a Reset of one reports only that, or
-    another program that cut the file. Until the records up to `head` have arrived, a reader may
-    have seen half of the rewrite. Checkpoint ids below `checkpoint_floor` were given out, although
-    the lines of that generation contain none of them.
+    deleted and created again. The daemon never rewrites a wire file, so a Reset of one reports only
+    that, or another program that cut the file. Until the records up to `head` have arrived, a
+    reader may have seen half of the rewrite. Checkpoint ids below `checkpoint_floor` were assigned,
+    although the lines of that generation contain none of them.
     """
 
     generation: int
@@ -206,10 +207,10 @@ class Reset(msgspec.Struct, frozen=True):
 
 
 class DmailEvent(msgspec.Struct, frozen=True):
-    """A change of a D-Mail's state; a pending one is sent again after Live.
+    """A change of a D-Mail's state; the event of a pending mail is repeated after Live.
 
     Attributes:
-        state: what became of it; `expired` means that a rewrite removed its checkpoint.
+        state: its new state; `expired` means that a rewrite removed its checkpoint.
         id: the mail's id.
         checkpoint_id: the checkpoint that it goes back to.
         file: always the context's.
@@ -224,42 +225,25 @@ class DmailEvent(msgspec.Struct, frozen=True):
 SubscriptionEvent = RecordsEvent | Live | Reset | DmailEvent
 
 
-def ack_of(reply: replies.Ack, key: str) -> Ack:
-    """The caller's view of an ack."""
-    first = Position.parse(reply.first)
-    last = first if reply.last == reply.first else Position.parse(reply.last)
-    return Ack(
-        first=first,
-        last=last,
-        head=last if reply.head == reply.last else Position.parse(reply.head),
-        durability=reply.durability,
-        duplicate=reply.duplicate,
-        checkpoint_id=reply.checkpoint_id,
-        rotated=Path(reply.rotated) if reply.rotated is not None else None,
-        overtaken=reply.overtaken,
-        key=key,
-    )
-
-
 def sent_mail_of(ack: Ack) -> SentMail:
-    """The same ack, as that of a mail."""
+    """Convert an ack to the ack of a D-Mail."""
     return SentMail(**msgspec.structs.asdict(ack))
 
 
 def mail_of(mail: replies.Mail) -> Mail:
-    """The caller's view of a mail."""
+    """Convert the daemon's mail to the caller's value."""
     return Mail(
         mail.id, mail.checkpoint_id, mail.message, Position.parse(mail.cursor), mail.by, mail.at
     )
 
 
 def deleted_of(reply: replies.Deleted) -> Deleted:
-    """The caller's view of a deletion."""
+    """Convert the daemon's reply to a deletion to the caller's value."""
     return Deleted(Path(reply.trash), reply.expires_at)
 
 
 def decode_object(line: bytes) -> dict[str, Any] | None:
-    """The object of one line, or None when it is none: damaged, blank, or another value."""
+    """Return the JSON object of one line, or None for a damaged or blank line or another value."""
     try:
         value = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -268,13 +252,13 @@ def decode_object(line: bytes) -> dict[str, Any] | None:
 
 
 def decode_line(cursor: Position, line: bytes) -> Record | None:
-    """The record of one line, or None when it is damaged: not JSON, or not an object."""
+    """Return the record of one line, or None when it is damaged: not JSON, or not an object."""
     value = decode_object(line)
     return None if value is None else Record(cursor, value, line)
 
 
 def decode_block(first: Position, block: bytes) -> Iterator[tuple[Position, Record | None]]:
-    """Cursor and record of every line that is not blank; None stands for a damaged one."""
+    """Yield cursor and record of every line that is not blank; None for a damaged line."""
     for number, line in enumerate(split_lines(block), first.line):
         if line.strip():
             cursor = Position(first.generation, number)
@@ -282,7 +266,7 @@ def decode_block(first: Position, block: bytes) -> Iterator[tuple[Position, Reco
 
 
 def wire_record(cursor: Position, line: bytes, parsed: wire.WireRecord) -> WireRecord:
-    """The caller's view of one event."""
+    """Convert a decoded event to the caller's value."""
     return WireRecord(
         cursor, parsed.timestamp, parsed.type, parsed.payload, _position(parsed.at), line
     )
@@ -296,7 +280,7 @@ def _wire_records(first: Position, block: bytes) -> Iterator[WireRecord]:
 
 
 def _position(text: str | None) -> Position | None:
-    """A position that another program may have written, so that it need not be one."""
+    """Parse a position that another program may have written; return None if it is none."""
     try:
         return None if text is None else Position.parse(text)
     except BadRequest:

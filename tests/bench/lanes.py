@@ -18,7 +18,7 @@ import steno
 from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
-from steno._sansio.keys import new_key
+from steno._sansio.requests import new_key
 from steno_protocol.commands import Append, Durability, Hello, Open, encode_command
 from steno_protocol.messages import (
     OutgoingRequest,

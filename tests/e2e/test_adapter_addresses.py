@@ -1,4 +1,4 @@
-"""Which daemon and which session a path belongs to; nothing is started or made for it."""
+"""The daemon and the session of a path, found without starting anything."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ def home(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_what_lies_in_the_users_root_belongs_to_its_daemon(home: Path) -> None:
+def test_a_file_in_the_users_root_belongs_to_its_daemon(home: Path) -> None:
     folder = home / "sessions" / "team" / "b"
     assert find_address(folder / "context.jsonl") == Address(home, "team/b", folder, None, False)
 
 
-def test_what_lies_below_a_mount_is_addressed_by_it(home: Path) -> None:
+def test_a_file_below_a_mount_gets_the_address_of_the_mount(home: Path) -> None:
     folder = home / "tree" / "a"
     assert find_address(folder / "context.jsonl") == Address(home, "tree:a", folder, None, False)
 
@@ -44,18 +44,14 @@ def test_sessions_beside_each_other_share_the_daemon_of_the_folder_above(
     assert (one.session, one.tree, other.session) == ("tree:c", tmp_path.resolve(), "tree:d")
 
 
-def test_a_file_of_another_name_has_its_session_in_a_folder_beside_it(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_file_of_another_name_has_its_session_beside_it(home: Path, tmp_path: Path) -> None:
     found = find_address(tmp_path / "e" / "ctx.jsonl")
     assert found.session == "tree:e/_ctx.jsonl.steno"
     assert found.context == tmp_path.resolve() / "e" / "_ctx.jsonl.steno" / "context.jsonl"
     assert found.is_companion
 
 
-def test_a_folder_whose_name_cannot_be_in_an_id_is_a_tree_of_its_own(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_fits_into_no_id_is_its_own_tree(home: Path, tmp_path: Path) -> None:
     odd = tmp_path / "my session"
     found = find_address(odd / "näme (1)")
     assert found.tree == odd.resolve()

@@ -1,4 +1,4 @@
-"""The twin of kimi-cli's SimpleCompaction, with a stand-in for kimi-cli's own class.
+"""The SimpleCompaction adapter, with a substitute for kimi-cli's class.
 
 Side by side with kimi-cli's it is tested in tests/interop.
 """
@@ -53,7 +53,7 @@ class Result:
 
 
 class TheirCompaction:
-    """Keeps as many messages as it is told; its model is a function."""
+    """A class that keeps the given number of messages; its model is a function."""
 
     def __init__(self, max_preserved_messages: int = 2) -> None:
         self.kept = max_preserved_messages
@@ -142,7 +142,7 @@ async def appended_by_another(path: Path, text: str) -> None:
 
 
 @NAMES
-async def test_a_compaction_is_one_rewrite_that_keeps_what_others_append(
+async def test_a_compaction_is_one_rewrite_that_keeps_other_appends(
     folder: Path, name: str
 ) -> None:
     path = folder / name
@@ -213,7 +213,7 @@ async def test_a_tools_result_stays_with_its_call(folder: Path) -> None:
     assert texts(context) == ["In short of 3", "I look", "seen", "so it is"]
 
 
-async def test_a_process_that_dies_in_the_middle_leaves_the_file_as_it_was(folder: Path) -> None:
+async def test_a_process_that_dies_midway_leaves_the_file_unchanged(folder: Path) -> None:
     path = folder / "context.jsonl"
     context = await talked(path)
     result = await SimpleCompaction().compact(context.history, model)
@@ -255,7 +255,7 @@ async def test_an_abandoned_compaction_changes_no_later_clear(folder: Path) -> N
     assert path.read_bytes() == b""
 
 
-async def test_what_another_task_appends_leaves_the_compaction_one_rewrite(folder: Path) -> None:
+async def test_an_append_of_another_task_leaves_the_compaction_one_rewrite(folder: Path) -> None:
     context = await talked(folder / "context.jsonl")
     result = await SimpleCompaction().compact(context.history, model)
     async with anyio.create_task_group() as tasks:
@@ -279,7 +279,7 @@ async def test_a_rewrite_in_between_is_a_conflict_and_changes_nothing(folder: Pa
     assert texts(context) == ["on"]
 
 
-async def test_a_model_that_fails_leaves_nothing_behind(folder: Path) -> None:
+async def test_a_failing_model_leaves_no_lease_behind(folder: Path) -> None:
     path = folder / "context.jsonl"
     context = await talked(path)
     before = path.read_bytes()
@@ -301,7 +301,7 @@ async def test_a_model_that_fails_leaves_nothing_behind(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a list", "nothing to do", "not restored"])
-async def test_what_cannot_be_one_rewrite_is_a_clear_and_appends(folder: Path, kind: str) -> None:
+async def test_other_calls_stay_a_clear_and_appends(folder: Path, kind: str) -> None:
     path = folder / "context.jsonl"
     context = await talked(path, 1 if kind == "nothing to do" else 4)
     if kind == "not restored":

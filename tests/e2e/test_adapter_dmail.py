@@ -1,4 +1,4 @@
-"""The twin of kimi-cli's DenwaRenji without kimi-cli; tests/interop has it with kimi-cli."""
+"""The DenwaRenji adapter without kimi-cli; tests/interop runs it with kimi-cli."""
 
 import asyncio
 import shutil
@@ -56,7 +56,7 @@ def with_checkpoints(file: Path, count: int) -> Context:
     return context
 
 
-def test_a_mail_of_another_process_is_fetched_once_and_is_over_after_the_revert(
+def test_a_mail_is_fetched_once_and_expires_with_the_revert(
     file: Path,
 ) -> None:
     context = with_checkpoints(file, 2)
@@ -75,7 +75,7 @@ def test_a_mail_of_another_process_is_fetched_once_and_is_over_after_the_revert(
     assert parent.fetch_pending_dmail() == Mail("again", 1)
 
 
-def test_a_mail_that_was_fetched_and_not_followed_makes_room_for_the_next(file: Path) -> None:
+def test_a_fetched_mail_is_replaced_by_the_next_one(file: Path) -> None:
     with_checkpoints(file, 2)
     twin = DenwaRenji(file)
     twin.send_dmail(Mail("first", 0))
@@ -115,7 +115,7 @@ def test_a_tool_gets_an_error_for_an_unsendable_message(file: Path) -> None:
     assert phone.fetch_pending_dmail() == Mail("first", 0)
 
 
-def test_a_mail_to_a_checkpoint_that_the_context_does_not_know_yet_waits_for_it(
+def test_a_mail_to_an_unknown_checkpoint_waits_for_it(
     file: Path,
 ) -> None:
     with_checkpoints(file, 2)

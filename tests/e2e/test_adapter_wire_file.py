@@ -1,4 +1,4 @@
-"""The twin of kimi-cli's WireFile without kimi-cli: any event with a `model_dump` will do.
+"""The WireFile adapter without kimi-cli, for any event with a `model_dump`.
 
 Side by side with kimi-cli's own class it is tested in tests/interop.
 """

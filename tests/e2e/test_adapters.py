@@ -1,4 +1,4 @@
-"""The adapters without the programs that they stand in for: any message class will do.
+"""The adapters without their programs, for any message class.
 
 Side by side with kimi-cli's and kosong's own classes they are tested in tests/interop.
 """
@@ -33,7 +33,7 @@ from support.daemons import end_daemons_below
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
 
-# From Python 3.12 on a fork warns when libzmq's threads run; what it warns of is what is tested.
+# From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 NAMES = pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl", "odd näme (1)"])
@@ -133,7 +133,7 @@ async def test_a_context_lives_in_its_file_and_comes_back_from_it(folder: Path, 
 
 
 @NAMES
-async def test_many_tasks_and_objects_lose_nothing_and_agree(folder: Path, name: str) -> None:
+async def test_many_tasks_and_objects_agree_on_all_messages(folder: Path, name: str) -> None:
     contexts = [Context(file_backend=folder / name) for _ in range(4)]
 
     async def write(number: int) -> None:
@@ -160,9 +160,7 @@ async def test_many_tasks_and_objects_lose_nothing_and_agree(folder: Path, name:
 
 
 @NAMES
-async def test_reverts_beside_appends_lose_nothing_that_was_acknowledged(
-    folder: Path, name: str
-) -> None:
+async def test_reverts_beside_appends_lose_no_acknowledged_message(folder: Path, name: str) -> None:
     path = folder / name
     appended: list[str] = []
 
@@ -200,9 +198,7 @@ async def test_reverts_beside_appends_lose_nothing_that_was_acknowledged(
 
 
 @NAMES
-async def test_an_object_that_restored_nothing_takes_in_what_others_write(
-    folder: Path, name: str
-) -> None:
+async def test_an_empty_restored_context_takes_in_other_appends(folder: Path, name: str) -> None:
     one, other = (Context(folder / name, message_type=Note) for _ in range(2))
     assert not await one.restore()
     assert not await other.restore()
@@ -213,7 +209,7 @@ async def test_an_object_that_restored_nothing_takes_in_what_others_write(
     assert texts(other.history) == ["other", "one"]
 
 
-async def test_a_storage_that_restored_nothing_takes_in_what_others_write(folder: Path) -> None:
+async def test_an_empty_restored_storage_takes_in_other_appends(folder: Path) -> None:
     path = folder / "context.jsonl"
     one, other = (StenoLinearStorage(path, message_type=Note) for _ in range(2))
     await one.restore()
@@ -256,7 +252,7 @@ async def test_a_last_record_that_only_lacks_its_newline_is_restored(
         await Context(path).append_message(Note("before"))
     whole = b'{"role":"user","content":"a"}\n{"role":"_checkpoint","id":3}\n'
     path.write_bytes(whole + b'{"role":"user","content":"b"}')
-    # Nobody is writing it any more, so that nothing has to be waited for.
+    # No process writes it any more, so no wait is needed.
     os.utime(path, (1, 1))
     context = Context(path, message_type=Note)
     storage = StenoLinearStorage(path, message_type=Note)
@@ -321,9 +317,7 @@ async def test_a_folder_of_any_name_holds_a_context_and_its_events(
 
 @forks
 @NAMES
-def test_a_child_that_was_forked_while_a_thread_was_in_an_adapter_can_use_one(
-    folder: Path, name: str
-) -> None:
+def test_a_child_forked_during_an_adapter_call_can_use_adapters(folder: Path, name: str) -> None:
     file = FileSession(folder / name)
     file.append([b'{"role":"user","content":"before"}'])
     names = file.path.parent
@@ -359,7 +353,7 @@ async def test_a_failed_append_is_an_error_and_changes_nothing(folder: Path) -> 
         await context.revert_to(0)
 
 
-async def test_an_object_that_two_threads_use_at_once_says_so_and_stays_sound(
+async def test_an_object_refuses_a_second_thread_and_stays_intact(
     folder: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend_name: str
 ) -> None:
     context = Context(file_backend=folder / "context.jsonl")
@@ -392,7 +386,7 @@ async def test_an_object_that_two_threads_use_at_once_says_so_and_stays_sound(
     assert texts(context.history) == ["a", "b", "c"]
 
 
-async def test_without_a_class_for_messages_nothing_is_written(
+async def test_a_context_without_a_message_class_writes_no_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kosong.message", None)
@@ -424,7 +418,7 @@ async def test_a_relative_path_stays_where_it_was_when_the_working_directory_cha
 
 
 @pytest.mark.parametrize("message_type", [None, Note])
-async def test_a_message_of_a_subclass_hides_no_other_when_the_file_is_read_again(
+async def test_a_message_of_a_subclass_hides_no_other_message(
     folder: Path, message_type: type | None
 ) -> None:
     context = Context(folder / "context.jsonl", message_type=message_type)
@@ -435,7 +429,7 @@ async def test_a_message_of_a_subclass_hides_no_other_when_the_file_is_read_agai
     assert texts(context.history) == ["a", "b", "c", "d"]
 
 
-async def test_a_class_of_messages_that_was_given_is_the_one_that_is_read(folder: Path) -> None:
+async def test_a_given_message_class_is_used_for_reading(folder: Path) -> None:
     context = Context(folder / "context.jsonl", message_type=Signed)
     await context.append_message(Note("unsigned"))
     await context.checkpoint(add_user_message=False)
@@ -466,7 +460,7 @@ async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None
     assert roles(folder / "context.jsonl") == ["user", "_usage", "user"]
 
 
-async def test_what_is_no_model_is_refused_in_words_and_changes_nothing(folder: Path) -> None:
+async def test_a_message_that_is_no_model_is_refused_without_a_change(folder: Path) -> None:
     path = folder / "context.jsonl"
     context, storage = Context(path), StenoLinearStorage(path)
     message: Any = {"role": "user", "content": "hi"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from steno._system.folders import sync_folder
+from steno._connect.folders import sync_folder
 from steno.cli import destination, kimi_folder
 from steno.cli.commands import import_
 from steno_protocol.errors import Exists

@@ -27,11 +27,11 @@ from steno import (
     connect_sync,
 )
 from steno._connect.connection import Connection
-from steno._sansio.request_builders import Followed
+from steno._sansio.event_merge import Followed
 from support.crowd import wait_until
 from support.session_files import contents_in, records_in
 
-# From Python 3.12 on a fork warns when libzmq's threads run; what it warns of is what is tested.
+# From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
@@ -68,7 +68,7 @@ def test_the_blocking_verbs_change_the_mirror_as_they_change_the_file(root: Path
         assert client.status().root == str(root)
 
 
-def test_the_blocking_client_raises_what_the_async_one_raises(root: Path) -> None:
+def test_both_clients_raise_the_same_errors(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
         with pytest.raises(Conflict) as raised:
@@ -92,7 +92,7 @@ def test_the_blocking_client_raises_what_the_async_one_raises(root: Path) -> Non
         client.status()
 
 
-def test_a_refresh_takes_in_what_others_wrote(root: Path) -> None:
+def test_a_refresh_takes_in_records_of_other_clients(root: Path) -> None:
     with connect_sync(root) as one, connect_sync(root) as other:
         writer, reader = one.open("demo"), other.open("demo")
         ack = writer.append_message(message("hi"))
@@ -105,7 +105,7 @@ def test_a_refresh_takes_in_what_others_wrote(root: Path) -> None:
         assert writer.history == [message("hi"), message("ho"), message("hu")]
 
 
-def test_what_a_caller_does_to_its_list_of_messages_changes_no_other_history(root: Path) -> None:
+def test_a_changed_history_list_changes_no_other_history(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
         session.append_message(message("hi"))
@@ -153,9 +153,7 @@ def test_a_blocking_subscription_gives_backlog_live_and_news(root: Path) -> None
 
 
 @pytest.mark.parametrize("records", ["context", "wire", "both"])
-def test_what_is_acknowledged_after_a_subscription_from_now_on_is_delivered(
-    root: Path, records: Followed
-) -> None:
+def test_a_subscription_from_now_delivers_every_later_ack(root: Path, records: Followed) -> None:
     files = {"context", "wire"} if records == "both" else {records}
     with connect_sync(root) as client, connect_sync(root) as other:
         session, writer = client.open("demo", follow=False), other.open("demo", follow=False)
@@ -171,7 +169,7 @@ def test_what_is_acknowledged_after_a_subscription_from_now_on_is_delivered(
         assert set(news.values()) == {1}
 
 
-def test_a_saved_position_of_a_session_that_was_made_again_is_not_taken_for_one_of_the_new(
+def test_a_saved_position_of_an_old_incarnation_begins_with_a_reset(
     root: Path,
 ) -> None:
     with connect_sync(root) as client:
@@ -250,7 +248,7 @@ def test_without_a_daemon_and_without_leave_to_start_one_it_is_unreachable(root:
     ],
     ids=["lines", "history_at", "open", "stat", "subscribe"],
 )
-def test_whoever_reads_sees_what_another_program_wrote_into_a_session_that_is_open(
+def test_readers_see_lines_of_other_programs_in_an_open_session(
     root: Path, seen: Callable[[BlockingClient], int]
 ) -> None:
     file = root / "sessions" / "demo" / "context.jsonl"
@@ -269,7 +267,7 @@ def test_whoever_reads_sees_what_another_program_wrote_into_a_session_that_is_op
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_what_belongs_to_a_connection_is_not_copied(
+def test_objects_of_a_connection_cannot_be_copied(
     root: Path, copied: Callable[[object], object]
 ) -> None:
     asynchronous = steno.connect(root)
@@ -284,7 +282,7 @@ def test_what_belongs_to_a_connection_is_not_copied(
 
 
 @forks
-def test_a_client_is_refused_in_a_child_after_a_fork_and_sound_in_the_parent(root: Path) -> None:
+def test_a_fork_disables_the_client_in_the_child_only(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
         child = os.fork()
@@ -305,7 +303,7 @@ def _is_refused(client: BlockingClient) -> bool:
 
 
 @forks
-def test_a_client_that_ends_is_gone_although_a_child_that_was_forked_lives_on(root: Path) -> None:
+def test_a_client_disconnects_although_its_forked_child_lives_on(root: Path) -> None:
     wait, let_go = os.pipe()
     with connect_sync(root) as other:
         client = connect_sync(root)

@@ -1,4 +1,4 @@
-"""Compaction through both clients, against a real daemon; the model is a function of the test."""
+"""Compaction through both clients, with a function of the test as model."""
 
 import os
 import signal
@@ -92,7 +92,7 @@ async def test_a_summary_takes_the_place_of_all_but_the_last_messages(root: Path
         assert session.history == TALK
 
 
-async def test_what_comes_while_the_model_thinks_is_kept_in_its_order(root: Path) -> None:
+async def test_messages_during_the_model_call_are_kept_in_order(root: Path) -> None:
     async with connect(root) as client, connect(root) as other:
         session = await talked(client)
         beside = await other.open("demo", follow=False)
@@ -142,7 +142,7 @@ async def empty(_: object) -> str:
     ("summarize", "error"),
     [(fail, OSError), (empty, BadRequest), (hang, Expired)],
 )
-async def test_a_model_error_changes_nothing_and_releases_the_lease(
+async def test_a_model_error_leaves_the_session_unchanged_and_releases_the_lease(
     root: Path, summarize: Any, error: type[Exception]
 ) -> None:
     async with connect(root, name="first") as client, connect(root, name="second") as other:
@@ -154,7 +154,9 @@ async def test_a_model_error_changes_nothing_and_releases_the_lease(
         assert await (await other.open("demo")).compact(notes) is not None
 
 
-async def test_a_cancelled_compaction_changes_nothing_and_releases_the_lease(root: Path) -> None:
+async def test_a_cancelled_compaction_leaves_the_session_unchanged_and_releases_the_lease(
+    root: Path,
+) -> None:
     async with connect(root, name="first") as client, connect(root, name="second") as other:
         session = await talked(client)
         asked_model = anyio.Event()
@@ -240,12 +242,12 @@ async def test_the_lease_is_renewed_while_the_model_thinks(
         session = await talked(client)
         ask = session._link.ask
 
-        async def spy(command: commands.Command, *rest: Any) -> Any:
+        async def spy(command: commands.Command, *rest: Any, **more: Any) -> Any:
             if isinstance(command, commands.CompactBegin):
                 begun.append(command.lease)
                 if len(begun) == 4:
                     renewed.set()
-            return await ask(command, *rest)
+            return await ask(command, *rest, **more)
 
         monkeypatch.setattr(session._link, "ask", spy)
 
@@ -392,13 +394,13 @@ def test_a_repeat_by_the_blocking_client_releases_the_lease(root: Path) -> None:
             texts = ["more notes", "notes"]
             done = session.compact(lambda _, texts=texts: texts.pop(), key="k1")
             assert done is not None
-            told = (done.ack.duplicate, done.summary, done.tokens, done.messages)
-            assert told == (is_repeat, "notes", 1, 7)
+            found = (done.ack.duplicate, done.summary, done.tokens, done.messages)
+            assert found == (is_repeat, "notes", 1, 7)
             assert len(texts) == 1 + is_repeat
         assert session.compact(lambda _: "more notes") is not None
 
 
-def test_a_failing_blocking_model_changes_nothing_and_releases_the_lease(root: Path) -> None:
+def test_a_failing_blocking_model_releases_the_lease_without_a_change(root: Path) -> None:
     def interrupted(_: object) -> str:
         raise KeyboardInterrupt
 

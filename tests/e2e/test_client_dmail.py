@@ -116,7 +116,7 @@ async def test_a_repeated_send_is_one_mail_also_when_it_was_delivered_since(root
         assert await session.pending_dmail() is None
 
 
-async def test_a_mail_needs_a_checkpoint_a_text_and_the_head_that_was_expected(root: Path) -> None:
+async def test_a_mail_needs_a_checkpoint_a_text_and_the_expected_head(root: Path) -> None:
     async with connect(root) as client:
         session = await stepped(client)
         for number in (3, -1):
@@ -139,7 +139,7 @@ async def test_a_mail_expires_in_the_rewrite_that_removes_its_checkpoint(root: P
             await session.deliver_dmail(sent.id)
 
 
-async def test_a_subscriber_is_woken_by_what_happens_to_a_mail(root: Path) -> None:
+async def test_a_subscriber_gets_an_event_for_each_change_of_a_mail(root: Path) -> None:
     async with connect(root) as client, connect(root) as other:
         session = await stepped(client)
         async with other.session("demo").subscribe("now") as events:
@@ -148,9 +148,9 @@ async def test_a_subscriber_is_woken_by_what_happens_to_a_mail(root: Path) -> No
             with anyio.fail_after(30):
                 assert await anext(events) == DmailEvent("sent", sent.id, 1)
             await session.deliver_dmail(sent.id)
-            told = [await anext(events) for _ in range(3)]
-            assert DmailEvent("delivered", sent.id, 1) in told
-            assert [each.generation for each in told if isinstance(each, Reset)] == [1]
+            received = [await anext(events) for _ in range(3)]
+            assert DmailEvent("delivered", sent.id, 1) in received
+            assert [each.generation for each in received if isinstance(each, Reset)] == [1]
 
 
 async def test_a_later_subscriber_receives_the_pending_mail(root: Path) -> None:

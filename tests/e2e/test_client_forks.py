@@ -1,4 +1,4 @@
-"""Fork, undo, describe, delete and filtered lists through both clients, against a real daemon."""
+"""Fork, undo, describe, delete and filtered lists through both clients."""
 
 import time
 from functools import partial
@@ -47,7 +47,7 @@ async def lived(client: steno.Client, count: int = 3, *, follow: bool = True) ->
     return session
 
 
-async def test_a_fork_is_a_session_of_what_was_at_each_kind_of_instant(root: Path) -> None:
+async def test_a_fork_has_the_state_at_each_kind_of_instant(root: Path) -> None:
     async with connect(root, name="planner") as client:
         session = await lived(client)
         for name, expected, forked in [
@@ -105,7 +105,7 @@ async def test_a_repeated_fork_gets_the_same_session_and_another_one_is_told(roo
             await session.fork("other", turn=0)
 
 
-async def test_an_undo_is_a_fork_before_the_last_turns_with_a_name_of_its_own(root: Path) -> None:
+async def test_an_undo_forks_before_the_last_turns_under_its_own_name(root: Path) -> None:
     async with connect(root) as client:
         session = await lived(client)
         undone = await session.undo()
@@ -127,9 +127,7 @@ async def test_an_undo_is_a_fork_before_the_last_turns_with_a_name_of_its_own(ro
     ),
     key=st.text("abcAZ09_-", min_size=1, max_size=64),
 )
-def test_the_name_of_an_undo_is_a_session_id_whatever_the_name_was(
-    segments: list[str], key: str
-) -> None:
+def test_the_name_of_an_undo_is_always_a_session_id(segments: list[str], key: str) -> None:
     session = "/".join(segments)[: limits.SESSION_ID_CHARS_MAX]
     name = undo_name(session, key)
     paths.split_session(name)
@@ -227,7 +225,7 @@ def test_the_blocking_client_describes_lists_and_deletes_as_the_async_one_does(
         assert [each.session for each in client.sessions()] == ["other"]
 
 
-async def test_what_was_made_and_cannot_be_followed_is_not_said_to_be_not_applied(
+async def test_a_session_made_but_not_followed_has_an_unknown_outcome(
     root: Path,
 ) -> None:
     async with connect(root) as client:
@@ -250,7 +248,7 @@ async def test_what_was_made_and_cannot_be_followed_is_not_said_to_be_not_applie
             assert (repeated.id, repeated.is_following) == (name, True)
 
 
-def test_what_the_blocking_client_made_and_cannot_follow_is_not_said_to_be_not_applied(
+def test_a_blocking_session_made_but_not_followed_has_an_unknown_outcome(
     root: Path,
 ) -> None:
     with connect_sync(root) as client:

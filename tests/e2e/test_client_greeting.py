@@ -1,4 +1,4 @@
-"""The first words between client and daemon, where the daemon is a socket in a test's hands."""
+"""The first messages between a client and a scripted daemon."""
 
 import os
 import threading

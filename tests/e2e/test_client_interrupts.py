@@ -1,4 +1,4 @@
-"""A blocking client whose calls are interrupted by signals: sound afterwards, nothing lost."""
+"""Calls of the blocking client that are interrupted by signals."""
 
 import signal
 import time
@@ -72,7 +72,7 @@ def test_a_refresh_that_is_interrupted_anywhere_is_made_good_by_the_next(root: P
         assert reader.damaged == 0
 
 
-def test_an_append_that_is_interrupted_anywhere_loses_nothing_that_others_wrote(root: Path) -> None:
+def test_an_append_interrupted_anywhere_loses_no_other_record(root: Path) -> None:
     with connect_sync(root) as client, connect_sync(root) as other:
         writer, session = other.open("demo", follow=False), client.open("demo")
 
@@ -102,7 +102,7 @@ def test_a_read_that_is_interrupted_anywhere_leaves_the_client_sound(root: Path)
         assert len(list(session.lines())) == 50
 
 
-def test_events_that_an_interrupt_keeps_from_the_caller_come_with_the_next_call(root: Path) -> None:
+def test_an_interrupted_event_comes_with_the_next_call(root: Path) -> None:
     with connect_sync(root) as client, connect_sync(root) as other:
         session = other.open("demo", follow=False)
         seen: list[str] = []
@@ -124,7 +124,7 @@ def test_events_that_an_interrupt_keeps_from_the_caller_come_with_the_next_call(
         assert seen == [str(record.record["content"]) for record in session.records()]
 
 
-def test_a_connection_that_is_interrupted_while_it_is_made_keeps_no_other_from_its_daemon(
+def test_an_interrupted_connect_blocks_no_other_client(
     root: Path,
 ) -> None:
     with connect_sync(root) as first:
@@ -136,7 +136,7 @@ def test_a_connection_that_is_interrupted_while_it_is_made_keeps_no_other_from_i
         connect_sync(root, spawn=False, timeout=5).close()
 
 
-def test_a_keyboard_interrupt_in_a_wait_reaches_the_caller_and_the_client_goes_on(
+def test_a_client_continues_after_a_keyboard_interrupt_in_a_wait(
     root: Path,
 ) -> None:
     with connect_sync(root) as client:
@@ -155,7 +155,7 @@ def test_a_keyboard_interrupt_in_a_wait_reaches_the_caller_and_the_client_goes_o
 def test_a_signal_handler_cannot_use_the_client_during_its_call(
     root: Path,
 ) -> None:
-    told: list[Busy] = []
+    messages: list[Busy] = []
     with connect_sync(root) as client:
         session = client.open("demo")
         other = session.subscribe()
@@ -166,7 +166,7 @@ def test_a_signal_handler_cannot_use_the_client_during_its_call(
                 with pytest.raises(Busy, match="client of its own") as raised:
                     use()
                 assert raised.value.outcome is Outcome.NOT_APPLIED
-                told.append(raised.value)
+                messages.append(raised.value)
             # What only lets go of something never fails.
             other.close()
 
@@ -181,7 +181,7 @@ def test_a_signal_handler_cannot_use_the_client_during_its_call(
 
         client._link._exchange.flush = flush_and_be_interrupted  # type: ignore[method-assign]
         session.append_message(message("a"))
-        assert len(told) == 4
+        assert len(messages) == 4
         session.append_message(message("b"))
         assert texts(session) == ["a", "b"]
 

@@ -1,4 +1,4 @@
-"""What callers get wrong without a type checker: told in words, and nobody else suffers from it."""
+"""Wrong arguments and misuse, which raise errors and harm no other call."""
 
 import asyncio
 from collections.abc import Callable
@@ -66,14 +66,14 @@ async def test_an_argument_error_names_the_argument(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         await session.append_message(MESSAGE)
-        for told, call in OF_A_SESSION:
+        for expected, call in OF_A_SESSION:
             with pytest.raises(BadRequest) as raised:
                 await call(session)
-            assert told in raised.value.message
-        for told, call in OF_A_CLIENT:
+            assert expected in raised.value.message
+        for expected, call in OF_A_CLIENT:
             with pytest.raises(BadRequest) as raised:
                 await call(client)
-            assert told in raised.value.message
+            assert expected in raised.value.message
         assert [entry.kind for entry in await session.timeline()] == ["created"]
         assert [entry.session for entry in await client.sessions()] == ["demo"]
 
@@ -82,14 +82,14 @@ def test_the_blocking_client_raises_the_same_argument_errors(root: Path) -> None
     with connect_sync(root) as client:
         session = client.open("demo")
         session.append_message(MESSAGE)
-        for told, call in OF_A_SESSION:
+        for expected, call in OF_A_SESSION:
             with pytest.raises(BadRequest) as raised:
                 call(session)
-            assert told in raised.value.message
-        for told, call in OF_A_CLIENT:
+            assert expected in raised.value.message
+        for expected, call in OF_A_CLIENT:
             with pytest.raises(BadRequest) as raised:
                 call(client)
-            assert told in raised.value.message
+            assert expected in raised.value.message
         for timeout in ("1", float("nan")):
             with pytest.raises(BadRequest, match="timeout, in seconds,"):
                 session.wait_for("0:0", timeout=timeout)  # type: ignore[arg-type]  # the mistake
@@ -100,10 +100,10 @@ def test_the_blocking_client_raises_the_same_argument_errors(root: Path) -> None
         assert [entry.kind for entry in session.timeline()] == ["created"]
 
 
-@pytest.mark.parametrize(("told", "given"), OF_CONNECTING)
-def test_a_connect_argument_error_names_the_argument(told: str, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("expected", "given"), OF_CONNECTING)
+def test_a_connect_argument_error_names_the_argument(expected: str, given: dict[str, Any]) -> None:
     for way in (connect, connect_sync):
-        with pytest.raises(BadRequest, match=told):
+        with pytest.raises(BadRequest, match=expected):
             way(**given)
 
 
@@ -112,7 +112,7 @@ def test_a_folder_is_no_key_file(root: Path) -> None:
         connect(root, key_file=root)
 
 
-async def test_only_an_async_function_can_ask_a_model_while_others_go_on(root: Path) -> None:
+async def test_a_summarize_function_must_be_async(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         await session.append_message([MESSAGE] * 5)
@@ -137,10 +137,8 @@ def test_context_limits_must_be_numbers() -> None:
 
 
 @pytest.mark.parametrize("incarnation", [b"bytes", Unwritable(), "\udcff"])
-async def test_a_subscription_that_cannot_be_asked_for_harms_no_other_request(
-    root: Path, incarnation: Any
-) -> None:
-    async with connect(root, timeout=5) as client:
+async def test_an_invalid_subscription_harms_no_other_request(root: Path, incarnation: Any) -> None:
+    async with connect(root) as client:
         session = await client.open("demo")
         for is_connected in (True, False):
             if not is_connected:
@@ -151,7 +149,7 @@ async def test_a_subscription_that_cannot_be_asked_for_harms_no_other_request(
             assert (await session.append_message(MESSAGE)).durability == "synced"
 
 
-async def test_a_client_is_entered_once_and_what_is_open_stays_so(root: Path) -> None:
+async def test_a_second_enter_is_refused_and_the_client_stays_open(root: Path) -> None:
     client = connect(root)
     with pytest.raises(BadRequest, match="use it inside `async with`"):
         await client.__aexit__(None, None, None)
@@ -177,8 +175,8 @@ async def test_a_client_that_could_not_be_entered_can_be_entered_later(root: Pat
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_client_of_another_event_loop_says_so_at_once(root: Path) -> None:
-    async with connect(root, timeout=5) as client:
+async def test_a_client_refuses_calls_in_another_event_loop(root: Path) -> None:
+    async with connect(root) as client:
         session = await client.open("demo")
         events = session.subscribe("now")
 
@@ -193,7 +191,7 @@ async def test_a_client_of_another_event_loop_says_so_at_once(root: Path) -> Non
                 with pytest.raises(BadRequest, match="belongs to another event loop"):
                     await misused()
 
-        # In a thread, so that this loop could go on if it had to.
+        # In a thread, because this loop runs already.
         await anyio.to_thread.run_sync(asyncio.run, misuse())
         assert session.history == []
         await session.append_message(MESSAGE)

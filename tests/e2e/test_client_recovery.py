@@ -1,4 +1,4 @@
-"""What a client makes of a daemon that dies, drains, comes back, or falls silent."""
+"""Clients of a daemon that dies, drains, restarts or falls silent."""
 
 import os
 import signal
@@ -120,7 +120,7 @@ async def test_a_follower_goes_on_where_it_was_across_a_kill_and_a_rewrite(root:
             ack = await session.append_message(message("c"))
             await mirror.wait_for(ack.head)
             subscription = mirror.subscribe()
-            # Who has seen nothing yet begins with what is there now, and is told of no rewrite.
+            # A subscriber without events begins with the present lines, and gets no Reset.
             seen = Seen()
             await seen.up_to(ack.head, subscription)
             daemon.kill()
@@ -135,7 +135,7 @@ async def test_a_follower_goes_on_where_it_was_across_a_kill_and_a_rewrite(root:
 
 @dataclass
 class Seen:
-    """What a subscriber was told so far."""
+    """The events that a subscriber has received so far."""
 
     contents: list[str] = field(default_factory=list)
     position: Position = field(default_factory=lambda: Position(0, 0))
@@ -225,8 +225,8 @@ def test_a_thread_that_only_waits_starts_a_killed_daemon_again(
             assert other.welcome.pid == waiter.welcome.pid
             other.session("demo").append_message(message("hi"))
         assert isinstance(events.next_event(timeout=5), RecordsEvent)
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert f"was killed and runs again, as pid {waiter.welcome.pid};" in told
+    (logged,) = [record.getMessage() for record in caplog.records]
+    assert f"was killed and runs again, as pid {waiter.welcome.pid};" in logged
 
 
 async def test_a_follower_alone_starts_no_daemon_and_returns_when_one_is_there(
@@ -294,7 +294,7 @@ async def test_busy_and_shutting_down_are_tried_again_until_they_pass(root: Path
         assert len({append.key for append in appends}) == 1
 
 
-async def test_an_ack_is_an_ack_also_when_the_session_goes_before_its_line_comes_back(
+async def test_an_ack_counts_although_the_session_is_deleted_before_its_event(
     root: Path,
 ) -> None:
     with ScriptedDaemon(root) as daemon:
@@ -313,7 +313,7 @@ async def test_an_ack_is_an_ack_also_when_the_session_goes_before_its_line_comes
         assert len(appends) == 2
 
 
-async def test_an_answer_of_the_wrong_kind_is_incompatible_and_the_others_go_on(root: Path) -> None:
+async def test_an_answer_of_the_wrong_kind_is_incompatible_for_one_request(root: Path) -> None:
     def odd(request: Request) -> Answers | None:
         if isinstance(request.command, commands.Status):
             return [(replies.Sessions(sessions=[]), None)]

@@ -1,4 +1,4 @@
-"""Threads that share one blocking client: who waits for something to come keeps nobody waiting."""
+"""Threads that share one blocking client without delaying each other."""
 
 import threading
 import time
@@ -49,13 +49,13 @@ def threads(client: BlockingClient) -> Iterator[ThreadPoolExecutor]:
 
 def contents(subscription: BlockingSubscription, count: int) -> list[str]:
     """The contents of the next `count` messages."""
-    told: list[str] = []
+    texts: list[str] = []
     for event in subscription:
         if isinstance(event, RecordsEvent):
-            told += [str(record.record["content"]) for record in event.records()]
-        if len(told) >= count:
+            texts += [str(record.record["content"]) for record in event.records()]
+        if len(texts) >= count:
             break
-    return told
+    return texts
 
 
 def begun(subscription: BlockingSubscription) -> BlockingSubscription:
@@ -83,7 +83,7 @@ def wait_in(pool: ThreadPoolExecutor, client: BlockingClient, work: Callable[[],
     link.wait_until = wait_until  # type: ignore[method-assign]
 
 
-def test_an_append_goes_at_once_while_another_thread_is_in_a_quiet_subscription(
+def test_an_append_is_sent_at_once_beside_a_quiet_subscription(
     root: Path,
 ) -> None:
     with connect_sync(root) as client, threads(client) as pool:
@@ -111,18 +111,18 @@ def test_an_append_goes_at_once_while_another_thread_waits_again_and_again(root:
         is_over.set()
 
 
-def test_two_threads_in_two_subscriptions_see_what_a_third_appends(root: Path) -> None:
+def test_two_subscribed_threads_see_the_appends_of_a_third(root: Path) -> None:
     with connect_sync(root) as client, threads(client) as pool:
         session = client.open("demo")
-        told = [pool.submit(contents, begun(session.subscribe("now")), 50) for _ in range(2)]
+        pending = [pool.submit(contents, begun(session.subscribe("now")), 50) for _ in range(2)]
         texts = [str(number) for number in range(50)]
         for text in texts:
             pool.submit(session.append_message, message(text)).result(QUICK_S)
         # The last event too, whichever thread took it in.
-        assert [each.result(QUICK_S) for each in told] == [texts, texts]
+        assert [each.result(QUICK_S) for each in pending] == [texts, texts]
 
 
-def test_two_threads_in_two_subscriptions_see_what_another_client_appends(root: Path) -> None:
+def test_two_subscribed_threads_see_the_appends_of_another_client(root: Path) -> None:
     with connect_sync(root) as client, connect_sync(root) as other, threads(client) as pool:
         first, second = client.open("first"), client.open("second")
         in_first = pool.submit(contents, begun(first.subscribe("now")), 20)
@@ -135,7 +135,7 @@ def test_two_threads_in_two_subscriptions_see_what_another_client_appends(root: 
         assert in_second.result(QUICK_S) == texts
 
 
-def test_two_threads_in_one_subscription_get_each_event_once_and_go_on_waiting(root: Path) -> None:
+def test_two_threads_in_one_subscription_get_each_event_once(root: Path) -> None:
     with connect_sync(root) as client, threads(client) as pool:
         session = client.open("demo")
         events = begun(session.subscribe("now"))
@@ -154,14 +154,14 @@ def test_two_threads_in_one_subscription_get_each_event_once_and_go_on_waiting(r
 
         session.append_message(message("one"))
         link.wait_until = watched  # type: ignore[method-assign]
-        told = [pool.submit(contents, events, 1) for _ in range(2)]
-        futures.wait(told, QUICK_S, futures.FIRST_COMPLETED)
-        assert sum(each.done() for each in told) == 1
+        pending = [pool.submit(contents, events, 1) for _ in range(2)]
+        futures.wait(pending, QUICK_S, futures.FIRST_COMPLETED)
+        assert sum(each.done() for each in pending) == 1
         session.append_message(message("two"))
-        assert sorted(each.result(QUICK_S) for each in told) == [["one"], ["two"]]
+        assert sorted(each.result(QUICK_S) for each in pending) == [["one"], ["two"]]
 
 
-def test_a_wait_ends_with_what_another_thread_appends_or_with_its_own_time(root: Path) -> None:
+def test_a_wait_ends_with_another_threads_append_or_its_timeout(root: Path) -> None:
     with connect_sync(root) as client, threads(client) as pool:
         session = client.open("demo")
         waits = [pool.submit(session.wait_for, f"0:{count}", LONG_S) for count in (1, 3)]
@@ -188,10 +188,10 @@ def test_a_client_that_is_closed_ends_the_waits_on_it(root: Path) -> None:
 def test_a_subscription_that_is_closed_ends_the_loop_over_it(root: Path) -> None:
     with connect_sync(root) as client, threads(client) as pool:
         events = begun(client.open("demo").subscribe("now"))
-        told = pool.submit(list, events)
+        pending = pool.submit(list, events)
         wait_in(pool, client, lambda: client.open("demo").wait_for("0:99", LONG_S))
         pool.submit(events.close).result(QUICK_S)
-        assert told.result(QUICK_S) == []
+        assert pending.result(QUICK_S) == []
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_subscription_that_is_not_answered_ends_in_time(
     root: Path, wait: Callable[[BlockingClient], object]
 ) -> None:
     def mute(request: Request) -> Answers | None:
-        # Neither does it answer the farewell: its answer would wake who waits.
+        # It does not answer the close request, either: that would wake the waiting thread.
         is_about_it = isinstance(request.command, commands.Subscribe | commands.Unsubscribe)
         return [] if is_about_it else None
 
@@ -223,7 +223,7 @@ def test_a_subscription_that_is_not_answered_ends_in_time(
             waiting.result(QUICK_S)
 
 
-def test_a_request_whose_turn_does_not_come_in_time_is_busy_and_was_not_sent(root: Path) -> None:
+def test_a_request_without_a_turn_in_time_is_busy_and_unsent(root: Path) -> None:
     is_asked, may_answer = threading.Event(), threading.Event()
 
     def slow(request: Request) -> Answers | None:
@@ -272,7 +272,7 @@ def test_eight_threads_append_each_in_its_order_and_each_once(root: Path) -> Non
             assert own == [f"{number}-{count}" for count in range(200)]
 
 
-def test_threads_that_wait_for_nothing_use_no_time(root: Path) -> None:
+def test_waiting_threads_use_no_processor_time(root: Path) -> None:
     with connect_sync(root) as client, threads(client) as pool:
         session = client.open("demo")
         steps = _steps_counted(client)
@@ -284,7 +284,7 @@ def test_threads_that_wait_for_nothing_use_no_time(root: Path) -> None:
 
         used = [each.result(QUICK_S) for each in [pool.submit(wait) for _ in range(3)]]
         assert max(used) < 0.2
-        # A look each at the beginning, and a few for what the others began and ended.
+        # One step each at the beginning, and a few for the calls of the other threads.
         assert len(steps) < 30
 
 

@@ -166,7 +166,7 @@ async def test_a_written_ack_says_so(root: Path) -> None:
         assert ack.durability == "written"
 
 
-async def test_bad_messages_are_refused_and_nothing_is_lost_by_them(root: Path) -> None:
+async def test_bad_messages_are_refused_without_a_loss(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         deep: dict[str, object] = {}
@@ -219,7 +219,7 @@ async def test_bad_names_keys_and_positions_are_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, nan, inf, 1e300, None, "3"])
-async def test_a_timeout_that_no_request_can_take_is_refused_before_anything_is_sent(
+async def test_an_impossible_timeout_is_refused_before_any_request(
     root: Path, timeout: Any
 ) -> None:
     for how in (connect, connect_sync):
@@ -230,7 +230,7 @@ async def test_a_timeout_that_no_request_can_take_is_refused_before_anything_is_
         await client.status()
 
 
-async def test_text_that_is_given_as_bytes_is_refused_and_not_stored_as_something_else(
+async def test_bytes_in_place_of_text_are_refused(
     root: Path,
 ) -> None:
     odd: Any = b"demo"
@@ -321,7 +321,7 @@ async def test_damaged_lines_are_passed_over_and_counted_or_stop_a_strict_reader
         assert raised.value.session == "demo"
 
 
-async def test_a_subscription_gives_the_backlog_then_live_then_what_is_new(root: Path) -> None:
+async def test_a_subscription_delivers_the_backlog_then_live_then_new_records(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo", follow=False)
         await session.append_message([message("a"), message("b")])
@@ -347,7 +347,7 @@ async def test_a_subscription_gives_the_backlog_then_live_then_what_is_new(root:
             await anext(client.session("nobody").subscribe())
 
 
-async def test_what_is_acknowledged_after_a_subscription_from_now_on_is_delivered(
+async def test_a_subscription_from_now_delivers_every_later_ack(
     root: Path,
 ) -> None:
     async with connect(root) as client, connect(root) as other:
@@ -413,7 +413,7 @@ async def test_entering_a_subscription_twice_does_not_end_it(
             assert isinstance(await anext(events), Live)
 
 
-async def test_a_saved_position_of_a_session_that_was_made_again_is_not_taken_for_one_of_the_new(
+async def test_a_saved_position_of_an_old_incarnation_begins_with_a_reset(
     root: Path,
 ) -> None:
     async with connect(root) as client:

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from steno import connect_sync
-from steno._system.safe_open import open_regular
+from steno._connect.safe_open import open_regular
 from steno.cli.doctor import sessions
 from steno.cli.doctor.root import check_disk, check_links, check_root
 from steno.cli.doctor.sessions import check_sessions

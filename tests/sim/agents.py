@@ -15,7 +15,7 @@ from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader, PastReader
-from steno._sansio.request_builders import mutation
+from steno._sansio.requests import mutation, result_of
 from steno._sansio.wire_events import WireReader
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset
 from steno_protocol import commands, replies
@@ -232,7 +232,7 @@ class Agent:
             return
         order.pending = None
         try:
-            reply, _ = pending.result()
+            reply, _ = result_of(pending, replies.Reply)
         except StenoError as error:
             self._take_error(order, error)
         else:
@@ -310,7 +310,7 @@ class Agent:
             reading.pending = self._ask(replace(command, bytes_max=bytes_max), now_s)
         elif reading.pending.is_done:
             try:
-                reply, block = reading.pending.result()
+                reply, block = result_of(reading.pending, replies.Reply)
             except StenoError:
                 reading.is_over = True
             else:
@@ -350,7 +350,7 @@ class Agent:
     def _take_lines(self, summary: Summary, pending: Pending, now_s: float) -> None:
         summary.pending = None
         try:
-            reply, block = pending.result()
+            reply, block = result_of(pending, replies.Reply)
         except StenoError:
             summary.is_over = True
             return

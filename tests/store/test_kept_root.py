@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steno._system.folders import make_private
+from steno._connect.folders import make_private
 from stenod.store.lock import make_root
 
 

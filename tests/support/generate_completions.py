@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import shtab
-from house.parsers import all_parsers
 
+from house.parsers import all_parsers
 from steno.cli import build_parser
 from support.project import PROJECT
 

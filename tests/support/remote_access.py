@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from steno._connect.connection import new_key_pair
-from steno._system.folders import make_private
-from steno._system.key_files import read_private, replace
+from steno._connect.folders import make_private
+from steno._connect.key_files import read_private, replace
 from steno_protocol import credentials, paths
 from steno_protocol.credentials import Allowed, ClientKey, KeyPair
 from steno_protocol.rights import RIGHTS

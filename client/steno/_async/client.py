@@ -1,4 +1,4 @@
-"""The async client: one connection, any number of tasks and sessions, on asyncio and trio."""
+"""The async client: one connection for any number of tasks and sessions."""
 
 import os
 from collections.abc import Sequence
@@ -11,11 +11,13 @@ from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
 from steno._sansio.forks import delete_command
 from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.request_builders import ReplyT, open_unfollowed, opening
+from steno._sansio.requests import ReplyT, open_unfollowed, opening
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
 from steno_protocol.timeline_entries import TimelineEntry
+
+__all__ = ["Client", "Session", "connect"]
 
 
 def connect(
@@ -27,32 +29,31 @@ def connect(
     timeout: float = limits.REQUEST_TIMEOUT_S,
     key_file: str | os.PathLike[str] | None = None,
 ) -> "Client":
-    """A client of the daemon of `root`, to be used as `async with steno.connect() as client`.
+    """Make a client of the daemon of `root`, used as `async with steno.connect() as client`.
 
     Args:
         root: the folder that holds the sessions; None: STENO_HOME, else ~/.local/state/steno.
-        endpoint: where a daemon listens, when it is not to be found through its root; such a
-            daemon is never started.
+        endpoint: the address of a daemon that is not found through its root; such a daemon is never
+            started.
         name: the author, stored in each line as `_by`; None for the program's name and pid.
         spawn: start a daemon when none runs, and again when it has died and is needed.
         timeout: seconds that one request may take, resends included; 0 to 1 000 000.
         key_file: the key for a daemon on another machine, as `steno keys new` made it.
 
     Raises:
-        BadRequest: the name or the timeout cannot be one. What keeps the daemon from being reached
-            is raised on entering.
+        BadRequest: an argument is out of range. `async with` raises the errors of connecting.
     """
     return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
 
 
 class Client(NotPicklable):
-    """A connection to a daemon that mends itself; made by `connect`.
+    """A connection to a daemon, renewed when it is lost; made by `connect`.
 
-    Several tasks may use one client at once. A cancelled call leaves the client sound; whether its
-    command was applied is then unknown to the caller, which may repeat it with the same key.
+    Several tasks may use one client at once. A cancelled call leaves the client intact; its command
+    may have been applied, and the caller may repeat it with the same key.
 
-    It is entered once, and belongs to the event loop that it was entered in. On asyncio one task
-    may enter it and another one leave it; on trio that has to be one task.
+    A client is entered once, and belongs to the event loop that it was entered in. On asyncio one
+    task may enter it and another one leave it; on trio one task has to do both.
     """
 
     def __init__(self, link: Link) -> None:
@@ -79,7 +80,7 @@ class Client(NotPicklable):
 
     @property
     def welcome(self) -> replies.Welcome | None:
-        """What the daemon said of itself when it was reached last, its limits included."""
+        """The identity and the limits of the daemon, as of the last connection."""
         return self._link.welcome
 
     @property
@@ -97,22 +98,22 @@ class Client(NotPicklable):
         stamp: bool = True,
         key: str | None = None,
     ) -> Session:
-        """Open a session for writing, creating it when there is none.
+        """Open a session for writing; create it when there is none.
 
         Args:
             session: its id, segments joined by `/`.
-            follow: load its history and keep it current; a writer that needs none saves that.
-            create: make the session when there is none, else NotFound.
-            exclusive: Exists when there is one already.
+            follow: load its history and keep it current; a writer without a reader saves that.
+            create: create the session when there is none; otherwise that is NotFound.
+            exclusive: raise Exists when there is a session already.
             stamp: for a new session: mark its lines with `_id` and `_by`, so that a repeat is
                 harmless across crashes. False keeps the caller's bytes as they are.
             key: the idempotency key of this call, so that a retry is also answered as the creation,
-                and is no Exists; a fresh one by default.
+                and not with Exists; a fresh one by default.
 
         Raises:
-            BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: it is not open.
-            OutcomeUnknown: there was no answer, and it may have been made, or it was and cannot be
-                followed; open it again.
+            BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: the session is not open.
+            OutcomeUnknown: without an answer, the session may have been created; or it was, and
+                cannot be followed. Open it again.
         """
         command = opening(
             session,
@@ -132,7 +133,7 @@ class Client(NotPicklable):
         return opened
 
     def session(self, session: str) -> Session:
-        """A handle to a session, without asking for it: nothing is opened, created or loaded."""
+        """Return a handle to a session; no request is sent, nothing is opened or loaded."""
         return Session(self._link, session, None)
 
     async def sessions(
@@ -143,11 +144,12 @@ class Client(NotPicklable):
         labels: Sequence[str] = (),
         title: str = "",
     ) -> list[replies.SessionEntry]:
-        """The sessions whose id starts with `prefix`, ordered by id.
+        """List the sessions whose id starts with `prefix`, ordered by id.
 
         Args:
-            archived: whether archived sessions are left out, the only ones, or among the others.
-            labels: only sessions that bear all of these.
+            prefix: the beginning of the ids.
+            archived: `no` leaves archived sessions out, `only` leaves the others out.
+            labels: only sessions with all of these labels.
             title: only sessions whose title contains this, ignoring case.
         """
         entries: list[replies.SessionEntry] = []
@@ -167,11 +169,11 @@ class Client(NotPicklable):
         return entries
 
     async def stat(self, session: str) -> replies.SessionStat:
-        """The numbers of a session at its head; it is neither created nor repaired."""
+        """Return the numbers of a session at its head; it is neither created nor repaired."""
         return await self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
     async def timeline(self, session: str) -> list[TimelineEntry]:
-        """What ever happened to a session, oldest first."""
+        """Return the timeline of a session, oldest entry first."""
         report = await self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
         return report.entries
 
@@ -179,31 +181,32 @@ class Client(NotPicklable):
         """Move a session to the trash, with the sessions below it.
 
         Args:
-            key: names this deletion for ever: a repeat gets the first answer, also when a session
-                of the same id was made since.
+            session: its id.
+            key: the idempotency key of this deletion: a repeat gets the first answer, also after
+                another session of the same id was created.
 
         Returns:
-            Where its files lie now, and until when; the move is on the disk.
+            The folder of its files in the trash, and when they expire; the move is on the disk.
 
         Raises:
             NotFound: there is no such session.
-            OutcomeUnknown: it may have been moved; repeat with the error's `key`.
+            OutcomeUnknown: the session may have been moved; repeat with the error's `key`.
         """
         asked = delete_command(session, self._link.name, key)
         return deleted_of(await self._link.ask(asked, replies.Deleted))
 
     async def status(self) -> replies.StatusReport:
-        """How the daemon is."""
+        """Return the state of the daemon."""
         return await self._link.ask(commands.Status(), replies.StatusReport)
 
     async def clients(self, session: str | None = None) -> replies.ClientsReport:
-        """The connected clients, or the followers of `session`."""
+        """List the connected clients, or the followers of `session`."""
         return await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     async def drain(self) -> None:
-        """Ask the daemon to finish what is queued, sync it, and end.
+        """Ask the daemon to finish its queue, sync it, and end.
 
-        It is started again by the next request of a client that may spawn.
+        The next request of a client that may spawn starts it again.
         """
         await self._link.ask(commands.Drain(), replies.Done)
 
@@ -213,7 +216,8 @@ class Client(NotPicklable):
         """Send any command of the protocol, for programs that go below the verbs.
 
         Args:
-            kind: what the reply has to be.
+            command: the command.
+            kind: the type of the expected reply.
             records: the records of the command, each the bytes of a JSON object.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The async client's link: the tasks that keep one connection, and all that is under way on it."""
+"""The async link: one connection, kept by tasks, with its requests."""
 
 import asyncio
 import time
@@ -12,41 +12,47 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
+from steno._async.in_thread import in_thread
 from steno._async.readable import asyncio_loop, whenever_readable
+from steno._connect import fork_guard
 from steno._connect.absence import StartFailed
 from steno._connect.connect import connect as connect_now
 from steno._connect.connect import is_killed, log_restart
 from steno._connect.connection import Connection
 from steno._connect.probe import Ready, hello_of
+from steno._connect.session_file import open_source
 from steno._connect.target import Target
+from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
-from steno._sansio.request_builders import ReplyT, expected, seconds
-from steno._system import fork_guard
+from steno._sansio.reading import LineReader
+from steno._sansio.requests import ReplyT, not_contained, result_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
 from steno_protocol.positions import Position
 
 
 class Link:
-    """A connection to a daemon that mends itself while its tasks run.
+    """A connection to a daemon; its tasks make a new one when it is lost.
+
+    `BlockingLink` has methods of the same names, so that the verbs of both clients have one source.
 
     Attributes:
         name: the author of changes.
         timeout: seconds that one request may take.
-        welcome: what the daemon said of itself.
+        welcome: the daemon's identity and limits.
         is_inherited: this process was forked from the one that made the link.
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
         self.name = target.name
-        self.timeout = seconds(timeout)
+        self.timeout = given_timeout(timeout)
         self.welcome: replies.Welcome | None = None
         self.is_inherited = False
-        self.close_requests: set[commands.Command] = set()
+        self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
         self._exchange = Exchange(hello_of(target))
         self._connection: Connection | None = None
@@ -64,15 +70,15 @@ class Link:
         fork_guard.guard(self)
 
     async def open(self) -> None:
-        """Connect, and begin the tasks that keep the connection.
+        """Connect, and start the tasks that keep the connection.
 
         Raises:
             Unreachable: there is no daemon, and none was to be started or could be.
             Incompatible: what answers is not the daemon that was wanted.
-            BadRequest: it was opened before; what is open stays so.
+            BadRequest: it was opened before; an open link stays open.
         """
         if self._was_opened:
-            # A second connection would take the place of the first, and its end be that of both.
+            # A second connection would replace the first one, and closing it would close both.
             raise BadRequest(
                 "the client was entered before, and is one connection: use it where it is open, or"
                 " make another one with `connect`"
@@ -96,7 +102,7 @@ class Link:
             self._start()
         else:
             # In a task of their own: a task group has to be left by the task that entered it, and
-            # asyncio's programs close in other tasks what they open (fixtures, generators, hooks).
+            # asyncio's programs often close a client in another task (fixtures, generators, hooks).
             self._owner = self._loop.create_task(self._own_tasks(), name="steno client")
             self._owner.add_done_callback(self._ended)
         self._is_open = True
@@ -104,7 +110,8 @@ class Link:
     async def close(self) -> None:
         """End the tasks and the connection; waiting callers get an error.
 
-        On asyncio any task may do so, on trio the one that opened. Closing twice is harmless.
+        On asyncio any task may close it, on trio only the task that opened it. Closing twice is
+        harmless.
 
         Raises:
             BadRequest: it was never opened, or in another event loop, where it stays open.
@@ -139,11 +146,11 @@ class Link:
 
     @property
     def crash(self) -> Exception | None:
-        """The fault of ours that ended the tasks, if one did."""
+        """The internal error that ended the tasks, if there was one."""
         return self._crash
 
     def inherit(self) -> None:
-        """See `_fork.Inherited`."""
+        """See `fork_guard.Inherited`."""
         self.is_inherited = True
         if self._connection is not None:
             self._connection.let_go()
@@ -157,50 +164,106 @@ class Link:
         self.check_loop()
 
     def check_loop(self) -> None:
-        """Raise BadRequest in another event loop of asyncio than the client's: nothing wakes there.
+        """Raise BadRequest in another event loop of asyncio, where no callback would wake a task.
 
         On trio a client cannot outlive the run that it was opened in.
         """
-        if self._loop is not None and self._loop is not _running_loop():
+        if self._loop is None:
+            return
+        try:
+            is_own = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_own = False
+        if not is_own:
             raise BadRequest(
                 "the client belongs to another event loop: make one in this loop with `connect`"
             )
 
-    async def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
-        """Send a command and wait for its reply, which has to be of this kind."""
-        return (await self.request(command, kind))[0]
+    async def change(
+        self, command: commands.Mutation, records: Sequence[bytes], mirror: Mirror | None
+    ) -> replies.Ack:
+        """Send a change of a session, and return its ack once the mirror contains the change.
+
+        Args:
+            command: the change.
+            records: the records of the command.
+            mirror: the mirror of the session, if it is followed.
+
+        Raises:
+            StenoError: the subscription of the mirror has ended; nothing was sent.
+            OutcomeUnknown: the change was acknowledged and did not reach the mirror in time.
+        """
+        ack, _ = await self.request(command, replies.Ack, records, mirror=mirror)
+        if mirror is not None and mirror.lacks(ack):
+            with anyio.move_on_after(self.timeout) as scope, suppress(StenoError):
+                # The change is applied even if the mirror ends: a reader of the history gets the
+                # error.
+                await self.reach(mirror, Position.parse(ack.head), urgent=True)
+            if scope.cancelled_caught:
+                raise not_contained(command, ack)
+        return ack
+
+    async def ask(
+        self, command: commands.Command, kind: type[ReplyT], *, mirror: Mirror | None = None
+    ) -> ReplyT:
+        """Send a command and return its reply, which has to be of this kind."""
+        return (await self.request(command, kind, mirror=mirror))[0]
 
     async def request(
-        self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
+        self,
+        command: commands.Command,
+        kind: type[ReplyT],
+        records: Sequence[bytes] = (),
+        *,
+        mirror: Mirror | None = None,
     ) -> tuple[ReplyT, bytes]:
-        """As `ask`, with records that go with the command and the block that comes back."""
-        return await self.finish(self.begin(command, records), kind)
+        """Send a command with its records, and return its reply and the block of lines.
 
-    def begin(self, command: commands.Command, records: Sequence[bytes] = ()) -> Pending:
+        Args:
+            command: the command.
+            kind: the type of the expected reply.
+            records: the records of the command.
+            mirror: the command is not sent if the subscription of this mirror has ended: the
+                session was deleted, and another one may have its name now.
+        """
+        return await self.finish(self.begin(command, records, mirror), kind)
+
+    async def abort(self, command: commands.CompactAbort) -> None:
+        """Send the end of a compaction, also after a cancellation; errors are ignored."""
+        with anyio.move_on_after(limits.COMPACTION_ABORT_S, shield=True), suppress(StenoError):
+            await self.ask(command, replies.Done)
+
+    def begin(
+        self,
+        command: commands.Command,
+        records: Sequence[bytes] = (),
+        mirror: Mirror | None = None,
+    ) -> Pending:
         """Send a command without waiting for its reply: `finish` or `forget` has to follow."""
         self.check_open()
-        pending = self._exchange.submit(command, records, _nothing, time.monotonic(), self.timeout)
+        if mirror is not None:
+            mirror.check()
+        pending = self._exchange.submit(command, records, None, time.monotonic(), self.timeout)
         self._push()
         return pending
 
     async def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
-        """Wait for the answer to what was begun, which has to be of this kind."""
+        """Wait for the reply to a command of `begin`, which has to be of this kind."""
         try:
-            if pending.is_done:
+            if pending.reply is not None or pending.error is not None:
                 await anyio.lowlevel.checkpoint()
             elif self._loop is None:
                 event = anyio.Event()
                 pending.wake = event.set
                 await event.wait()
             else:
-                # What an event is made of, at a fifth of its price.
+                # An event is made of a future, and costs five times as much.
                 answered = self._loop.create_future()
                 pending.wake = partial(_wake, answered)
                 await answered
         finally:
             self._exchange.forget(pending)
-        reply, block = pending.result()
-        return expected(reply, kind), block
+        return result_of(pending, kind)
 
     def forget(self, pending: Pending) -> None:
         """Forget a request that `begin` sent; safe in a finaliser."""
@@ -222,15 +285,42 @@ class Link:
         self._exchange.abandon(follower)
 
     def consumed(self, follower: Follower) -> None:
-        """Give credit for what was popped."""
+        """Grant the daemon credit for popped events."""
         self._exchange.consumed(follower, time.monotonic())
         if self._exchange.outbox:
             self._push()
 
-    async def reach(self, mirror: Mirror, position: Position | None, *, urgent: bool) -> None:
+    async def fetch(self, reader: LineReader, *, ahead: bool = False) -> bool:
+        """Fetch the next block of lines; return False at the end.
+
+        Args:
+            reader: gets the block.
+            ahead: request the block after it at once; a caller that stops early has to `forget` it.
+        """
+        self.check_open()
+        if reader.has_file and await in_thread(
+            lambda: reader.take_from_file(limits.READ_AHEAD_BYTES_MAX)
+        ):
+            return True
+        pending = reader.ahead or self._request_block(reader)
+        reader.ahead = None
+        if pending is None:
+            return False
+        reader.take(*await self.finish(pending, replies.Lines))
+        if (source := reader.source) is not None:
+            reader.use(await in_thread(lambda: open_source(source)))
+        if ahead and not reader.has_file:
+            reader.ahead = self._request_block(reader)
+        return True
+
+    async def reach(
+        self, mirror: Mirror, position: Position | None, *, urgent: bool = False
+    ) -> None:
         """Wait until the mirror contains everything before `position`.
 
         Args:
+            mirror: the mirror of a session.
+            position: the head to reach; None is the end of the first backlog.
             urgent: start a daemon for it; otherwise it waits until another caller does.
         """
         has_come = mirror.arrival(position)
@@ -254,11 +344,14 @@ class Link:
 
     async def _send_close(self) -> None:
         if self._connection is None:
-            # No daemon is started for it.
+            # A request would start a daemon.
             return
         for command in list(self.close_requests):
-            with anyio.move_on_after(limits.COMPACTION_ABORT_S, shield=True), suppress(StenoError):
-                await self.ask(command, replies.Done)
+            await self.abort(command)
+
+    def _request_block(self, reader: LineReader) -> Pending | None:
+        command = reader.next_command()
+        return None if command is None else self.begin(command)
 
     def _start(self) -> None:
         self._tasks.start_soon(self._guarded, self._keep_time)
@@ -269,8 +362,7 @@ class Link:
             self._start()
 
     def _ended(self, _: asyncio.Task[None]) -> None:
-        # Also when a program cancels all tasks that it finds: no caller may wait for ever after
-        # that.
+        # A program may cancel all tasks that it finds: no caller may wait for ever after that.
         self._refuse_all()
         self._hang_up("the client was closed")
 
@@ -279,23 +371,24 @@ class Link:
         self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
 
     def _push(self) -> None:
-        """Send what there is to send, and look after what that may have stirred."""
+        """Send the outbox, and take in messages that arrived meanwhile."""
         connection = self._connection
         if connection is None:
             self._wanted.set()
-            self._set_timer()
+            if self._exchange.alarm < self._armed:
+                self._timer.set()
             return
         if self._is_turn:
-            # What the other tasks of this turn of the loop send goes together at its end.
+            # The requests of all tasks in this turn of the loop are sent together at its end.
             return
         if self._loop is None or self._exchange.is_lone:
             self._flush(connection)
-            self._look(connection)
+            self._take_in_arrived(connection)
         else:
             self._gather(self._loop)
 
     def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Send nothing before the end of this turn of the loop, and then all at once."""
+        """Send the outbox at the end of this turn of the loop, all at once."""
         if not self._is_turn:
             self._is_turn = True
             loop.call_soon(self._end_turn)
@@ -312,23 +405,21 @@ class Link:
         except Exception as error:
             self._break(error)
         else:
-            self._look(connection)
+            self._take_in_arrived(connection)
 
-    def _look(self, connection: Connection) -> None:
+    def _take_in_arrived(self, connection: Connection) -> None:
         # No callback would run for messages that are already there.
         if connection.has_messages:
             self._take_in(connection)
 
     def _flush(self, connection: Connection) -> None:
-        self._exchange.flush(connection.send)
-        self._set_timer()
-
-    def _set_timer(self) -> None:
+        if self._exchange.outbox:
+            self._exchange.flush(connection.send)
         if self._exchange.alarm < self._armed:
             self._timer.set()
 
     def _pump(self, connection: Connection) -> bool:
-        """Take in what has come, up to a turn; True when there is more."""
+        """Take in a bounded number of messages; return True when there are more."""
         try:
             now = time.monotonic()
             was_lone = self._exchange.is_lone
@@ -342,21 +433,21 @@ class Link:
             self._break(error)
             return False
         if messages and not was_lone and self._loop is not None:
-            # Callers that were answered together are about to send together.
+            # Callers whose answers came together will send their next requests together.
             self._gather(self._loop)
         if len(messages) < limits.CLIENT_TURN_MESSAGES and not is_stirred:
             return False
-        # Sending has used up the signal of what came meanwhile.
+        # Sending has used up the signal of messages that came meanwhile.
         return connection.has_messages or bool(self._exchange.outbox and connection.can_send)
 
     def _take_in(self, connection: Connection) -> None:
-        """Take in what has come, and the rest of it once others had their turn."""
+        """Take in messages, and the rest of them after the other tasks had their turn."""
         if connection is not self._connection or not self._pump(connection):
             return
         if self._loop is None:
             self._tasks.start_soon(self._catch_up, connection)
         else:
-            # No task: what asyncio's loop calls by itself is none, and anyio starts none there.
+            # No task: asyncio's loop calls this outside of tasks, where anyio cannot start one.
             self._loop.call_soon(self._take_in, connection)
 
     async def _catch_up(self, connection: Connection) -> None:
@@ -392,7 +483,7 @@ class Link:
     async def _connect_again(self) -> None:
         """Connect as soon as a caller needs it, and start a daemon for waiting callers.
 
-        For a follower alone only one that was killed: `steno stop` stops what is watched, too.
+        A follower alone restarts only a killed daemon: `steno stop` stops followed daemons, too.
         """
         pause_s = limits.RECONNECT_S
         while not self._exchange.wants_connection:
@@ -434,7 +525,7 @@ class Link:
             self._connection = None
 
     async def _guarded(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run one of the client's tasks; the error that ends it reaches every waiting caller."""
+        """Run one of the client's tasks; every waiting caller gets the error that ends it."""
         try:
             await task()
         except Exception as error:
@@ -447,20 +538,9 @@ class Link:
         self._exchange.fail(error, for_ever=True)
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 def _wake(answered: asyncio.Future[None]) -> None:
     if not answered.done():
         answered.set_result(None)
-
-
-def _nothing() -> None:
-    """Do nothing: no task sleeps on a request before it waits for the reply."""
 
 
 class _Attempt:

@@ -1,4 +1,4 @@
-"""Something that is done whenever a file descriptor is readable, by the event loop if it can."""
+"""A callback whenever a file descriptor is readable."""
 
 import asyncio
 from collections.abc import Callable

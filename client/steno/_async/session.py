@@ -1,40 +1,61 @@
 """One session, through an async client."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio.lowlevel
 
-from steno._async.compaction_verbs import CompactionSession
-from steno._async.dmail_verbs import MailSession
-from steno._async.fork_verbs import ForkingSession
-from steno._async.repair_verbs import RepairSession
-from steno._async.subscription import LineStream, RecordStream, Subscription, fetch
-from steno._async.wire_verbs import WireSession
-from steno._sansio.messages import Message, encode_messages
+from steno._async.model_call import ModelCall
+from steno._async.streams import LineStream, RecordStream, WireRecordStream
+from steno._async.subscription import Subscription
+from steno._sansio.compaction import Compacting, check_asking
+from steno._sansio.event_merge import Followed, starts_of
+from steno._sansio.forks import describe_command, fork_command, undo_command
+from steno._sansio.mirror import Mirror
 from steno._sansio.reading import LineReader, PastReader, PastState
-from steno._sansio.request_builders import (
+from steno._sansio.repair import repair_fields
+from steno._sansio.requests import (
     Durability,
-    Followed,
+    Message,
+    MutationT,
     PositionLike,
+    ack_of,
+    encode_messages,
+    fork_unfollowed,
+    mutation,
     position_text,
-    starts_of,
 )
-from steno.values import Ack
-from steno_protocol import commands, replies
+from steno._sansio.summaries import Summarize
+from steno._sansio.view import SessionView
+from steno._sansio.wire_events import (
+    Payload,
+    WireEvent,
+    WireReader,
+    encode_events,
+    header_fields,
+    turn_of,
+)
+from steno.values import Ack, Compacted, Mail, SentMail, Turn, mail_of, sent_mail_of
+from steno_protocol import commands, replies, wire
 from steno_protocol.context import ContextState
+from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 
+if TYPE_CHECKING:
+    from steno._async.link import Link
 
-class Session(WireSession, CompactionSession, MailSession, ForkingSession, RepairSession):
+
+class Session(SessionView):
     """A session that is read and written through its daemon; made by `Client.open`.
 
-    Every mutation takes the same three options, and returns once its bytes are as durable as asked
-    (`compact`, `repair` and those of D-Mail do without some, and say why):
+    Every mutation takes the same three options, and returns once its bytes are as durable as
+    requested (`compact`, `repair` and the D-Mail verbs lack some of them, for a reason given
+    there):
 
     `key` is the caller's idempotency key: the command is applied once, however often it is sent.
-    `expect` is the position that the caller believes is the head; another head is a Conflict and
-    nothing is written. `durability` is `synced` (on the disk) or `written` (in the page cache).
+    `expect` is the head that the caller assumes; with another head the daemon writes nothing and
+    replies Conflict. `durability` is `synced` (on the disk) or `written` (in the page cache).
 
     When a mutation of a followed session returns, `history` and its siblings contain it. They hold
     only what is on the disk, so the daemon syncs a `written` mutation of a followed session at
@@ -42,7 +63,15 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
     repeat it with the same key to find out.
     """
 
-    # --- writing ---------------------------------------------------------------------------------
+    def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
+        super().__init__(session, stat)
+        self._link = link
+
+    def __del__(self) -> None:
+        if self._mirror is not None:
+            self._link.abandon(self._mirror.follower)
+
+    # --- writing ----------------------------------------------------------------------------------
 
     async def append_message(
         self,
@@ -55,14 +84,17 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         """Append one message, or a sequence of them as one atomic batch.
 
         Args:
-            message: an object with a `role` and `content`, or the bytes of one, encoded already.
+            message: an object with a `role` and `content`, or the encoded bytes of one.
+
+        Returns:
+            The ack; the messages are as durable as its `durability` states.
 
         Raises:
             BadRequest, TooLarge: nothing was sent, or the daemon refused it.
-            Conflict: another writer was faster; `head` says where the session ends.
-            StorageFailed: the disk refused, and nothing of it is there.
-            OutcomeUnknown: it may be there; repeat it with the error's `key`.
-            Unreachable: it was never sent.
+            Conflict: another writer was faster; `head` is the end of the session.
+            StorageFailed: the disk failed, and nothing was written.
+            OutcomeUnknown: the messages may be there; repeat with the error's `key`.
+            Unreachable: the request was never sent.
         """
         return await self._change(
             commands.Append, key, expect, durability, records=encode_messages(message)
@@ -76,9 +108,13 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Append a checkpoint, with the message that shows it to the model if so wanted.
+        """Append a checkpoint.
 
-        The ack's `checkpoint_id` is unique however many writers ask at once.
+        Args:
+            add_user_message: append a message that shows the checkpoint to the model, too.
+
+        Returns:
+            The ack; its `checkpoint_id` is unique, also among concurrent writers.
         """
         return await self._change(
             commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
@@ -94,11 +130,12 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there.
+        """Drop a checkpoint and everything after it; the ack's `rotated` keeps the dropped lines.
 
         Args:
+            checkpoint_id: the checkpoint.
             why: a reason for the timeline.
-            drop_damaged: drop the lines before it that are no records, too.
+            drop_damaged: drop also the damaged lines before it.
 
         Raises:
             NotFound: there is no such checkpoint; the message names the valid range.
@@ -121,7 +158,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Drop everything, the system prompt too; the ack's `rotated` holds what was there."""
+        """Drop everything, the system prompt too; the ack's `rotated` keeps the dropped lines."""
         return await self._change(commands.Clear, key, expect, durability, why=why)
 
     async def update_token_count(
@@ -132,7 +169,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Append how many tokens the context has, as a model counted them."""
+        """Append the token count of the context, as a model reported it."""
         return await self._change(
             commands.UpdateTokenCount, key, expect, durability, token_count=token_count
         )
@@ -159,7 +196,11 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Bring back what a rewrite left behind; what is there now is left behind in its turn.
+        """Restore a generation that a rewrite left behind; the present one is kept like it.
+
+        Args:
+            generation: the number of the generation.
+            why: a reason for the timeline.
 
         Raises:
             NotFound: there is no such generation.
@@ -168,17 +209,17 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
             commands.RestoreGeneration, key, expect, durability, generation=generation, why=why
         )
 
-    # --- reading ---------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> LineStream:
-        """The lines between two positions of one generation as bytes, newline included.
+        """Read the lines between two positions of one generation as bytes, newline included.
 
         Args:
-            after: where to begin; None is the start of the present generation. Of a position
-                behind the end comes nothing, as of the end itself.
-            until: where to end; None is its end at the time of reading.
+            after: where to begin; None is the start of the present generation. A position behind
+                the end yields nothing, like the end itself.
+            until: where to end; None is the end of the generation at the time of reading.
         """
         return LineStream(self._link, LineReader(self.id, after, until))
 
@@ -189,33 +230,35 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         *,
         strict: bool = False,
     ) -> RecordStream:
-        """The records between two positions of one generation, each with its cursor.
+        """Read the records between two positions of one generation, each with its cursor.
 
         Args:
-            strict: stop at the first damaged line with Corrupt; else such lines are passed over
-                and counted in the `damaged` of what is returned.
+            after: as in `lines`.
+            until: as in `lines`.
+            strict: stop at the first damaged line with Corrupt; otherwise damaged lines are
+                skipped, and counted in `damaged` of the returned object.
         """
         return RecordStream(self._link, LineReader(self.id, after, until), strict=strict)
 
     async def stat(self) -> replies.SessionStat:
-        """The session's numbers at its head, as the daemon knows them."""
+        """Return the session's numbers at its head, as the daemon knows them."""
         self._opened = await self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
     async def timeline(self) -> list[TimelineEntry]:
-        """What ever happened to the session, oldest first."""
+        """Return the timeline of the session, oldest entry first."""
         asked = commands.Timeline(session=self.id)
         return (await self._link.ask(asked, replies.TimelineReport)).entries
 
     async def clients(self) -> replies.ClientsReport:
-        """The followers of the session."""
+        """List the followers of the session."""
         asked = commands.Clients(session=self.id)
         return await self._link.ask(asked, replies.ClientsReport)
 
     async def history_at(
         self, at: PastState | None = None, *, checkpoint: int | None = None
     ) -> ContextState:
-        """A past state; the present is not touched.
+        """Return a past state; the present one does not change.
 
         Args:
             at: a position, or the number of a generation for its end; None is the present.
@@ -225,13 +268,43 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
             NotFound: there is no such position, generation or checkpoint.
         """
         past = PastReader(self.id, at, checkpoint)
-        while await fetch(self._link, past.reader):
-            past.absorb()
-            # A long history must not keep the other tasks waiting.
-            await anyio.lowlevel.checkpoint()
-        return past.state(await self.timeline() if past.tells_no_checkpoint else ())
+        await self._read(past)
+        return past.state(await self.timeline() if past.needs_timeline else ())
 
-    # --- following -------------------------------------------------------------------------------
+    # --- following --------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Begin to follow the session, and return once its backlog is in the mirror."""
+        if self._mirror is not None:
+            return
+        mirror = Mirror(self.id)
+        self._link.follow(mirror.follower)
+        try:
+            await self._link.reach(mirror, None)
+            self._mirror = mirror
+        except BaseException:
+            self._mirror = None
+            self._link.unfollow(mirror.follower)
+            raise
+
+    async def close(self) -> None:
+        """Stop following the session; acknowledged changes stay as they are."""
+        if self._mirror is not None:
+            mirror, self._mirror = self._mirror, None
+            self._link.unfollow(mirror.follower)
+            mirror.notify_watchers()
+        await anyio.lowlevel.checkpoint()
+
+    async def restore(self) -> bool:
+        """Load the session's history; return True unless it is empty.
+
+        Raises:
+            RuntimeError: the history is loaded, and was changed through this object since.
+        """
+        self._refuse_when_changed()
+        if self._mirror is None:
+            await self.load()
+        return not self._state().is_empty
 
     def subscribe(
         self,
@@ -241,10 +314,10 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         wire_after: PositionLike | None = None,
         incarnation: str | None = None,
     ) -> Subscription:
-        """The session's events, to be used with `async for`: backlog, Live, then what is new.
+        """Follow the session's events with `async for`: the backlog, Live, then new events.
 
-        If this object follows the session, `history` contains the records of an event once the
-        event is handed out.
+        If this object follows the session, `history` contains the records of an event before the
+        event is delivered.
 
         Args:
             after: `start` (of the present generation), `now`, or a position. `now` is the instant
@@ -267,15 +340,423 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         With the `head` of an ack of another process this is read-your-writes across processes.
         """
         target = Position.parse(position_text(position))
-        await self._link.reach(self._followed(), target, urgent=False)
+        await self._link.reach(self._followed(), target)
 
-    async def restore(self) -> bool:
-        """Load the session's history; True when there is something.
+    # --- the wire file ----------------------------------------------------------------------------
+
+    async def append_wire(
+        self,
+        event: str | Sequence[WireEvent],
+        payload: Payload | None = None,
+        timestamp: float | None = None,
+        *,
+        key: str | None = None,
+        expect: PositionLike | None = None,
+        durability: Durability = "written",
+        header: Payload | None = None,
+    ) -> Ack:
+        """Append an event, or a sequence of them as one atomic batch.
+
+        Args:
+            event: the type of the event; or events, each `(type, payload)`,
+                `(type, payload, timestamp)`, a WireRecord, or a whole record.
+            payload: the contents of the event, an object.
+            timestamp: Unix time in seconds, now if it is not given.
+            key: as in every mutation.
+            expect: as in every mutation; a position of the wire file.
+            durability: `written` returns when the bytes are in the page cache; they are synced
+                within a second, within 50 ms while the file has followers, and readers see them
+                only then. The ack contains the durability that was reached.
+            header: further fields of the file's header line, such as `session_id`, if this append
+                begins the file; otherwise they are checked and not used.
 
         Raises:
-            RuntimeError: it is loaded already, and was changed through this object since.
+            As `append_message`.
         """
-        self._refuse_when_changed()
-        if self._mirror is None:
-            await self.load()
-        return not self._state().is_empty
+        records = encode_events(event, payload, timestamp)
+        fields = header_fields(header)
+        command = mutation(
+            commands.AppendWire, self.id, self._link.name, key, expect, durability, header=fields
+        )
+        ack, _ = await self._link.request(command, replies.Ack, records, mirror=self._mirror)
+        return ack_of(ack, command.key)
+
+    def wire_records(
+        self,
+        after: PositionLike | None = None,
+        until: PositionLike | None = None,
+        *,
+        strict: bool = False,
+    ) -> WireRecordStream:
+        """Read the events between two positions of the wire file, each with its cursor.
+
+        Events that are not synced yet are left out.
+
+        Args:
+            after: begin here.
+            until: end here.
+            strict: stop with Corrupt at the first line that is neither an event, a header nor
+                blank; otherwise such lines are skipped, and counted in `damaged` of the returned
+                object.
+        """
+        return WireRecordStream(self._link, WireReader(self.id, after, until, strict=strict))
+
+    def wire_lines(
+        self, after: PositionLike | None = None, until: PositionLike | None = None
+    ) -> LineStream:
+        """Read the lines between two positions of the wire file as bytes, the header included."""
+        return LineStream(self._link, WireReader(self.id, after, until))
+
+    async def wire_version(self) -> str:
+        """Return the version of the events: from the header; `1.1` for a file without a header.
+
+        An empty or missing file has the version that its first event will bring.
+        """
+        reader = WireReader(self.id, None)
+        while (version := reader.version()) is None:
+            if not await self._link.fetch(reader):
+                return wire.WIRE_VERSION
+        return version
+
+    async def wire_is_empty(self) -> bool:
+        """Return True when the wire file is missing, or has only blank lines and the header.
+
+        A file that cannot be read may not be empty, so the answer for it is False.
+        """
+        reader = WireReader(self.id, None)
+        try:
+            while not reader.has_content():
+                if not await self._link.fetch(reader):
+                    return True
+        except StorageFailed:
+            return False
+        return False
+
+    async def turns(self) -> list[Turn]:
+        """Return the turns of the session, oldest first."""
+        return [turn async for record in self.wire_records() if (turn := turn_of(record))]
+
+    # --- compaction -------------------------------------------------------------------------------
+
+    async def compact(
+        self,
+        summarize: Summarize,
+        *,
+        preserve: int = 2,
+        instruction: str | None = None,
+        why: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> Compacted | None:
+        """Put a summary in place of all but the last messages, as one rewrite.
+
+        All clients can write meanwhile: messages that arrive while the model thinks are kept, in
+        their order, behind the preserved messages. The summarised messages stay readable in the
+        ack's `rotated`, and `restore_generation` restores them.
+
+        There is no `durability`, because a rewrite is always synced, and no `expect`: the
+        compaction is valid while the session is in the generation in which it began.
+
+        Args:
+            summarize: an async function that gets the messages of one request to a model, and
+                returns the model's answer as a text or a `Summary`.
+            preserve: how many of the last user and assistant messages stay as they are; a tool's
+                result always stays with its call.
+            instruction: a wish for the summary, which goes before the prompt's own order.
+            why: a reason for the timeline.
+            key: as in every mutation: a repeat returns the first result, also when the session
+                was rewritten since, and asks no model.
+            timeout: seconds that `summarize` may take; None is no limit.
+
+        Returns:
+            The result, synced to the disk; None when there is too little to summarise.
+
+        Raises:
+            Busy: another client compacts the session; the message names it.
+            Conflict: a revert, a clear or another rewrite came between, or the session was deleted
+                and created again.
+            Expired: `summarize` took longer than `timeout`.
+            BadRequest: the summary has no text.
+            NotFound: this is a repeat, and `gc` has removed a generation of the first compaction.
+            OutcomeUnknown: the summary may be in place; repeat with the error's `key`.
+            All other errors, an error of `summarize`, and a cancellation before the summary was
+            there leave the session unchanged.
+        """
+        check_asking(summarize, instruction)
+        model = ModelCall(summarize, timeout)
+        job = Compacting(self.id, self._link.name, key, preserve, model.lease_ms)
+        # Before `begin`: after a rewrite there may be nothing left to do, and a model costs much.
+        repeated = None if key is None else await self._repeated(job)
+        if repeated is not None:
+            return repeated
+        self._link.close_requests.add(job.abort)
+        try:
+            begun = job.begun(
+                await self._link.ask(job.begin, replies.Compaction, mirror=self._mirror)
+            )
+            if begun is None:
+                return None
+            messages = await self._state_of(begun.past())
+            summary = await model.answer(self._link, begun, begun.request(messages, instruction))
+            ack = await self._change(
+                commands.CompactCommit, job.key, None, "synced",
+                records=begun.commit_record(summary), **begun.commit_fields(summary, why),
+            )  # fmt: skip
+        except BaseException:
+            await self._link.abort(job.abort)
+            raise
+        finally:
+            self._link.close_requests.discard(job.abort)
+        if ack.duplicate:
+            # Only a rewrite ends the lease, and this commit was none.
+            await self._link.abort(job.abort)
+            # Another process with the same key was faster, and its summary is in place.
+            repeated = await self._repeated(job)
+        return repeated or begun.result(ack, summary)
+
+    # --- D-Mail -----------------------------------------------------------------------------------
+
+    async def send_dmail(
+        self,
+        checkpoint_id: int,
+        message: str,
+        *,
+        replaces: str | None = None,
+        key: str | None = None,
+        expect: PositionLike | None = None,
+    ) -> SentMail:
+        """Send a message back to a checkpoint, where it is pending until a client delivers it.
+
+        The mail survives a restart of the daemon, and expires in the rewrite that removes its
+        checkpoint. Subscribers of the session get an event. There is no `durability`: the mail
+        is in the timeline, which is always synced.
+
+        Args:
+            checkpoint_id: the checkpoint.
+            message: the text of the mail.
+            replaces: the id of a pending mail that this one replaces.
+            key: as in every mutation.
+            expect: as in every mutation.
+
+        Returns:
+            An ack whose `id` is the mail's; the mail is synced to the disk.
+
+        Raises:
+            NotFound: there is no such checkpoint; the message names the valid range.
+            Exists: another mail is pending, and `replaces` does not name it.
+            BadRequest: the message is empty or too long.
+        """
+        ack = await self._change(
+            commands.SendDmail,
+            key,
+            expect,
+            "synced",
+            checkpoint_id=checkpoint_id,
+            message=message,
+            replaces=replaces,
+        )
+        return sent_mail_of(ack)
+
+    async def pending_dmail(self) -> Mail | None:
+        """Return the pending mail, or None; nothing is changed."""
+        asked = commands.PendingDmail(session=self.id)
+        report = await self._link.ask(asked, replies.MailReport)
+        return None if report.mail is None else mail_of(report.mail)
+
+    async def deliver_dmail(
+        self,
+        mail_id: str,
+        *,
+        add_user_message: bool = False,
+        key: str | None = None,
+        expect: PositionLike | None = None,
+    ) -> Ack:
+        """Go back to the mail's checkpoint, set a new one, and append the message: one rewrite.
+
+        There is no `durability`: a rewrite is always synced.
+
+        Args:
+            mail_id: the id of the mail; no other mail is delivered.
+            add_user_message: show the new checkpoint to the model.
+            key: as in every mutation.
+            expect: as in every mutation.
+
+        Returns:
+            The ack, with the `checkpoint_id` of the new checkpoint; its `rotated` keeps the lines
+            that were left behind.
+
+        Raises:
+            NotFound: this mail is not pending: it was delivered, has expired, or never was sent.
+        """
+        return await self._change(
+            commands.DeliverDmail, key, expect, "synced",
+            mail_id=mail_id, add_user_message=add_user_message,
+        )  # fmt: skip
+
+    # --- forks and descriptions -------------------------------------------------------------------
+
+    async def fork(
+        self,
+        new_id: str,
+        *,
+        at: PositionLike | None = None,
+        checkpoint: int | None = None,
+        turn: int | None = None,
+        title: str | None = None,
+        key: str | None = None,
+    ) -> Self:
+        """Create a new session from the state of this one at an instant; this one does not change.
+
+        Context and wire file are cut at the same instant. At most one of `at`, `checkpoint` and
+        `turn` is given; none is now.
+
+        Args:
+            new_id: the id of the new session.
+            at: a position of any generation, or `now`.
+            checkpoint: before this checkpoint, as a revert to it leaves the session.
+            turn: after this turn, counted from 0; -1 is before the first.
+            title: of the new session; None derives it from the title of this one.
+            key: as in every mutation: a repeat gets the same session and creates no other.
+
+        Returns:
+            The new session, on the disk; followed when this one is.
+
+        Raises:
+            NotFound: there is no such position, checkpoint or turn.
+            Exists: there is a session with the new id already.
+            BadRequest: the instant is inside a batch, or the beginning of the turn is unknown; the
+                message names positions. Or the new id is no session id.
+            OutcomeUnknown: the new session may exist, or it exists and cannot be followed; repeat
+                with the error's `key`.
+        """
+        command = fork_command(self.id, self._link.name, new_id, at, checkpoint, turn, title, key)
+        return await self._fork(command)
+
+    async def undo(
+        self,
+        turns: int = 1,
+        new_id: str | None = None,
+        *,
+        title: str | None = None,
+        key: str | None = None,
+    ) -> Self:
+        """Fork before the last `turns` turns; args, returns and errors are those of `fork`.
+
+        Args:
+            turns: how many, at least 1; the wire file contains the beginnings of turns.
+            new_id: None is this session's id with `-undo-` and eight characters derived from the
+                key.
+            title: as in `fork`.
+            key: as in `fork`.
+        """
+        command = undo_command(self.id, self._link.name, turns, new_id, title, key)
+        return await self._fork(command)
+
+    async def describe(
+        self,
+        *,
+        title: str | None = None,
+        labels: Sequence[str] | None = None,
+        archived: bool | None = None,
+        replace_damaged: bool = False,
+    ) -> replies.SessionStat:
+        """Set the title, the labels or the archived mark of the session; None keeps the old value.
+
+        Args:
+            title: the title; the empty text removes it.
+            labels: all labels; an empty list removes them.
+            archived: whether lists without archived sessions leave it out.
+            replace_damaged: keep a damaged `state.json` under another name and begin a new one;
+                this alone is enough, too.
+
+        Returns:
+            The session's numbers with the new values, on the disk.
+
+        Raises:
+            Corrupt: `state.json` is damaged and was not replaced; nothing was changed.
+        """
+        asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
+        self._opened = await self._link.ask(asked, replies.SessionStat, mirror=self._mirror)
+        return self._opened
+
+    # --- damage -----------------------------------------------------------------------------------
+
+    async def verify(self) -> replies.Verification:
+        """Check all files of the session for damage; nothing is changed.
+
+        Returns:
+            The checked files, and each finding with its place and a remedy. `damage` is 0 for a
+            clean session.
+        """
+        asked = commands.Verify(session=self.id)
+        return await self._link.ask(asked, replies.Verification)
+
+    async def repair(
+        self, report: replies.Verification, *, why: str | None = None, key: str | None = None
+    ) -> Ack:
+        """Separate records that share a line and drop damaged lines, as one rewrite.
+
+        The damaged file stays whole as the ack's `rotated`. Lines that were appended since the
+        report are kept as they are. There is no `durability`, because a rewrite is always synced,
+        and no `expect`: the repair is valid while the verified bytes are unchanged.
+
+        Args:
+            report: the result of `verify`.
+            why: a reason for the timeline.
+            key: as in every mutation.
+
+        Raises:
+            Conflict: the file has changed since the report; verify again.
+            BadRequest: there is nothing to repair.
+        """
+        return await self._change(
+            commands.Repair, key, None, "synced", why=why, **repair_fields(report)
+        )
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _change(
+        self,
+        kind: type[MutationT],
+        key: str | None,
+        expect: PositionLike | None,
+        durability: Durability,
+        *,
+        records: Sequence[bytes] = (),
+        **fields: Any,
+    ) -> Ack:
+        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
+        self._is_changed = True
+        return ack_of(await self._link.change(command, records, self._mirror), command.key)
+
+    async def _read(self, past: PastReader) -> None:
+        while await self._link.fetch(past.reader):
+            past.absorb()
+
+    async def _state_of(self, past: PastReader) -> ContextState:
+        await self._read(past)
+        return past.state()
+
+    async def _repeated(self, job: Compacting) -> Compacted | None:
+        """The result of the first compaction with this key; None when there was none."""
+        asked = commands.Timeline(session=self.id)
+        applied = job.applied((await self._link.ask(asked, replies.TimelineReport)).entries)
+        if applied is None:
+            return None
+        made = await self._state_of(applied.made())
+        summarised = await self._state_of(applied.summarised())
+        ack = await self._change(
+            commands.CompactCommit, job.key, None, "synced",
+            records=applied.commit_record(made), **applied.commit_fields(),
+        )  # fmt: skip
+        return applied.result(ack, made, summarised)
+
+    async def _fork(self, command: commands.Fork) -> Self:
+        stat = await self._link.ask(command, replies.SessionStat, mirror=self._mirror)
+        made = type(self)(self._link, command.new_session, stat)
+        if self.is_following:
+            try:
+                await made.load()
+            except StenoError as error:
+                raise fork_unfollowed(error, command) from error
+        return made

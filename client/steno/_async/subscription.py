@@ -1,6 +1,5 @@
-"""What an async client reads as a stream: a session's events, lines and records."""
+"""A session's events for an `async for` loop."""
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -12,14 +11,8 @@ import anyio.lowlevel
 from steno._sansio.event_merge import Following
 from steno._sansio.mirror import Mirror
 from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.pending import Pending
-from steno._sansio.reading import LineReader
-from steno._system.in_thread import in_thread
-from steno._system.session_file import open_source
-from steno.values import File, Record, SubscriptionEvent
-from steno_protocol import limits
+from steno.values import File, SubscriptionEvent
 from steno_protocol.errors import Busy
-from steno_protocol.replies import Lines
 
 if TYPE_CHECKING:
     from steno._async.link import Link
@@ -29,12 +22,13 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
     RecordsEvent, Live once at the end of the backlog, Reset for each rewrite. No record is missed
-    and none is seen twice. One that is read slowly costs neither the daemon nor this process more
-    than one window of bytes. Used with `async for`; `async with` or `aclose` end it at once. It is
-    one task's: of two that wait for its next event the second gets Busy.
+    and none is delivered twice. A slow reader costs neither the daemon nor this process more than
+    one window of bytes. Used with `async for`; `async with` or `aclose` end it at once. It belongs
+    to one task: of two that wait for its next event the second gets Busy.
 
-    One from `now` on has begun once `async with` was entered: what is acknowledged later is
-    delivered. With `async for` alone it begins with the daemon's answer, some time after the call.
+    A subscription from `now` has begun once `async with` was entered: every later acknowledged
+    change is delivered. With `async for` alone it begins with the daemon's answer, some time after
+    the call.
     """
 
     def __init__(
@@ -48,7 +42,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
         self._link = link
         self._event: anyio.Event | None = None
         self._is_closed = False
-        # Weak, so that a loop that was left by `break` ends its subscription.
+        # Weak, so that a loop that ended by `break` ends its subscription.
         wake = WeakMethod(self._wake)
         self._following = Following(session, starts, lambda: _call(wake), incarnation, mirror_of)
         for follower in self._following.followers:
@@ -56,10 +50,10 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
 
     @property
     def incarnation(self) -> str | None:
-        """Which making of the session the events taken so far are of.
+        """The incarnation of the session that the events so far belong to.
 
-        To be saved beside the position after an event, and given with it to `subscribe`. None
-        before the daemon's first answer. With both files it changes once both have reported it.
+        Save it beside the position after an event, and give both to `subscribe`. None before the
+        daemon's first answer. With both files it changes once both have reported it.
         """
         return self._following.incarnation
 
@@ -90,10 +84,11 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
         await anyio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
-        """Wait until it is known where the files are followed from.
+        """Wait until the start of each file is known.
 
         Raises:
-            NotFound, Unreachable: the daemon did not say where `now` is; the subscription is over.
+            NotFound, Unreachable: the daemon did not answer with the position of `now`; the
+                subscription is over.
             Busy: another task waits for it.
         """
         await anyio.lowlevel.checkpoint()
@@ -101,7 +96,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
             while not (self._following.has_begun or self._is_closed):
                 await self._next_news()
         except Busy:
-            # It is another task's, which goes on.
+            # The other task keeps the subscription.
             raise
         except BaseException:
             self._close()
@@ -122,7 +117,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
                 self._link.abandon(follower)
 
     async def _next_news(self) -> None:
-        """Wait until something has come; raises why nothing will any more."""
+        """Wait for an event; raise the error that ended the subscription."""
         if self._following.error is not None:
             raise self._following.error
         if self._event is not None:
@@ -148,99 +143,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
             self._event.set()
 
 
-class _Blocks:
-    """Blocks of lines, the next of them on its way while one is used."""
-
-    def __init__(self, link: "Link", reader: LineReader) -> None:
-        self._link = link
-        self._reader = reader
-
-    async def fetch(self) -> bool:
-        """Have the next block in the reader; False at the end."""
-        return await fetch(self._link, self._reader, ahead=True)
-
-    def __del__(self) -> None:
-        if self._reader.ahead is not None:
-            self._link.forget(self._reader.ahead)
-
-
-class LineStream(AsyncIterator[bytes]):
-    """Lines as bytes, newline included, fetched block by block."""
-
-    def __init__(self, link: "Link", reader: LineReader) -> None:
-        self._blocks = _Blocks(link, reader)
-        self._reader = reader
-        self._lines: deque[bytes] = deque()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        """The next line."""
-        while not self._lines:
-            if not self._reader.lines and not await self._blocks.fetch():
-                raise StopAsyncIteration
-            if self._reader.lines:
-                self._lines = self._reader.lines.pop_block()[1]
-        return self._lines.popleft()
-
-
-class RecordStream(AsyncIterator[Record]):
-    """Records with their cursors, fetched block by block and decoded one by one."""
-
-    def __init__(self, link: "Link", reader: LineReader, *, strict: bool) -> None:
-        self._blocks = _Blocks(link, reader)
-        self._reader = reader
-        self._strict = strict
-        self._records = reader.records(strict=strict)
-
-    @property
-    def damaged(self) -> int:
-        """Lines that were no records and were passed over so far."""
-        return self._reader.damaged
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Record:
-        """The next record."""
-        while (record := next(self._records, None)) is None:
-            # It ends with a block, and with a line that it refuses.
-            self._records = self._reader.records(strict=self._strict)
-            if not self._reader.lines and not await self._blocks.fetch():
-                raise StopAsyncIteration
-        return record
-
-
 def _call(reference: WeakMethod[Callable[[], None]]) -> None:
     function = reference()
     if function is not None:
         function()
-
-
-async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> bool:
-    """Fetch the next block; False at the end.
-
-    Args:
-        ahead: request the next block at once; a caller that gives up early has to forget it.
-    """
-    link.check_open()
-    if reader.has_file and await in_thread(
-        lambda: reader.take_from_file(limits.READ_AHEAD_BYTES_MAX)
-    ):
-        return True
-    pending = reader.ahead or _ask(link, reader)
-    reader.ahead = None
-    if pending is None:
-        return False
-    reader.take(*await link.finish(pending, Lines))
-    if (source := reader.source) is not None:
-        reader.use(await in_thread(lambda: open_source(source)))
-    if ahead and not reader.has_file:
-        reader.ahead = _ask(link, reader)
-    return True
-
-
-def _ask(link: "Link", reader: LineReader) -> Pending | None:
-    command = reader.next_command()
-    return None if command is None else link.begin(command)

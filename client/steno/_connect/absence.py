@@ -1,4 +1,4 @@
-"""Errors about a daemon that is not there, and what the caller can do."""
+"""Errors about a missing or silent daemon, with their remedies."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ class StartFailed(errors.Unreachable):
 def not_there(
     target: Target, outcome: NeedsRestart | Unreachable, began: float
 ) -> errors.StenoError:
-    """What is said when there is no daemon to be had; it was waited for since `began`."""
+    """The error of a client that has waited for its daemon since `began`."""
     if isinstance(outcome, NeedsRestart):
         return errors.Incompatible(
             f"the daemon at {outcome.endpoint} is too old ({outcome.why}): `steno restart`"
@@ -27,7 +27,7 @@ def not_there(
 
 
 def _remedy(target: Target) -> str:
-    """How a daemon comes to be where this one was looked for, and no other one elsewhere."""
+    """How the caller gets a daemon at the expected address."""
     if target.endpoint is not None:
         if paths.is_remote(target.endpoint):
             return "see on that machine, with `steno status`, whether it runs and listens there"
@@ -39,7 +39,7 @@ def _remedy(target: Target) -> str:
 
 
 def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
-    """What is said of a daemon that holds the wanted root and does not answer, if one does."""
+    """The error about a silent daemon that holds the wanted root; None if there is none."""
     if target.root is None or target.endpoint is not None:
         return None
     # Imported late: a client that finds its daemon does not need it.

@@ -9,13 +9,13 @@ from steno._connect.target import Target
 
 
 def connect(target: Target, deadline: float) -> Ready:
-    """Connect to the wanted daemon, starting it when there is none and `target.spawn` says so.
+    """Connect to the wanted daemon; start it when there is none and `target.spawn` is set.
 
-    Blocks until `deadline` at the most; the connection in the answer has been greeted.
+    Blocks until `deadline` at the most; the returned connection has been greeted.
 
     Raises:
-        Unreachable: there is none, and none was to be started or could be.
-        Incompatible: what answers is not the daemon that was wanted.
+        Unreachable: there is no daemon, and none was started.
+        Incompatible: the answer is not from the wanted daemon.
     """
     began = time.monotonic()
     outcome = probe(target, probe_deadline(target, deadline))
@@ -30,7 +30,7 @@ def connect(target: Target, deadline: float) -> Ready:
 
 
 def is_killed(target: Target) -> bool:
-    """True when the wanted daemon is one of this machine that ended without a word.
+    """True when the wanted daemon ran on this machine and was killed.
 
     A daemon that was stopped, or ended when idle, removed its note first.
     """
@@ -49,14 +49,13 @@ def is_killed(target: Target) -> bool:
 def log_restart(ready: Ready) -> None:
     """Log that the daemon of a connection was killed and that a follower started it again.
 
-    A program that has no logging set up shows it on stderr.
+    A program without a logging configuration shows the message on stderr.
     """
     # Imported only now: a one-shot command has nothing to log.
     import logging  # noqa: PLC0415
 
     logging.getLogger("steno").warning(
-        "the daemon of %s was killed and runs again, as pid %d; nothing that was acknowledged is"
-        " lost",
+        "the daemon of %s was killed and runs again, as pid %d; no acknowledged change is lost",
         ready.welcome.root,
         ready.welcome.pid,
     )

@@ -1,8 +1,8 @@
 """One connection to a daemon; the only module of the client that imports pyzmq.
 
-A connection lives and ends once. It does not reconnect by itself: after its end a new one is made,
-so that nothing queued for an old daemon can reach a new one, and the address may change. A monitor
-reports its end at once; without it the client would notice a killed daemon only by a late reply.
+A connection does not reconnect by itself: after its end the client makes a new one, so that no
+message for an old daemon can reach a new one, and the address may change. A monitor reports the end
+at once; without it the client would notice a killed daemon only by a late reply.
 """
 
 import os
@@ -44,15 +44,15 @@ _REFUSALS: Final = (
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH),
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL),
 )
-"""The other end is there and wants another key, or one at all. One that wants us to know another
-key of its own only hangs up, as one that ends does."""
+"""The daemon refused the client's key, or its lack of one. A daemon whose own key differs from the
+expected one only hangs up, as a daemon that ends does."""
 
 _REFUSALS_OF_BARE: Final = (
     *_REFUSALS,
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL),
     int(zmq.EVENT_DISCONNECTED),
 )
-"""Over TCP every daemon wants a key, so one that hangs up on a client without any has said so."""
+"""Over TCP every daemon requires a key, so it has refused a client without one by hanging up."""
 
 _ENDS: Final = (
     zmq.EVENT_CLOSED
@@ -65,7 +65,7 @@ _ENDS: Final = (
 
 
 class OutOfHandles(Unreachable):
-    """This process may not open what a connection is made of; its daemon may well be there."""
+    """This process cannot open the files of a connection; the daemon may be running."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -87,8 +87,8 @@ class Connection:
 
     Attributes:
         endpoint: the daemon's address.
-        fd: readable when messages may have come or may go; edge-triggered, so it is only waited for
-            after `receive` returned fewer messages than it was asked for.
+        fd: readable when messages may have arrived or can be sent; edge-triggered, so a caller
+            waits for it only after `receive` returned fewer messages than requested.
         monitor_fd: readable when the connection may have ended.
         is_refused: the daemon refused the client's key.
     """
@@ -115,14 +115,13 @@ class Connection:
             raise
 
     def __del__(self) -> None:
-        # In a child after a fork it is the parent's.
+        # In a child after a fork the socket belongs to the parent.
         with suppress(AttributeError):
             if self._pid == os.getpid():
                 self.close()
 
     def _set_up(self, key: "ClientKey | None") -> None:
-        # Without the layer for drafts of the protocol: as expensive, for each frame, as what it
-        # stands on.
+        # Without pyzmq's layer for draft sockets, which doubles the cost of each frame.
         self._send: Callable[..., object] = super(zmq.Socket, self._socket).send
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
@@ -139,8 +138,8 @@ class Connection:
             # A vanished machine closes no connection; a local daemon always does, whatever ends it.
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
-            # A slow connection is silent for long, as a dead one is; TCP knows whether what was
-            # sent arrives. If not, a request goes by another one before its time is over.
+            # A slow connection is silent for long, as a dead one is; TCP knows whether sent bytes
+            # arrive. If not, a request goes by another connection before its deadline.
             self._socket.setsockopt(zmq.TCP_MAXRT, limits.HEARTBEAT_MS)
         news = f"inproc://news-{next(_numbers)}"
         self._socket.monitor(news, _ENDS | _HANDSHAKE | _CONNECTED)
@@ -172,8 +171,8 @@ class Connection:
     def is_ready(self) -> bool:
         """True when `receive` would give something, or the daemon's end takes messages.
 
-        Not the same as to ask for one and then for the other: each question may use up the sign on
-        `fd` of what only the other would have reported.
+        Two separate checks would not do: each may use up the signal on `fd` that only the other one
+        would have reported.
         """
         return bool(zmq.zmq_poll(self._both_ways, 0))
 
@@ -200,7 +199,7 @@ class Connection:
         return not self.is_lost()
 
     def send(self, frames: Sequence[bytes]) -> bool:
-        """Queue one message; False when it cannot go now. Frame sizes were checked before."""
+        """Queue one message; return False when it cannot be sent now."""
         send = self._send
         *firsts, last = frames
         try:
@@ -215,8 +214,8 @@ class Connection:
     def receive_soon(self) -> list[bytes] | None:
         """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks.
 
-        By itself libzmq looks at a socket and sleeps on it with a third of the system calls that a
-        `wait` takes, which also watches the connection. It does not report whether more is there.
+        libzmq's own wait takes a third of the system calls of `wait`, which also watches the
+        connection. It does not report whether more messages are there.
         """
         try:
             return self._next_message(_BLOCKING)
@@ -224,11 +223,11 @@ class Connection:
             return None
 
     def receive(self, messages_max: int) -> list[list[bytes]]:
-        """Messages that are there now; fewer than asked for means that there were no more."""
+        """Return the messages that are there; fewer than requested means that there are no more."""
         messages: list[list[bytes]] = []
         for number in range(messages_max):
-            # The exception for an empty socket costs as much as three polls; a caller mostly knows
-            # of one message, and mostly there is no other.
+            # The exception for an empty socket costs as much as three polls, and mostly there is
+            # only one message.
             if number == 1 and not self.has_messages:
                 break
             try:
@@ -239,7 +238,7 @@ class Connection:
 
     def _next_message(self, how: int) -> list[bytes]:
         receive = self._socket.recv
-        # A frame knows whether more follow; asking the socket costs ten times as much.
+        # A frame knows whether more follow; the socket option costs ten times as much.
         frame = receive(how, False)
         frames = [frame.bytes]
         while frame.more:
@@ -248,10 +247,10 @@ class Connection:
         return frames
 
     def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
-        """Block until something came, the connection ended, or it is `deadline`.
+        """Block until a message arrives, the connection ends, or it is `deadline`.
 
         Args:
-            to_send: come back too when a message can go.
+            to_send: return also when a message can be sent.
 
         Returns:
             Whether a message is there, and whether the connection may have ended, which `is_lost`
@@ -262,7 +261,7 @@ class Connection:
         return bool(stirred.get(self._socket, 0) & _POLLIN), self._monitor in stirred
 
     def close(self) -> None:
-        """End the connection; what was queued is dropped, and nothing waits."""
+        """End the connection at once; queued messages are dropped."""
         try:
             self._close()
         except BaseException:
@@ -272,7 +271,7 @@ class Connection:
             raise
 
     def let_go(self) -> None:
-        """In a child after a fork: the connection is to end when the parent ends it."""
+        """Close the child's copy of the socket, so that the parent alone keeps the connection."""
         with suppress(OSError):
             if self._handle is not None and os.fstat(self._handle[0]).st_ino == self._handle[1]:
                 os.close(self._handle[0])
@@ -294,7 +293,7 @@ _contexts: Final[dict[int, zmq.Context[zmq.Socket[bytes]]]] = {}
 
 
 def _context() -> zmq.Context[zmq.Socket[bytes]]:
-    # One per process: a context is no good in a child after fork.
+    # One per process: a context does not work in a child after a fork.
     pid = os.getpid()
     if pid not in _contexts:
         _contexts[pid] = zmq.Context()
@@ -302,7 +301,7 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
 
 
 def _check_handles() -> None:
-    # libzmq ends the process when it is out of handles in the middle of what it makes.
+    # libzmq aborts the process when it runs out of handles while it makes a socket.
     handles: list[int] = []
     try:
         for _ in range(limits.HANDLES_PER_CONNECTION_MAX):
@@ -315,12 +314,12 @@ def _check_handles() -> None:
 
 
 def new_key_pair() -> tuple[str, str]:
-    """A new CURVE key, from the system's randomness: public and secret."""
+    """Make a new CURVE key, from the system's randomness; return its public and secret part."""
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
 
 
 def _milliseconds(deadline: float) -> int:
-    # Rounded up: a wait that ends a moment too early would come back to find nothing to do.
-    # Cut before it becomes an integer: a deadline may be infinite.
+    # Rounded up: a wait that ends a moment too early would find nothing to do.
+    # Bounded before the conversion to an integer: a deadline may be infinite.
     return max(0, int(min(deadline - time.monotonic(), 1000.0) * 1000) + 1)

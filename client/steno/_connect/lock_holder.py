@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from steno._system.safe_open import open_regular, read_regular
+from steno._connect.safe_open import open_regular, read_regular
 from steno_protocol import paths
 from steno_protocol.paths import LockNote
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """What is wrong with a daemon that does not answer, and what to do about it."""
+    """The cause and the remedy for a daemon that does not answer."""
 
     text: str
     remedy: str
@@ -33,9 +33,9 @@ def is_free(root: Path) -> bool:
 
 
 def note_of(root: Path) -> LockNote | None:
-    """What the daemon that holds the root, or held it when it was killed, says of itself.
+    """Return the note of the daemon that holds the root, or held it when it was killed.
 
-    None before it answers for the first time, and when it has ended.
+    None before the daemon answers for the first time, and after it has ended.
     """
     try:
         return paths.decode_lock_note(read_regular(root / paths.LOCK))
@@ -44,15 +44,15 @@ def note_of(root: Path) -> LockNote | None:
 
 
 def holder_of(root: Path) -> LockNote | None:
-    """The note of the daemon that holds the root now; None if none does, or it is just starting."""
-    # The lock is tried only where a note lies: to hold it, if for an instant, is to keep a daemon
-    # that starts in that instant from it.
+    """Return the note of the daemon that holds the root; None without one, or while it starts."""
+    # The lock is tried only if there is a note: holding it for an instant would stop a daemon that
+    # starts in that instant.
     note = note_of(root)
     return None if note is None or is_free(root) else note
 
 
 def silence_of(note: LockNote) -> Silence:
-    """Why the daemon that wrote this note, and holds its root, does not answer."""
+    """Return why the daemon of this note, which holds its root, does not answer."""
     held = f"pid {note.pid} holds {note.root}"
     user = _user_of(note.pid)
     if user not in (None, os.geteuid()):
@@ -86,16 +86,16 @@ def _user_of(pid: int) -> int | None:
 
 def _is_stopped(pid: int) -> bool:
     with suppress(OSError, IndexError):
-        # The name in brackets may hold anything, so what follows the last one counts.
+        # The name in parentheses may contain any character, so the last one ends it.
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return stat.rpartition(")")[2].split()[0] in {"T", "t"}
     return False
 
 
 def _lacks_handles(pid: int) -> bool:
-    """Whether it has seven eighths of what it may have, and so ends new connections at once."""
+    """Whether it has opened seven eighths of its files, and so closes new connections at once."""
     with suppress(OSError, ValueError):
-        # First, because a system without it has no `prlimit` either.
+        # First, because a system without /proc has no `prlimit` either.
         taken = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 (a count, and no Paths are made)
         most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         return taken + 1 >= most * 7 // 8

@@ -1,4 +1,4 @@
-"""Is the wanted daemon there? One attempt to connect and greet, with three named outcomes."""
+"""One attempt to connect and greet, with three named outcomes."""
 
 import os
 import time
@@ -23,14 +23,14 @@ from steno_protocol.version import PROTOCOL_VERSION
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The daemon answers, and it is the right one; the connection is the caller's now."""
+    """The wanted daemon answers; the connection belongs to the caller now."""
 
     connection: Connection
     welcome: Welcome
 
 
 class NeedsRestart(msgspec.Struct, frozen=True):
-    """A daemon of an older protocol answers; it can be asked to drain."""
+    """A daemon of an older protocol answers; the client can ask it to drain."""
 
     endpoint: str
     why: str
@@ -55,11 +55,11 @@ def hello_of(target: Target) -> Hello:
 def probe(target: Target, deadline: float) -> Outcome:
     """Connect and greet; blocks until `deadline` at the most.
 
-    A pid is never looked at: only an answer says that a daemon is there.
+    No pid is checked: only an answer shows that a daemon is there.
 
     Raises:
-        Incompatible: what answers is another root's daemon, or speaks a newer protocol.
-        Unauthorized: the daemon is there and does not let this client in.
+        Incompatible: another root's daemon answers, or one with a newer protocol.
+        Unauthorized: the daemon refuses this client.
         OutOfHandles: this process cannot make a connection.
     """
     outcome = Attempt(target, deadline).go_on(deadline)
@@ -68,14 +68,14 @@ def probe(target: Target, deadline: float) -> Outcome:
 
 
 class Attempt:
-    """One attempt to connect and greet, gone on with until it has an outcome.
+    """One attempt to connect and greet, continued until it has an outcome.
 
-    The attempt owns the connection unless the outcome is Ready; a caller that gives it up before it
-    has one closes it.
+    The attempt owns the connection unless the outcome is Ready; a caller that stops before there is
+    an outcome closes the attempt.
 
     Args:
         target: the wanted daemon.
-        deadline: when it is over.
+        deadline: when the attempt has failed.
     """
 
     def __init__(self, target: Target, deadline: float) -> None:
@@ -86,10 +86,10 @@ class Attempt:
         self._asks_version_1_at = time.monotonic() + limits.VERSION_1_S
 
     def go_on(self, until: float) -> Outcome | None:
-        """Block until there is an outcome, at most until `until`: None if there is none by then.
+        """Block until there is an outcome, at most until `until`; return None if there is none.
 
         Raises:
-            Incompatible, Unauthorized, OutOfHandles: as `probe`; it is over.
+            Incompatible, Unauthorized, OutOfHandles: as `probe`; the attempt is over.
         """
         if self._connection is None:
             endpoint = self._target.address()
@@ -131,7 +131,7 @@ class Attempt:
     def _await_welcome(self, connection: Connection, until: float) -> Outcome | None:
         endpoint = connection.endpoint
         while True:
-            # The daemon may first ask whether the client is there, by a message without an answer.
+            # The first message may be a liveness check of the daemon, which has no answer.
             for frames in connection.receive(1):
                 if frames[0] == MAGIC_1:
                     return NeedsRestart(endpoint, "it speaks protocol 1", is_version_1=True)
@@ -193,7 +193,7 @@ def _judge(connection: Connection, target: Target, body: object) -> Outcome:
 
 
 def probe_deadline(target: Target, deadline: float) -> float:
-    """When one probe has to be over."""
+    """The deadline of one probe."""
     is_remote = target.endpoint is not None and paths.is_remote(target.endpoint)
     timeout_s = limits.REMOTE_PROBE_TIMEOUT_S if is_remote else limits.PROBE_TIMEOUT_S
     return min(deadline, time.monotonic() + timeout_s)

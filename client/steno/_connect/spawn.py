@@ -1,13 +1,13 @@
-"""A daemon is there when a client wants one: started if there is none, and never two of them.
+"""The start of a daemon by a client that needs one.
 
 1. Get a turn by the start lock of the root; a waiting client keeps probing for a daemon.
 2. Probe: another client may have started it since.
-3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
-   returns once it answers; then probe again. One that was killed meanwhile, or takes too long, is
-   run again.
+3. Unless a silent daemon holds the root: run `stenod`, which detaches itself and returns once it
+   answers; then probe again. A daemon that was killed meanwhile, or takes too long, is started
+   again.
 
-The lock only spares needless starts. That there are never two daemons is the work of the lock that
-the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
+The start lock only avoids needless starts. The lock that a daemon holds for its life guarantees
+that there are never two: a second daemon ends with exit code 3, and the client connects to the
 first.
 """
 
@@ -21,26 +21,26 @@ from typing import Final, assert_never
 
 from steno._connect.absence import StartFailed, not_there
 from steno._connect.connection import Connection
+from steno._connect.folders import make_private
 from steno._connect.lock_holder import holder_of
 from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_deadline
 from steno._connect.start_lock import StartLock
 from steno._connect.target import Target
-from steno._system.folders import make_private
 from steno_protocol import limits, paths
 from steno_protocol.commands import Drain
 from steno_protocol.messages import encode_request, encode_request_1
 
 _EXIT_HELD: Final = 3
-"""`stenod` says so when another daemon holds the root."""
+"""The exit code of `stenod` when another daemon holds the root."""
 
 
 def ensure(target: Target, began: float, deadline: float) -> Ready:
     """Connect to the wanted daemon, which did not answer since `began`; start it if need be.
 
     Raises:
-        StartFailed: there is none, and it could not be started.
-        Unreachable: it did not answer before `deadline`.
-        Incompatible: what answers is not the daemon that was wanted.
+        StartFailed: there is no daemon, and it could not be started.
+        Unreachable: the daemon did not answer before `deadline`.
+        Incompatible: the answer is not from the wanted daemon.
     """
     assert target.root is not None
     patience_s = min(limits.START_LOCK_S, (deadline - time.monotonic()) / 2)
@@ -70,7 +70,7 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
 
 
 def _pause_s(waited_s: float) -> float:
-    """How long to wait until the next look: the longer it takes, the more may be waiting."""
+    """The pause before the next probe: the longer the wait, the more clients may be waiting."""
     pause_s = waited_s / limits.START_LOCK_POLLS_MAX
     return max(limits.START_LOCK_POLL_S, min(pause_s, limits.RECONNECT_S_MAX))
 
@@ -90,10 +90,10 @@ def _start_lock(root: str, patience_s: float) -> StartLock:
 
 
 def _start(root: str, deadline: float, *, is_last: bool) -> None:
-    """Run `stenod`, and come back when there may be a daemon.
+    """Run `stenod`, and return when there may be a daemon.
 
-    One that was killed, or is not ready in time, says nothing against another try: the machine may
-    be busy with a hundred other clients, one of which has started it meanwhile.
+    A daemon that was killed, or is not ready in time, does not rule out another attempt: the
+    machine may be busy with a hundred other clients, one of which has started it meanwhile.
     """
     # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]

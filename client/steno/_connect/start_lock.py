@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from steno._system import fork_guard
+from steno._connect import fork_guard
 from steno_protocol import limits, paths
 
 _BYTE_LOCK: Final = struct.Struct("hhqqi0q")
@@ -19,7 +19,7 @@ class StartLock:
 
     Its holder may be a stopped process, so clients do not wait for ever: every `patience_s` one
     more waiting client may start a daemon. Never all of them together: hundreds of interpreters
-    that start at once keep each other from ever being ready.
+    that start at once would keep each other from becoming ready.
 
     Args:
         root: the root, which is there.
@@ -40,11 +40,11 @@ class StartLock:
 
     @property
     def waited_s(self) -> float:
-        """How long it is open."""
+        """Seconds since it was opened."""
         return time.monotonic() - self._began
 
     def try_turn(self) -> bool:
-        """Whether it is our turn, which lasts until `close`."""
+        """Try to get the turn, which lasts until `close`; return whether this client has it."""
         turn = int(self.waited_s / self._patience_s)
         self._is_held = self._is_held or self._try_first() or (turn > 0 and self._try_byte(turn))
         return self._is_held
@@ -61,7 +61,8 @@ class StartLock:
         return True
 
     def _try_byte(self, turn: int) -> bool:
-        # Of the open file, as the first turn: threads of one process are to wait for each other.
+        # A lock of the open file, as the first turn, so that threads of one process exclude each
+        # other.
         wanted = _BYTE_LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, turn, 1, 0)
         try:
             fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, wanted)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steno._connect.safe_open import read_regular
 from steno._sansio.argument_checks import briefly, given_text
-from steno._system.safe_open import read_regular
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 
@@ -27,7 +27,7 @@ class Target(msgspec.Struct, frozen=True):
         endpoint: where to connect; None: where the daemon of `root` says that it listens.
         spawn: start a daemon when none runs.
         name: the client's name, the `_by` of the lines that it writes.
-        key: what it shows to a daemon on another machine.
+        key: the client's key for a daemon on another machine.
     """
 
     root: str | None
@@ -37,7 +37,7 @@ class Target(msgspec.Struct, frozen=True):
     key: "ClientKey | None" = None
 
     def resolved(self) -> "Target":
-        """The same daemon, whatever the working folder becomes; looks at the file system.
+        """Return the same target with an absolute root; reads the file system.
 
         Raises:
             BadRequest: the path of the root is no UTF-8.
@@ -51,7 +51,7 @@ class Target(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, spawn=False)
 
     def address(self) -> str:
-        """Where to connect now; a daemon that was restarted may listen elsewhere.
+        """Return the present address; a restarted daemon may have another one.
 
         Raises:
             Unauthorized: another user could listen there instead.
@@ -70,11 +70,11 @@ def make_target(
     spawn: bool,
     key_file: str | os.PathLike[str] | None = None,
 ) -> Target:
-    """What the arguments of `connect` mean, not yet resolved.
+    """Make the target of `connect`'s arguments, not yet resolved.
 
     Raises:
-        BadRequest: the name, the root or the endpoint cannot be one, or the file holds no key.
-        NotFound, Unauthorized: the key file is not there, or not ours alone.
+        BadRequest: the name, the root or the endpoint is invalid, or the file has no key.
+        NotFound, Unauthorized: the key file is missing, or other users can read it.
     """
     return Target(
         root=None if root is None else _path(root, "root"),
@@ -86,7 +86,7 @@ def make_target(
 
 
 def start_command(root: str) -> str:
-    """The command that starts the daemon of a root, with the root unless it is the caller's own."""
+    """The shell command that starts the daemon of a root."""
     if root == _real_root(None):
         return "steno start"
     # Imported only now: this is for errors.
@@ -97,13 +97,13 @@ def start_command(root: str) -> str:
 
 def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
     # Imported only now: most clients are on the daemon's own machine and have no key.
-    from steno._system.key_files import client_key  # noqa: PLC0415
+    from steno._connect.key_files import client_key  # noqa: PLC0415
 
     return client_key(_path(path, "key_file"))
 
 
 def _path(path: Any, what: str) -> str:
-    """A path as text, of what `open` would take for one."""
+    """Return the text of a path, of any type that `open` accepts."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -141,7 +141,7 @@ def _derived_endpoint(root: str) -> str:
 
 
 def _check_socket_folder(folder: str) -> None:
-    """What is not there, a daemon makes for its user alone."""
+    """Raise Unauthorized if another user could listen in the folder; a missing one is fine."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for found in (os.lstat(folder), os.stat(folder)):  # noqa: PTH116 (as text)
             paths.check_socket_folder(
@@ -152,7 +152,7 @@ def _check_socket_folder(folder: str) -> None:
 def _default_name() -> str:
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     if program.startswith("-") or not program:
-        # `-` and `-c` stand where a program that has no file has its name.
+        # A program without a file has `-` or `-c` in place of its name.
         program = "python"
     suffix = f"-{os.getpid()}"
     stem = re.sub(r"[^A-Za-z0-9_.@+-]", "_", program)

@@ -1,4 +1,4 @@
-"""What callers give, looked at where no type checker may have done so; pure.
+"""Checks of a caller's arguments, which no type checker may have seen.
 
 Each mistake is a BadRequest that names the argument, before anything is sent or changed.
 """
@@ -6,6 +6,7 @@ Each mistake is a BadRequest that names the argument, before anything is sent or
 from collections.abc import Iterable
 from typing import Any
 
+from steno_protocol import limits
 from steno_protocol.errors import BadRequest
 
 
@@ -24,19 +25,31 @@ def given_number(number: Any, what: str) -> float:
 
 
 def given_seconds(seconds: Any, what: str) -> float | None:
-    """How long a wait may take, None for as long as it takes."""
+    """The time limit of a wait in seconds; None is no limit."""
     return None if seconds is None else given_number(seconds, f"{what}, in seconds,")
 
 
 def given_labels(labels: Any) -> tuple[Any, ...]:
-    """Several labels, which one text is not: it would be taken for its letters."""
+    """A list of labels; one text is refused, because it would be split into its letters."""
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise BadRequest(f"labels is {briefly(labels)}: give a list of labels")
     return tuple(labels)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
+def given_timeout(timeout: object) -> float:
+    """The time limit of a client's requests in seconds."""
+    # Otherwise the clocks would raise in the middle of a call.
+    if isinstance(timeout, int | float) and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
+        return float(timeout)
+    raise BadRequest(
+        f"the timeout {timeout!r:.80} is no number of seconds that a request can take: give one"
+        f" from 0 to {limits.REQUEST_TIMEOUT_S_MAX:g}, or leave it out for"
+        f" {limits.REQUEST_TIMEOUT_S:g}"
+    )
+
+
 def check_function(function: Any, what: str) -> None:
-    """Refuse what cannot be called."""
+    """Raise BadRequest if `function` cannot be called."""
     if not callable(function):
         raise BadRequest(f"{what} is {briefly(function)}: give a function")
 

@@ -1,4 +1,4 @@
-"""One compaction as the commands to send, and what their replies mean; pure but for new keys."""
+"""One compaction: its commands and the meaning of their replies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from steno._sansio.argument_checks import check_function, given_number, given_text
-from steno._sansio.keys import new_key
-from steno._sansio.messages import encode_messages
 from steno._sansio.reading import PastReader
+from steno._sansio.requests import encode_messages, new_key
 from steno._sansio.summaries import (
     Summary,
     estimated_tokens,
@@ -40,7 +39,7 @@ class Compacting:
         by: the compactor.
         key: names the compaction for ever; it is the name of its lease, too.
         preserve: how many of the last user and assistant messages stay as they are.
-        lease_ms: after how long without a word it counts as abandoned.
+        lease_ms: after how long without a renewal it counts as abandoned.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Compacting:
         self.abort = commands.CompactAbort(session=session, lease=self.key)
 
     def begun(self, reply: replies.Compaction) -> "Begun | None":
-        """What there is to do, or None when that is nothing."""
+        """The compaction that has begun, or None when there is nothing to summarise."""
         return Begun(self.begin, reply) if reply.messages else None
 
     def applied(self, entries: Sequence[TimelineEntry]) -> "Applied | None":
@@ -101,22 +100,22 @@ class Begun(msgspec.Struct, frozen=True):
 
     @property
     def renewal_s(self) -> float:
-        """How often `begin` is sent again while the model thinks, in seconds."""
+        """Seconds between two renewals of the lease."""
         return (self.reply.lease_ms or self.begin.lease_ms) / 3000
 
     def past(self) -> PastReader:
-        """What reads the lines that are summarised."""
+        """A reader of the lines that are summarised."""
         return PastReader(self.begin.session, Position.parse(self.reply.cut), None)
 
     def request(self, past: ContextState, instruction: str | None) -> list[Message]:
-        """What the model is asked."""
+        """The messages of the request to the model."""
         return prepare(past.history, instruction)
 
     def commit_record(self, summary: str | Summary) -> list[bytes]:
         """The record that goes with the commit.
 
         Raises:
-            BadRequest: the summary is none, or has no text.
+            BadRequest: the summary has another type, or no text.
             TooLarge: it is over the limit of a record.
         """
         return encode_messages(summary_record(summary))
@@ -128,7 +127,7 @@ class Begun(msgspec.Struct, frozen=True):
             "cut": self.reply.cut,
             "at": self.reply.at,
             "checkpoint_id": self.reply.checkpoint_id,
-            # A daemon that does not send it does not need it either.
+            # A daemon that does not send an incarnation does not need it either.
             "incarnation": self.reply.incarnation or None,
             "summary_tokens": summary_tokens(summary),
             "why": why,
@@ -151,10 +150,10 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """A finished compaction whose command is repeated.
+    """A finished compaction that is repeated with its key.
 
     The caller reads `made` and `summarised`, and sends the commit of `commit_fields` and
-    `commit_record`, which is answered as the first one was. It could never be applied: it speaks of
+    `commit_record`, which gets the first answer. The daemon cannot apply it again, because it names
     a generation that was left behind.
     """
 
@@ -166,15 +165,15 @@ class Applied(msgspec.Struct, frozen=True):
     checkpoint_id: int
 
     def made(self) -> PastReader:
-        """What reads the session as it was right after the compaction."""
+        """A reader of the session as it was right after the compaction."""
         return PastReader(self.session, self.head, None)
 
     def summarised(self) -> PastReader:
-        """What reads the lines that were summarised."""
+        """A reader of the lines that were summarised."""
         return PastReader(self.session, self.cut, None)
 
     def commit_record(self, made: ContextState) -> list[bytes]:
-        """The record that goes with the commit: the summary that was put in."""
+        """The record that goes with the commit: the summary in the session."""
         return encode_messages(made.history[0])
 
     def commit_fields(self) -> dict[str, Any]:
@@ -206,20 +205,20 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 def check_asking(summarize: object, instruction: object) -> None:
-    """Raise BadRequest if no model can be asked so: before anything is, and before the lease."""
+    """Raise BadRequest if no model can be asked with these arguments, before anything is sent."""
     check_function(summarize, "summarize")
     if instruction is not None:
         given_text(instruction, "instruction")
 
 
 def lease_ms(lease_s: float) -> int:
-    """A lease in whole milliseconds, within its limits; raises BadRequest when it is no number."""
+    """Return a lease in milliseconds, within its limits; raise BadRequest if it is no number."""
     lease = 1000 * given_number(lease_s, "lease, in seconds,")
     return int(max(1, min(lease, limits.COMPACTION_LEASE_MS_MAX)))
 
 
 def too_late(session: str, timeout_s: float | None) -> Expired:
-    """What is said when a model takes too long."""
+    """The error after a model took too long."""
     return Expired(
         f"there was no summary within {timeout_s} s: nothing was changed; allow more time, or ask"
         " a faster model",

@@ -1,27 +1,32 @@
-"""The followers behind one subscription, one a file, and the order in which they are taken from."""
+"""One subscription to one or both of a session's files."""
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Literal
 
 from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
+from steno._sansio.requests import PositionLike, position_text
 from steno.values import File, Reset, SubscriptionEvent
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import BadRequest, StenoError
+
+Followed = Literal["context", "wire", "both"]
+"""The files of a session that a subscription follows."""
 
 
 class Following:
-    """What a subscription to one or both of a session's files has received.
+    """The followers of one subscription, one for each file, and the order of their events.
 
-    Each file's events keep their order. Between the files it is taken in turn, so that a long
-    backlog of one does not hide what happens in the other.
+    Each file's events keep their order. The files take turns, so that a long backlog of one file
+    does not delay the events of the other.
 
     Args:
         session: the session that is followed.
         starts: where to begin in each file.
         wake: called after each event.
-        incarnation: of the session that positions in `starts` speak of, if that is known.
-        mirror_of: the mirror of the session in this process, None while it has none. An event of
-            the context is not handed out before the mirror has taken it in, too.
+        incarnation: of the session that the positions in `starts` belong to, if it is known.
+        mirror_of: returns the mirror of the session in this process, or None. An event of the
+            context is not delivered before the mirror contains it.
 
     Attributes:
         incarnation: of the session that the events popped so far are of; None before the daemon's
@@ -49,10 +54,7 @@ class Following:
 
     @property
     def has_begun(self) -> bool:
-        """True once it is known where each file is followed from.
-
-        A position contains it; `now` is the position in the daemon's first reply.
-        """
+        """True once the start of each file is known; for `now` the daemon's first reply has it."""
         return all(each.after != "now" or each.position is not None for each in self.followers)
 
     @property
@@ -62,14 +64,14 @@ class Following:
 
     @property
     def error(self) -> StenoError | None:
-        """Why the subscription is over, if it is; what was received before is still there."""
+        """The error that ended the subscription, if any; received events are still there."""
         errors = [follower.error for follower in self.followers if follower.error is not None]
         return errors[0] if errors else None
 
     def pop(self) -> tuple[SubscriptionEvent, Follower]:
         """The next event, and the follower to which it came."""
         follower = next(each for each in self.followers if self._is_ready(each))
-        # Its turn comes again after the others'. At once, lest an interrupt leave one out.
+        # Its next turn comes after the others'. In one assignment, because of interrupts.
         self.followers = [each for each in self.followers if each is not follower] + [follower]
         event = follower.inbox[0]
         if isinstance(event, Reset):
@@ -77,12 +79,12 @@ class Following:
         return follower.pop(), follower
 
     def clear(self) -> None:
-        """Forget what was received."""
+        """Drop all received events."""
         for follower in self.followers:
             follower.inbox.clear()
 
     def mirror_changed(self) -> None:
-        """What waited for the mirror may be ready."""
+        """Wake the reader: an event that waited for the mirror may be ready."""
         self._wake()
 
     def _is_ready(self, follower: Follower) -> bool:
@@ -94,7 +96,7 @@ class Following:
         if self._is_in(mirror, follower):
             return True
         mirror.watch(self)
-        # It may have come in between, in another thread.
+        # Another thread may have taken it in meanwhile.
         return self._is_in(mirror, follower)
 
     def _is_in(self, mirror: Mirror, follower: Follower) -> bool:
@@ -103,7 +105,7 @@ class Following:
         incarnation = event.incarnation if isinstance(event, Reset) else known
         if mirror.has_taken_in(event, incarnation):
             return True
-        # A mirror that was cut off may never hear of a session that was made and deleted meanwhile.
+        # A disconnected mirror may miss a session that was created and deleted meanwhile.
         later = islice(follower.inbox, 1, None)
         makings = (each.incarnation for each in later if isinstance(each, Reset))
         return mirror.incarnation != incarnation and any(
@@ -113,7 +115,7 @@ class Following:
     def _woken(self) -> None:
         if len(self._incarnations) < len(self.followers):
             for follower in self.followers:
-                # From the first reply, before an unpopped reset changes it.
+                # From the first reply, before a waiting reset changes it.
                 if follower.file not in self._incarnations and follower.incarnation is not None:
                     self._note(follower.file, follower.incarnation)
         self._wake()
@@ -125,3 +127,36 @@ class Following:
             and len(set(self._incarnations.values())) == 1
         ):
             self.incarnation = incarnation
+
+
+def start_of(after: PositionLike) -> str:
+    """Return the `after` of a subscription: `start`, `now`, or the text of a position."""
+    return after if after in ("start", "now") and isinstance(after, str) else position_text(after)
+
+
+def starts_of(
+    records: Followed, after: PositionLike, wire_after: PositionLike | None
+) -> list[tuple[File, str]]:
+    """Return the start of a subscription in each of its files.
+
+    Raises:
+        BadRequest: a start is neither `start`, `now` nor a position, or one file has none.
+    """
+    match records:
+        case "context":
+            return [("context", start_of(after))]
+        case "wire":
+            return [("wire", start_of(after if wire_after is None else wire_after))]
+        case "both":
+            return [("context", start_of(after)), ("wire", _start_beside(after, wire_after))]
+        case _:
+            raise BadRequest(f"records is {records!r}: it has to be context, wire or both")
+
+
+def _start_beside(after: PositionLike, wire_after: PositionLike | None) -> str:
+    if wire_after is None and after not in ("start", "now"):
+        raise BadRequest(
+            f"{after} is a position of the context, and the wire file has positions of its own:"
+            " give wire_after, too"
+        )
+    return start_of(after if wire_after is None else wire_after)

@@ -1,12 +1,12 @@
-"""What is under way between one client and its daemon: pure, without socket and without clock.
+"""The requests and subscriptions of one client, without a socket or a clock.
 
-The driver (async or blocking) owns the socket and the time. It calls `submit`, `receive`,
-`connected`, `disconnected` and `tick`, has `flush` send what lies in `outbox`, and calls `tick`
-again when `alarm` is reached.
+The driver (async or blocking) owns the socket and the clock. It calls `submit`, `receive`,
+`connected`, `disconnected` and `tick`, passes its `send` to `flush` while `outbox` holds requests,
+and calls `tick` again when `alarm` is reached.
 
 An interrupt (an exception of a signal handler) may end any call here half-way. The driver then
-drops the connection and calls `disconnected`: what was not taken in as a whole comes again on the
-next one, as after every loss of a connection.
+drops the connection and calls `disconnected`. The daemon sends again on the next connection what
+was not received as a whole, as after every loss of a connection.
 
 The life of a request:
 
@@ -26,9 +26,9 @@ from typing import Final
 import msgspec
 
 from steno._sansio.follower import Follower
-from steno._sansio.headers import encode_header
 from steno._sansio.pending import Pending
-from steno._sansio.slow_requests import Lookups
+from steno._sansio.requests import encode_header
+from steno._sansio.slow_requests import SlowRequests
 from steno_protocol import events, limits
 from steno_protocol.commands import (
     Command,
@@ -36,21 +36,19 @@ from steno_protocol.commands import (
     Grant,
     Hello,
     Mutation,
+    Read,
+    SlowCommand,
     Unsubscribe,
 )
-from steno_protocol.errors import (
-    BadRequest,
-    Busy,
-    ErrorCode,
-    Incompatible,
-    Outcome,
-    StenoError,
-)
+from steno_protocol.errors import BadRequest, Busy, ErrorCode, Incompatible, Outcome, StenoError
 from steno_protocol.messages import Answer, OutgoingRequest, decode_answers, encode_requests
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
-"""How long nothing is heard of a slow connection at the most, while it carries events."""
+"""The longest silence of a slow connection that carries events."""
+
+# Every request is looked up in it, and a union would be searched from its beginning.
+_SLOW: Final = frozenset(SlowCommand.__args__)
 
 
 class Exchange:
@@ -70,12 +68,12 @@ class Exchange:
         self._clock_offset_ms: int | None = None
         self._number = 0
         self._pending: dict[bytes, Pending] = {}
-        self._lookups = Lookups()
+        self._slow_requests = SlowRequests()
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
         self._heard_at = -inf
-        # Of this connection: all that was asked, and what was before the last answer.
+        # Of this connection: the bytes of all requests, and of those up to the last answered one.
         self._asked_bytes = self._answered_bytes = 0
 
     # --- requests --------------------------------------------------------------------------------
@@ -92,7 +90,7 @@ class Exchange:
 
     @property
     def is_lone(self) -> bool:
-        """True while at most one request is under way: nothing else could go together with it."""
+        """True while at most one request is under way, so that no other could share its message."""
         return len(self._pending) <= 1
 
     @property
@@ -111,7 +109,7 @@ class Exchange:
         self,
         command: Command,
         records: Sequence[bytes],
-        wake: Callable[[], None],
+        wake: Callable[[], None] | None,
         now: float,
         timeout_s: float,
     ) -> Pending:
@@ -125,9 +123,23 @@ class Exchange:
             raise self._failure
         if len(self._pending) >= limits.CLIENT_REQUESTS_MAX:
             raise Busy(f"this client has {len(self._pending)} requests under way: wait for some")
-        lines = [_one_line(each) if b"\n" in each else each for each in records]
-        pending = Pending(self._next_id(b"r"), command, lines, wake, now, timeout_s)
-        if self.is_connected:
+        size = command.bytes_max if isinstance(command, Read) else 0
+        for record in records:
+            size += len(record)
+            if b"\n" in record:
+                return self.submit(command, [*map(_one_line, records)], wake, now, timeout_s)
+        self._number += 1
+        pending = Pending(
+            id=b"r%d" % self._number,
+            command=command,
+            records=records,
+            timeout_s=timeout_s,
+            deadline=now + timeout_s,
+            size=size,
+            is_slow=type(command) in _SLOW,
+            wake=wake,
+        )
+        if self._clock_offset_ms is not None:
             self._send(pending, now)
         else:
             encode_header(command)
@@ -138,10 +150,11 @@ class Exchange:
     def forget(self, pending: Pending) -> None:
         """Forget a request that no caller waits for; its reply will be ignored."""
         self._pending.pop(pending.id, None)
-        self._lookups.end(pending)
+        if pending.is_slow:
+            self._slow_requests.end(pending)
 
     def fail(self, error: StenoError, *, for_ever: bool = False) -> None:
-        """End everything that is under way with `error`; `for_ever` refuses what comes later too.
+        """End every request with `error`; `for_ever` also refuses later ones.
 
         A mutation that may have been applied ends with OutcomeUnknown instead.
         """
@@ -156,7 +169,7 @@ class Exchange:
     # --- the connection --------------------------------------------------------------------------
 
     def connected(self, welcome: Welcome, now: float) -> None:
-        """The daemon of this welcome is there: send what waits, follow again."""
+        """Send waiting requests and renew subscriptions on a new connection."""
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
         self.trouble = None
         for pending in list(self._pending.values()):
@@ -166,18 +179,18 @@ class Exchange:
             if follower.inbox:
                 # An interrupt came before the caller got it.
                 follower.wake()
-            # What was received and not consumed counts against no window any more, so it has to be
-            # consumed before more is asked for.
+            # Events of the old connection count against no window of the new one, so they have to
+            # be consumed before more are requested.
             follower.stalled = bool(follower.inbox)
             if not follower.stalled:
                 self._subscribe(follower, now)
 
     def disconnected(self, why: str) -> None:
-        """The connection ended: whatever was under way on it gets no answer any more."""
+        """Keep all requests for the next connection: this one answers none of them any more."""
         self._clock_offset_ms = None
         self.trouble = why
         self.outbox.clear()
-        self._lookups.forget_all()
+        self._slow_requests.forget_all()
         self._asked_bytes = self._answered_bytes = 0
         for pending in list(self._pending.values()):
             if isinstance(pending.command, Drain) and pending.copies:
@@ -192,12 +205,12 @@ class Exchange:
             follower.due = inf
 
     def flush(self, send: Callable[[Sequence[bytes]], bool]) -> None:
-        """Send what is in the outbox, as far as `send` takes messages, which is False when not."""
+        """Send the outbox, until `send` returns False because it takes no more messages."""
         while self.outbox:
-            count, message = self._next_message()
-            if not send(message):
+            together = self._next_together() if len(self.outbox) > 1 else [self.outbox[0]]
+            if not send(encode_requests(together)):
                 return
-            for _ in range(count):
+            for _ in together:
                 self.outbox.popleft()
 
     def receive(self, frames: Sequence[bytes], now: float) -> None:
@@ -209,23 +222,27 @@ class Exchange:
         self._heard_at = now
         try:
             for answer in decode_answers(frames):
-                self._take(answer, now)
+                pending = self._pending.get(answer.id)
+                if pending is not None:
+                    self._take_answer(pending, answer, now)
+                else:
+                    self._take_other(answer, now)
         except BadRequest as error:
             raise Incompatible(
                 f"the daemon sent what this client cannot read ({error.message}): restart it, so"
                 " that both are of one version"
             ) from None
-        if self._lookups.waiting:
-            self._go_on_looking(now)
+        if self._slow_requests.waiting:
+            self._send_slow_requests(now)
 
     def tick(self, now: float) -> None:
-        """Do what is due: send again, give up, ask again for subscriptions."""
+        """Send again, time out and renew subscriptions, as far as each is due."""
         while self._abandoned:
             self.unfollow(self._abandoned[0])
-            # Callers that wait for its mirror need not wait any more.
+            # Callers that wait for its mirror would wait for ever.
             self._abandoned.popleft().wake()
-        if self._lookups.waiting:
-            self._go_on_looking(now)
+        if self._slow_requests.waiting:
+            self._send_slow_requests(now)
         if now < self.alarm:
             return
         self.alarm = inf
@@ -240,11 +257,11 @@ class Exchange:
         """Begin to follow a session; the follower's `wake` is called after each event.
 
         Raises:
-            TooLarge, BadRequest: it cannot be asked for at all.
+            TooLarge, BadRequest: the request for it cannot be sent at all.
         """
         if self._failure is not None:
             raise self._failure
-        # Here the error is its caller's; on the next connection it would end all requests.
+        # The caller gets the error here; on the next connection it would end all requests.
         encode_header(follower.asked_as("s"))
         follower.deadline = now + timeout_s
         follower.timeout_s = timeout_s
@@ -254,7 +271,7 @@ class Exchange:
             self._subscribe(follower, now)
 
     def consumed(self, follower: Follower, now: float) -> None:
-        """Give the daemon credit for what was popped, in portions of half a window."""
+        """Grant the daemon credit for popped events, in portions of half a window."""
         if follower.stalled:
             if not follower.inbox and self.is_connected:
                 self._subscribe(follower, now)
@@ -273,8 +290,8 @@ class Exchange:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _next_message(self) -> tuple[int, Sequence[bytes]]:
-        """The number of waiting requests to send next, and their message."""
+    def _next_together(self) -> list[OutgoingRequest]:
+        """The first requests of the outbox that fit into one message."""
         together = [self.outbox[0]]
         size = together[0].size
         for request in islice(self.outbox, 1, limits.MESSAGE_REQUESTS_MAX):
@@ -282,19 +299,19 @@ class Exchange:
             if size > limits.FAST_CHECK_BYTES_MAX:
                 break
             together.append(request)
-        return len(together), encode_requests(together)
+        return together
 
-    def _go_on_looking(self, now: float) -> None:
-        while (pending := self._lookups.next()) is not None:
+    def _send_slow_requests(self, now: float) -> None:
+        while (pending := self._slow_requests.next()) is not None:
             if pending.id in self._pending:
                 self._send(pending, now)
                 self._arm(pending.due)
             else:
-                self._lookups.end(pending)
+                self._slow_requests.end(pending)
 
     def _send(self, pending: Pending, now: float) -> None:
         assert self._clock_offset_ms is not None
-        if not self._lookups.admits(pending):
+        if pending.is_slow and not self._slow_requests.admits(pending):
             pending.due = inf
             return
         command = pending.command
@@ -308,25 +325,18 @@ class Exchange:
         pending.copies += 1
         self._asked_bytes += len(header) + pending.size
         pending.asked_bytes = self._asked_bytes
-        pending.due = now + pending.interval_s + self._way_s()
-
-    def _way_s(self) -> float:
-        """How long a slow connection takes for what is under way on it, there and back.
-
-        A request that is sent again while its first copy is on the way makes the way longer.
-        """
+        pending.due = now + pending.interval_s
         under_way = self._asked_bytes - self._answered_bytes
-        is_much = under_way >= limits.TRACKED_FRAME_BYTES
-        return min(under_way / limits.SLOW_BYTES_S, limits.REQUEST_TIMEOUT_S) if is_much else 0.0
+        if under_way >= limits.TRACKED_FRAME_BYTES:
+            # A slow connection may carry these bytes for so long, and a second copy would add more.
+            pending.due += min(under_way / limits.SLOW_BYTES_S, limits.REQUEST_TIMEOUT_S)
 
-    def _take(self, answer: Answer, now: float) -> None:
-        pending = self._pending.get(answer.id)
-        if pending is not None:
-            self._take_answer(pending, answer, now)
-        elif answer.id in self._followers:
+    def _take_other(self, answer: Answer, now: float) -> None:
+        """Take in an answer to no pending request."""
+        if answer.id in self._followers:
             self._take_event(answer, now)
         elif isinstance(answer.body, Subscribed):
-            # The reply of an abandoned attempt arrived after all: its events are dropped.
+            # The reply to an abandoned attempt arrived late: its events are dropped.
             command = Unsubscribe(subscription=answer.id.decode())
             self.outbox.append(OutgoingRequest(self._next_id(b"u"), encode_header(command)))
         elif isinstance(answer.body, Welcome):
@@ -341,7 +351,7 @@ class Exchange:
         if not isinstance(body, ErrorReply):
             self._resolve(pending, body, answer.block)
             return
-        # Not before: what an interrupt keeps from being resolved may have been applied.
+        # Not before: a reply that an interrupt kept from its request may be that of a change.
         pending.copies = max(0, pending.copies - 1)
         if isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
             self._resolve(pending, Done(), b"")
@@ -356,7 +366,7 @@ class Exchange:
     def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
         pending.refusal = body.exception(pending.key)
         if body.code is ErrorCode.EXPIRED:
-            # Our idea of its clock is wrong, for instance after one of the machines slept.
+            # The estimate of the daemon's clock is wrong, for instance after a machine slept.
             self.outbox.append(OutgoingRequest(self._next_id(b"h"), encode_header(self._hello)))
         if not pending.copies:
             # Clients that were refused together should not come back together.
@@ -378,19 +388,21 @@ class Exchange:
     def _finish(self, pending: Pending, error: StenoError) -> None:
         pending.error = error
         self.forget(pending)
-        pending.wake()
+        if pending.wake is not None:
+            pending.wake()
 
     def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
-        # The reply ends it; forgotten earlier, it would never end.
+        # In this order: an interrupt between `forget` and the reply would leave it without an end.
         pending.block = block
         pending.reply = reply
         self.forget(pending)
-        pending.wake()
+        if pending.wake is not None:
+            pending.wake()
 
     def _take_event(self, answer: Answer, now: float) -> None:
         follower = self._followers[answer.id]
         if follower.name is None:
-            # Of an attempt that was given up: another one is about to be made.
+            # It belongs to an abandoned attempt; the next attempt is due.
             return
         match answer.body:
             case Subscribed() as reply:
@@ -411,14 +423,14 @@ class Exchange:
             case _:
                 return
         if follower.deadline != inf:
-            # Each piece of a long backlog is a sign of life.
+            # Each piece of a long backlog shows that the daemon is alive.
             follower.deadline = now + follower.timeout_s
         follower.wake()
         self.consumed(follower, now)
 
     def _subscribe(self, follower: Follower, now: float) -> None:
-        # A new name and a new request id for each attempt: what an earlier one still sends is then
-        # ignored, and cannot be mistaken for an event of this one.
+        # A new name and a new request id for each attempt, so that late events of an earlier one
+        # are ignored, and not mistaken for events of this one.
         request_id = self._next_id(b"s")
         # It always has an id: a follower without one is never subscribed again.
         self._followers[request_id] = follower
@@ -429,7 +441,7 @@ class Exchange:
         follower.has_caught_up = False
         follower.asked_at = now
         follower.due = now + follower.interval_s
-        # A daemon that is slow to answer because much is asked of it must not be asked ever more.
+        # A daemon that is slow under load must not get ever more requests.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
         asked = follower.asked_as(follower.name)
@@ -453,7 +465,7 @@ class Exchange:
             self._arm(min(follower.due, follower.deadline))
 
     def _may_be_coming(self, follower: Follower, now: float) -> bool:
-        """Whether its answer may still come, behind events of others or of an earlier attempt."""
+        """Whether its answer may still arrive, behind other events on a slow connection."""
         is_early = now < follower.asked_at + limits.PEER_EVENTS_BYTES_MAX / limits.SLOW_BYTES_S
         return follower.name is not None and is_early and now < self._heard_at + _BLOCK_WAY_S
 
@@ -492,7 +504,9 @@ class Exchange:
 
 
 def _one_line(record: bytes) -> bytes:
-    """A record that the caller wrote on several lines; between JSON's tokens they mean nothing."""
+    """A record on one line; newlines between JSON's tokens mean nothing."""
+    if b"\n" not in record:
+        return record
     try:
         return msgspec.json.format(record, indent=-1)
     except msgspec.DecodeError as error:

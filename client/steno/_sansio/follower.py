@@ -1,4 +1,4 @@
-"""One subscription as the client sees it: how far it has come, and what it owes the daemon."""
+"""One subscription in the client: its position, events and credit."""
 
 from collections import deque
 from collections.abc import Callable
@@ -26,22 +26,22 @@ class Follower:
         file: which of its files.
         after: where to begin, until the first answer says where that is.
         position: everything before it was received; a resumption continues here.
-        incarnation: which making of the session `position` speaks of.
+        incarnation: the incarnation of the session that `position` belongs to.
         checkpoint_floor: ids below it were assigned before the lines after the beginning contain
             any.
         inbox: received and not yet consumed; the window bounds its bytes.
         is_live: the first backlog was received.
-        has_caught_up: so was that of the present attempt.
-        error: why the subscription is over, if it is.
+        has_caught_up: the backlog of the present attempt was received.
+        error: the error that ended the subscription, if any.
         name: of the present attempt, None while there is none.
         asked_at: when the present attempt was made.
-        due: when to ask again unless an answer came, on the clock of the exchange.
+        due: when the next attempt is made unless an answer came, on the clock of the exchange.
         interval_s: how long the next attempt waits for its answer.
-        deadline: when to give up, while the beginning is awaited.
+        deadline: when it times out, while the beginning is awaited.
         until_live: the beginning is awaited until the backlog is there, not only until the answer.
         waiters: callers that wait for more events.
-        stalled: the daemon was asked to stop, or was lost, with events in the inbox; it is asked
-            again once they are consumed, so that the inbox never grows beyond one window.
+        stalled: the daemon stopped sending, or was lost, while events were in the inbox; the next
+            attempt follows once they are consumed, so that the inbox never exceeds one window.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Follower:
 
     @property
     def is_awaited(self) -> bool:
-        """True while a caller waits for what only a daemon can give."""
+        """True while a caller waits for an answer or event of the daemon."""
         return self.deadline != inf or self.waiters > 0
 
     @property
@@ -100,13 +100,13 @@ class Follower:
         return self.after if self.position is None else str(self.position)
 
     def is_asked_again_after(self, code: ErrorCode) -> bool:
-        """Whether the next attempt may be taken after one was refused in this way."""
+        """Whether another attempt may succeed after a refusal of this kind."""
         # A mirror that ended because of a short disk failure could not be renewed.
         is_mirror = self.until_live and self.is_live
         return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
 
     def timed_out(self, trouble: str | None) -> StenoError:
-        """What it ends with at its deadline; `trouble` is why there is no connection."""
+        """The error at the deadline; `trouble` is why there is no connection."""
         because = f" ({trouble})" if trouble else ""
         return Unreachable(
             f"the subscription was not answered in time{because}: see `steno status`",
@@ -114,7 +114,7 @@ class Follower:
         )
 
     def asked_as(self, name: str) -> Subscribe:
-        """The command that asks for what comes next, as the subscription of this name."""
+        """The command that subscribes from the present position, under this name."""
         return Subscribe(
             session=self.session,
             subscription=name,
@@ -125,7 +125,7 @@ class Follower:
         )
 
     def begin(self, reply: Subscribed) -> None:
-        """The daemon said yes."""
+        """Note the daemon's first answer, which contains the beginning."""
         self.due = inf
         self.interval_s = limits.RESEND_S
         self.owed_bytes = 0
@@ -137,9 +137,9 @@ class Follower:
             self.position = _start(self.after, Position.parse(reply.head))
 
     def take(self, event: events.AnyEvent, block: bytes) -> bool:
-        """Take one event in; False when it does not follow what was received before."""
+        """Take one event in; return False when it does not follow the last one."""
         if self.position is None and not isinstance(event, events.Lagged | events.Gone):
-            # The answer that says where it begins was lost on the way.
+            # The answer with the beginning was lost on the way.
             return False
         match event:
             case events.Records():
@@ -164,7 +164,7 @@ class Follower:
         return True
 
     def pop(self) -> SubscriptionEvent:
-        """The oldest event that was not consumed; its bytes are then owed to the daemon."""
+        """Remove and return the oldest event; its bytes are then owed to the daemon."""
         event = self.inbox[0]
         # No `popleft`: an interrupt as it returns would take the event along.
         del self.inbox[0]
@@ -182,7 +182,7 @@ class Follower:
 
     def _take_records(self, event: events.Records, block: bytes) -> bool:
         first = Position.parse(event.first)
-        # A jump forward is a line too long to be given to any reader, which the daemon passed over.
+        # A jump forward is a line too long for any reader, which the daemon skipped.
         if self.position is None or first < self.position or first[0] != self.position[0]:
             return False
         taken = RecordsEvent(first, Position.parse(event.next), block, self.file)
@@ -219,7 +219,7 @@ class Follower:
 
 
 def _cost_bytes(event: SubscriptionEvent) -> int:
-    """What an event uses up of the window."""
+    """The bytes of the window that an event uses."""
     return len(event.block) + limits.EVENT_COST_BYTES if isinstance(event, RecordsEvent) else 0
 
 

@@ -1,11 +1,10 @@
-"""Forks and descriptions as commands; pure but for new keys."""
+"""Commands for forks, descriptions and deletions."""
 
 from collections.abc import Sequence
 from zlib import crc32
 
 from steno._sansio.argument_checks import given_labels, given_number
-from steno._sansio.keys import new_key
-from steno._sansio.request_builders import PositionLike, position_text
+from steno._sansio.requests import PositionLike, new_key, position_text
 from steno_protocol import limits
 from steno_protocol.commands import Delete, Describe, Fork
 from steno_protocol.errors import BadRequest
@@ -24,10 +23,10 @@ def fork_command(
     title: str | None,
     key: str | None,
 ) -> Fork:
-    """The command that forks a session at one instant.
+    """Make the command that forks a session at one instant.
 
     Raises:
-        BadRequest: more than one instant is given, or what is given cannot be one.
+        BadRequest: more than one instant is given, or `at` is no position.
     """
     if at == "now":
         at = None
@@ -51,7 +50,7 @@ def fork_command(
 def undo_command(
     session: str, by: str, turns: int, new_session: str | None, title: str | None, key: str | None
 ) -> Fork:
-    """The command that forks a session before its last turns.
+    """Make the command that forks a session before its last turns.
 
     Raises:
         BadRequest: there is nothing to undo.
@@ -67,7 +66,7 @@ def undo_command(
 
 
 def undo_name(session: str, key: str) -> str:
-    """A session id for an undo that was given none: the same for a repeat with the same key.
+    """Return the default session id of an undo; a repeat with the same key gets the same id.
 
     >>> undo_name("team/planner", "k1")
     'team/planner-undo-72b8f9d8'
@@ -88,10 +87,10 @@ def describe_command(
     *,
     replace_damaged: bool,
 ) -> Describe:
-    """The command that sets what people know a session by.
+    """Make the command that sets title, labels and archived mark of a session.
 
     Raises:
-        BadRequest: nothing is to be set, or the labels are no list of them.
+        BadRequest: there is nothing to set, or the labels are no list.
     """
     if title is None and labels is None and archived is None and not replace_damaged:
         raise BadRequest("give a title, labels or archived: there is nothing to set")
@@ -105,7 +104,7 @@ def describe_command(
 
 
 def delete_command(session: str, by: str, key: str | None) -> Delete:
-    """The command that moves a session to the trash."""
+    """Make the command that moves a session to the trash."""
     return Delete(session=session, key=_key(key), by=by)
 
 

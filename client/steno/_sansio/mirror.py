@@ -1,4 +1,4 @@
-"""A session's context in this process, kept by the session's own events."""
+"""A session's context in this process, updated by events."""
 
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Watcher(Protocol):
     """A listener for changes of a mirror."""
 
     def mirror_changed(self) -> None:
-        """It holds more than before, or has ended."""
+        """The mirror has changed or ended."""
 
 
 class Mirror:
@@ -43,30 +43,30 @@ class Mirror:
 
     @property
     def incarnation(self) -> str | None:
-        """Which making of the session `state` is of; None before its backlog came."""
+        """The incarnation of the session that `state` belongs to; None before the backlog."""
         return self._incarnation
 
     def check(self) -> None:
-        """Raise what ended the subscription, if anything did."""
+        """Raise the error that ended the subscription, if any."""
         if self.follower.error is not None:
             raise self.follower.error
 
     def contains(self, position: Position) -> bool:
-        """True when everything before `position` is here, and will be kept up to date."""
+        """True when the mirror has everything before `position`, and still receives events."""
         return self.follower.error is None and self.state.head >= position
 
-    def lacks(self, reply: AnyReply) -> bool:
-        """True while the event of a change is still to come, whose reply this is."""
+    def lacks(self, reply: AnyReply | None) -> bool:
+        """True for the ack of a change whose event has not arrived yet."""
         return isinstance(reply, Ack) and not self.contains(Position.parse(reply.head))
 
     def has_taken_in(self, event: SubscriptionEvent, incarnation: str | None) -> bool:
-        """True when `state` contains the records of an event of another subscription, or is beyond
-        it.
+        """True when `state` has passed an event of another subscription.
 
-        Also when it never will: the subscription of this one has ended.
+        True also when the mirror never will: its own subscription has ended.
 
         Args:
-            incarnation: which making of the session the event is of.
+            event: the event.
+            incarnation: the incarnation of the session that the event belongs to.
         """
         reached = _reached(event)
         if reached is None or incarnation is None or self.follower.error is not None:
@@ -79,16 +79,19 @@ class Mirror:
         """Notify a watcher of each change for as long as it lives."""
         self._watchers.add(watcher)
 
-    def tell_watchers(self) -> None:
-        """Something has changed, or nothing will any more."""
+    def notify_watchers(self) -> None:
+        """Notify the watchers of a change, or of the end of this mirror."""
         for watcher in list(self._watchers):
             watcher.mirror_changed()
 
     def arrival(self, position: Position | None) -> Callable[[], bool]:
-        """A check whether everything before `position` has arrived; None is the first backlog.
+        """Return a check whether everything before `position` has arrived.
 
-        It raises what ended the subscription, and NotFound once the session was deleted and made
-        again since: then the position is never reached.
+        The check raises the error that ended the subscription, and NotFound once the session was
+        deleted and created again: then the position is never reached.
+
+        Args:
+            position: the head to reach; None is the end of the first backlog.
         """
         makings = self._makings
 
@@ -112,13 +115,13 @@ class Mirror:
         self._waiters.append((has_come, wake))
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """The waiter of `wake_at` has gone."""
+        """Forget a waiter of `wake_at`."""
         self._waiters = [waiter for waiter in self._waiters if waiter[1] != wake]
 
     def take_in(self) -> None:
         """Apply the arrived events, and wake the callers that waited for them.
 
-        An interrupt goes on to the caller only when the history is as before an event, or after it.
+        An interrupt reaches the caller only when the history is as before or after a whole event.
         """
         try:
             self._take_all()
@@ -129,16 +132,17 @@ class Mirror:
         if self._waiters:
             self._wake()
         if self._watchers:
-            self.tell_watchers()
+            self.notify_watchers()
 
     def _take_all(self) -> None:
-        """Apply events; those of a rewrite only when all of them have come.
+        """Apply events; the events of a rewrite only after all of them have arrived.
 
         Half a rewrite would show a history that never existed, after a compaction an empty one. An
         event is held from before it is popped until it is applied, so that a second call continues
         where an interrupted one ended.
         """
-        self._apply_whole()
+        if self._held:
+            self._apply_whole()
         while self.follower.inbox:
             event = self.follower.inbox[0]
             if isinstance(event, Reset):
@@ -149,7 +153,7 @@ class Mirror:
             self._apply_whole()
 
     def _apply_whole(self) -> None:
-        if not self._held or not self._is_whole_with(self._held[-1]):
+        if not self._is_whole_with(self._held[-1]):
             return
         while self._held:
             self._apply(self._held[0])
@@ -166,10 +170,11 @@ class Mirror:
             case RecordsEvent():
                 self._begin_at(event.first.generation)
                 if self.state.head >= event.next:
-                    # An interrupt came when it was applied already.
+                    # An interrupt came after it was applied.
                     return
                 missing = event.first.line - self.state.head.line
-                self.state.apply_lines([_PASSED_OVER] * missing)
+                if missing:
+                    self.state.apply_lines([_PASSED_OVER] * missing)
                 self.state.apply_block(event.block)
             case Reset():
                 self._follow_reset(event)
@@ -212,7 +217,7 @@ def _is_settled(has_come: Callable[[], bool]) -> bool:
 
 
 def _reached(event: SubscriptionEvent) -> Position | None:
-    """The position after an event, None for one that has none."""
+    """The position after an event; None if the event has no position."""
     match event:
         case RecordsEvent():
             return event.next

@@ -1,13 +1,13 @@
-"""What belongs to one connection, and is in a program once."""
+"""Objects of one connection, which cannot be copied."""
 
 from typing import NoReturn
 
 
 class NotPicklable:
-    """Something that is neither copied nor pickled.
+    """An object that cannot be copied or pickled.
 
-    A copy would share the subscription behind it, and end it when it is thrown away first; in
-    another process there is no connection for it.
+    A copy would share the subscription behind it, and end it when the copy is collected; in another
+    process there is no connection for it.
     """
 
     def __reduce_ex__(self, protocol: object, /) -> NoReturn:

@@ -1,8 +1,10 @@
-"""One request on its way: how often it was sent, and what it may end with."""
+"""One request under way: its copies, its deadline and its result."""
 
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import (
@@ -16,7 +18,6 @@ from steno_protocol.commands import (
     Gc,
     Mutation,
     Open,
-    Read,
     SessionCommand,
     command_name,
 )
@@ -24,53 +25,50 @@ from steno_protocol.errors import ErrorCode, OutcomeUnknown, StenoError, Unreach
 from steno_protocol.replies import AnyReply, ErrorReply
 
 RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
-"""Refusals that a later try can turn into a yes."""
+"""Refusals after which a later attempt may succeed."""
 
 
-class Pending:
-    """One request and what became of it.
+class Pending(msgspec.Struct, eq=False):
+    """One request and its result.
 
     Attributes:
+        id: the request id.
+        command: without the deadline, which is set anew for each copy.
+        records: of the command, each on one line.
+        timeout_s: seconds that the request may take.
+        deadline: when it ends without an answer, on the clock of the exchange.
         size: bytes of its records, and of the lines that it asks for.
-        asked_bytes: what was asked on the connection up to its last copy.
+        is_slow: the daemon looks at files for it, so few of its kind are under way at a time.
+        wake: called once it is done; None while nothing sleeps until then.
+        due: when it is sent again unless an answer came.
+        interval_s: how long the next copy waits for its answer.
+        backoff_s: the pause before it is sent again after a refusal.
+        asked_bytes: bytes that were asked on the connection up to its last copy.
         copies: how often it is under way on the present connection.
         uncertain: the reply to a sent copy will never arrive, so it may have been applied.
         refusal: a refusal that is not final, because a copy is under way or it will be sent again.
+        reply: the result, with `block`; None until it is done, and after an error.
+        error: the error that it ended with.
     """
 
-    __slots__ = (
-        "asked_bytes", "backoff_s", "block", "command", "copies", "deadline", "due", "error", "id",
-        "interval_s", "records", "refusal", "reply", "size", "timeout_s", "uncertain", "wake",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request_id: bytes,
-        command: Command,
-        records: Sequence[bytes],
-        wake: Callable[[], None],
-        now: float,
-        timeout_s: float,
-    ) -> None:
-        self.id = request_id
-        self.command = command
-        self.records = records
-        self.size = sum(map(len, records))
-        if isinstance(command, Read):
-            self.size += command.bytes_max
-        self.wake = wake
-        self.timeout_s = timeout_s
-        self.deadline = now + timeout_s
-        self.due = inf
-        self.interval_s = limits.RESEND_S
-        self.backoff_s = limits.BUSY_RETRY_S
-        self.asked_bytes = 0
-        self.copies = 0
-        self.uncertain = False
-        self.refusal: StenoError | None = None
-        self.reply: AnyReply | None = None
-        self.block = b""
-        self.error: StenoError | None = None
+    id: bytes
+    command: Command
+    records: Sequence[bytes]
+    timeout_s: float
+    deadline: float
+    size: int = 0
+    is_slow: bool = False
+    wake: Callable[[], None] | None = None
+    due: float = inf
+    interval_s: float = limits.RESEND_S
+    backoff_s: float = limits.BUSY_RETRY_S
+    asked_bytes: int = 0
+    copies: int = 0
+    uncertain: bool = False
+    refusal: StenoError | None = None
+    reply: AnyReply | None = None
+    block: bytes = b""
+    error: StenoError | None = None
 
     @property
     def is_done(self) -> bool:
@@ -86,22 +84,15 @@ class Pending:
 
     @property
     def session(self) -> str | None:
-        """The session that it is about, if it is about one."""
+        """The session of the command, if it has one."""
         return self.command.session if isinstance(self.command, SessionCommand) else None
-
-    def result(self) -> tuple[AnyReply, bytes]:
-        """The reply and its block of lines; raises what the request ended with."""
-        if self.error is not None:
-            raise self.error
-        assert self.reply is not None
-        return self.reply, self.block
 
     def may_be_applied(self) -> bool:
         """True when a copy has been sent and not been refused."""
         return self.copies > 0 or self.uncertain
 
     def outcome(self, error: StenoError) -> StenoError:
-        """`error`, unless this changes something and may have been applied."""
+        """`error`, or OutcomeUnknown if the command may have been applied."""
         if not _changes_something(self.command) or not self.may_be_applied():
             return error
         repeat = "repeat it" if self.key is None else f"repeat it with the key {self.key}"
@@ -113,7 +104,7 @@ class Pending:
         )
 
     def timed_out(self, trouble: str | None) -> StenoError:
-        """What it ends with at its deadline; `trouble` is why there is no connection."""
+        """The error at the deadline; `trouble` is why there is no connection."""
         if self.refusal is not None and not self.may_be_applied():
             return self.refusal
         because = f" ({trouble})" if trouble else ""
@@ -126,13 +117,13 @@ class Pending:
         )
 
     def is_retried_after(self, code: ErrorCode) -> bool:
-        """Whether it is sent again behind a refusal of this kind."""
-        # Another compactor may be at it for minutes: to wait for it is for the caller to say.
+        """Whether it is sent again after a refusal of this kind."""
+        # Another compaction may take minutes: the caller decides whether to wait for it.
         is_for_caller = code is ErrorCode.BUSY and isinstance(self.command, CompactBegin)
         return code in RETRIED and not is_for_caller
 
     def refused(self, reply: ErrorReply) -> StenoError:
-        """What it ends with when it was refused for good."""
+        """The error after a final refusal."""
         if reply.code is ErrorCode.EXISTS and self.uncertain and self.key is None:
             return OutcomeUnknown(
                 f"{reply.message}; this very call may have made it, its first answer was lost",
@@ -143,7 +134,7 @@ class Pending:
 
 
 def _changes_something(command: Command) -> bool:
-    """True unless nothing anywhere is different once it was carried out."""
+    """True when the command can change anything."""
     match command:
         case Open():
             return command.create

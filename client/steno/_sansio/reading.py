@@ -1,7 +1,7 @@
-"""A session's lines, read block by block: what to ask next, and what came; pure.
+"""A reader of a session's lines, block by block, without I/O.
 
-The first block comes from the daemon, with the path of the file. If the reader can open it,
-and the daemon then says that it is the one and how far it may be read, the rest comes from there.
+The first block comes from the daemon, with the path of the file. If the reader can open that file,
+and the daemon then confirms its identity and its readable size, the rest comes from the file.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from steno._sansio.pending import Pending
-from steno._sansio.request_builders import PositionLike, position_text
+from steno._sansio.requests import PositionLike, position_text
 from steno.values import Record, decode_object
 from steno_protocol import limits
 from steno_protocol.blocks import Bytes, read_lines
@@ -70,7 +70,7 @@ class LineQueue:
         return self._blocks.popleft()
 
     def put_back(self, first: Position, lines: deque[bytes]) -> None:
-        """What is left of a block that was popped."""
+        """Return the rest of a popped block."""
         if lines:
             self._blocks.appendleft((first, lines))
 
@@ -79,9 +79,9 @@ class LineReader:
     """The lines between two positions of one generation, in order.
 
     Attributes:
-        lines: what has come and was not taken: cursor and bytes, newline included.
-        damaged: lines that were passed over so far.
-        ahead: the request for the next block, when it was asked for ahead of its use.
+        lines: received lines that were not taken: cursor and bytes, newline included.
+        damaged: how many lines were skipped so far.
+        ahead: the request for the next block, when it was sent ahead of its use.
         source: the file that a block came from, until it was opened or could not be.
     """
 
@@ -103,16 +103,16 @@ class LineReader:
 
     @property
     def generation(self) -> int:
-        """The generation that is read; known once something has come."""
+        """The generation that is read; known after the first block."""
         return 0 if self._after is None else Position.parse(self._after).generation
 
     @property
     def end(self) -> Position | None:
-        """Where it has come to, behind lines that were passed over, too; None before anything."""
+        """The position behind the last line, also a skipped one; None before the first block."""
         return None if self._after is None else Position.parse(self._after)
 
     def next_command(self) -> Read | None:
-        """What to ask for, or None at the end."""
+        """The command that requests the next block, or None at the end."""
         if self._is_done:
             return None
         return Read(
@@ -182,7 +182,7 @@ class LineReader:
         return True
 
     def _believe(self, source: Source | None) -> None:
-        """What the daemon says of the file; it is the opened one if no other is meant."""
+        """Compare the daemon's statement about the file with the opened one."""
         if self._file is None:
             self.source = source if self._may_open else None
         elif source is not None and source.identity == self._file.identity:
@@ -191,7 +191,7 @@ class LineReader:
             self._file = None
 
     def records(self, *, strict: bool) -> Iterator[Record]:
-        """The records of what has come, taken as they are asked for.
+        """Yield the records of the received lines.
 
         Raises:
             Corrupt: `strict`, and the next line is no JSON object.
@@ -215,7 +215,7 @@ class LineReader:
         if strict:
             raise Corrupt(
                 f"the line at {cursor} is no JSON object: read on behind it, or without strict,"
-                " which passes such lines over",
+                " which skips such lines",
                 session=self._session,
             )
         self.damaged += 1
@@ -232,7 +232,7 @@ class PastReader:
         self.reader = LineReader(session, after, self._until)
 
     def absorb(self) -> None:
-        """Apply the lines that have come."""
+        """Apply the received lines."""
         lines = self.reader.lines
         while lines:
             cursor, line = lines.popleft()
@@ -243,8 +243,8 @@ class PastReader:
             self._state.apply_lines([line])
 
     @property
-    def tells_no_checkpoint(self) -> bool:
-        """True when only the timeline has the next checkpoint id."""
+    def needs_timeline(self) -> bool:
+        """True when only the timeline contains the next checkpoint id."""
         return self._state is None or not self._state.checkpoints
 
     def state(self, entries: Sequence[TimelineEntry] = ()) -> ContextState:
@@ -279,7 +279,7 @@ class PastReader:
 
 
 def check_reached(session: str, position: Position, end: Position) -> None:
-    """Raise NotFound when what was read up to `position` ended before it, at `end`."""
+    """Raise NotFound when the lines up to `position` ended before it, at `end`."""
     if end < position:
         raise NotFound(
             f"there is no position {position}: generation {end.generation} ends at {end}; name"

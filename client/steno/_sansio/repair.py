@@ -1,4 +1,4 @@
-"""What both clients say when a session is repaired as it was verified."""
+"""The fields of a repair, taken from a verification."""
 
 from typing import Any, TypedDict
 
@@ -16,12 +16,12 @@ class RepairFields(TypedDict):
 
 
 def repair_fields(report: Verification) -> RepairFields:
-    """What a repair names of a verification: the file is to be what it was then.
+    """Return the fields by which a repair identifies the verified file.
 
     Raises:
         BadRequest: the report is not one of a session's context.
     """
-    # It comes from the caller's code, which no type checker may have seen.
+    # No type checker may have seen the caller's code.
     given: Any = report
     if not isinstance(given, Verification):
         raise BadRequest(

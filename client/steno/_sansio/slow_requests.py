@@ -1,24 +1,19 @@
-"""Requests for which the daemon looks at files: a bounded number is under way, the rest waits here.
+"""Slow requests: a bounded number under way, the others in a queue.
 
-The daemon serves so many of one client at a time and refuses the others as `busy`. A client that
-asked for thousands together would ask most of them again and again, and keep it from its work.
+The daemon looks at files for a slow request. It serves a bounded number of one client at a time and
+refuses the others as `busy`. A client that sent thousands together would send most of them again
+and again, and keep the daemon from its work.
 """
-
-from typing import Final
 
 from steno._sansio.pending import Pending
 from steno_protocol import limits
-from steno_protocol.commands import SlowCommand
 from steno_protocol.errors import Busy
 
-# Each request asks for it, and a union would be gone through from its beginning.
-_SLOW: Final = frozenset(SlowCommand.__args__)
 
+class SlowRequests:
+    """Admitted slow requests, and those that wait for their answers.
 
-class Lookups:
-    """Requests that are admitted, and those that wait for earlier replies.
-
-    What ends in the middle of a call, by an interrupt, is made good by `forget_all`.
+    `forget_all` repairs what an interrupt left half-done.
 
     Attributes:
         waiting: by their ids, the oldest first.
@@ -29,8 +24,8 @@ class Lookups:
         self.waiting: dict[bytes, Pending] = {}
 
     def admits(self, pending: Pending) -> bool:
-        """Whether a request may be sent now; if not, `next` returns it once it may."""
-        if type(pending.command) not in _SLOW or pending.id in self._under_way:
+        """Whether a slow request may be sent now; if not, `next` returns it once it may."""
+        if pending.id in self._under_way:
             return True
         if not self.waiting and len(self._under_way) < limits.CLIENT_LOOKUPS_MAX:
             self._under_way.add(pending.id)
@@ -44,7 +39,7 @@ class Lookups:
         return False
 
     def end(self, pending: Pending) -> None:
-        """A request is over, however it ended; safe in a finaliser."""
+        """Make room for another request after this one has ended; safe in a finaliser."""
         self._under_way.discard(pending.id)
 
     def next(self) -> Pending | None:
@@ -56,9 +51,9 @@ class Lookups:
         return pending
 
     def forget_all(self) -> None:
-        """Nothing is under way any more: all are to be admitted anew."""
+        """Admit all requests anew: the connection has ended, and none is under way."""
         for pending in self.waiting.values():
-            # It is not for the others any more that it waits.
+            # It waits for a connection now, and no longer for other requests.
             pending.refusal = None
         self._under_way.clear()
         self.waiting.clear()

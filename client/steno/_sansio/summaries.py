@@ -1,6 +1,6 @@
-"""Compaction, the part that a model sees: what it is asked, and what its answer becomes.
+"""The request to a model for a summary, and the record of its answer.
 
-Pure. `Session.compact` does the rest; a program of another kind can build its own on these parts.
+`Session.compact` does the rest; another program can build its own compaction on these parts.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -83,7 +83,7 @@ For each file that matters: its path, what it is for, and its state or the decis
 <important_context>
 Decisions with their reasons, wishes of the user, and all else that the agent needs.
 </important_context>"""
-"""What stands behind the messages; it asks for tagged sections."""
+"""The prompt after the messages; it asks for tagged sections."""
 
 _INSTRUCTION: Final = """\
 The user asks for the following in these notes. It goes before the order of priority given above
@@ -98,10 +98,10 @@ _INTRODUCTION: Final = (
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
-        content: its text, or its content parts; parts that it thought in are dropped.
+        content: its text, or its content parts; parts of thinking are dropped.
         output_tokens: how many tokens the answer has, as the model counted them; None is an
             estimate by its text.
     """
@@ -111,10 +111,10 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 Summarize = Callable[[list[Message]], Awaitable[str | Summary]]
-"""Asks a model: takes the messages of one request, and returns what the model answered."""
+"""A function that takes the messages of one request, and returns the answer of a model."""
 
 BlockingSummarize = Callable[[list[Message]], str | Summary]
-"""As `Summarize`, for the blocking client."""
+"""The blocking form of `Summarize`."""
 
 
 def should_compact(
@@ -141,15 +141,15 @@ def should_compact(
 
 
 def prepare(messages: Sequence[Message], instruction: str | None = None) -> list[Message]:
-    """The request that asks a model to summarise `messages`.
+    """Make the request for a summary of `messages`.
 
     It is one user message: a text part for each message, with its number and role, then the prompt.
-    Parts that a model thought in are left out; calls of tools are named with their arguments, their
-    results with the id of the call; an image is shown by its type and size.
+    Parts of thinking are left out; calls of tools are named with their arguments, their results
+    with the id of the call; an image is shown by its type and size.
 
     Args:
         messages: the messages to summarise, oldest first; whatever they contain, they are read.
-        instruction: what the caller wants of the summary; it goes before the prompt's own order.
+        instruction: a wish of the caller, which goes before the prompt's own order.
     """
     parts = [_text_part(message_text(number, each)) for number, each in enumerate(messages, 1)]
     prompt = COMPACTION_PROMPT
@@ -159,22 +159,22 @@ def prepare(messages: Sequence[Message], instruction: str | None = None) -> list
 
 
 def summary_record(summary: str | Summary) -> Message:
-    """The message that takes the place of what was summarised.
+    """Return the message that replaces the summarised messages.
 
     Raises:
-        BadRequest: the summary is none, or has no text besides what a model thought.
+        BadRequest: the summary has another type, or no text besides thinking.
     """
     parts = summary_parts(summary)
     return {"role": "user", "content": [_text_part(_INTRODUCTION), *parts]}
 
 
 def summary_parts(summary: str | Summary) -> list[Message]:
-    """The content parts of a summary, without those that a model thought in.
+    """Return the content parts of a summary, without parts of thinking.
 
     Raises:
         BadRequest: as `summary_record`.
     """
-    # It comes from the caller's code, which no type checker may have seen.
+    # No type checker may have seen the caller's code.
     content: Any = summary.content if isinstance(summary, Summary) else summary
     if isinstance(content, str):
         parts = [_text_part(content)]
@@ -197,7 +197,7 @@ def summary_text(parts: Sequence[Message]) -> str:
 
 
 def recorded_summary(record: Message) -> str:
-    """The text of the summary that `summary_record`, or another client, made a message of."""
+    """The text of the summary in a message of `summary_record`, or of another client."""
     content = record.get("content")
     if not _is_parts(content):
         return str(content)

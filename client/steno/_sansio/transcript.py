@@ -25,40 +25,40 @@ def message_text(number: int, message: Message) -> str:
     title = f"[message {number}: {role}]"
     if role == "tool":
         title = f"[message {number}: tool, result of the call {message.get('tool_call_id')}]"
-    body = [*_content_told(message.get("content")), *_calls_told(message.get("tool_calls"))]
+    body = [*_content_texts(message.get("content")), *_call_texts(message.get("tool_calls"))]
     return "\n".join([title, *body]) + "\n"
 
 
-def _content_told(content: Any) -> list[str]:
+def _content_texts(content: Any) -> list[str]:
     match content:
         case None | "":
             return []
         case str():
             return [content]
         case _ if is_array(content):
-            return [text for part in content if (text := _part_told(part)) is not None]
+            return [text for part in content if (text := _part_text(part)) is not None]
         case _:
             return [_json(content)]
 
 
-def _part_told(part: Any) -> str | None:
+def _part_text(part: Any) -> str | None:
     match part:
         case {"type": "text", "text": str(text)}:
             return text
         case {"type": str(kind)} if kind in THOUGHTS:
             return None
         case {"type": "tool_use", "name": name, "input": arguments}:
-            return _call_told(name, part.get("id"), arguments)
+            return _call_text(name, part.get("id"), arguments)
         case {"type": "tool_result"}:
-            inner = "\n".join(_content_told(part.get("content")))
+            inner = "\n".join(_content_texts(part.get("content")))
             return f"[result of the call {part.get('tool_use_id')}]\n{inner}"
         case {"type": str(kind)}:
-            return _attachment_told(kind, part)
+            return _attachment_text(kind, part)
         case _:
             return _json(part)
 
 
-def _attachment_told(kind: str, part: Mapping[str, Any]) -> str:
+def _attachment_text(kind: str, part: Mapping[str, Any]) -> str:
     """A part that is no text, by its kind and size: `[image_url: image/png, 1024 bytes]`."""
     match part.get(kind):
         case {"url": str(url)} if url.startswith("data:"):
@@ -72,19 +72,19 @@ def _attachment_told(kind: str, part: Mapping[str, Any]) -> str:
             return f"[{kind}: {len(_json(part))} characters of JSON]"
 
 
-def _calls_told(calls: Any) -> list[str]:
-    return [_tool_call_told(call) for call in calls] if is_array(calls) else []
+def _call_texts(calls: Any) -> list[str]:
+    return [_tool_call_text(call) for call in calls] if is_array(calls) else []
 
 
-def _tool_call_told(call: Any) -> str:
+def _tool_call_text(call: Any) -> str:
     match call:
         case {"function": {"name": name} as function}:
-            return _call_told(name, call.get("id"), function.get("arguments"))
+            return _call_text(name, call.get("id"), function.get("arguments"))
         case _:
             return f"[calls {_json(call)}]"
 
 
-def _call_told(name: Any, call_id: Any, arguments: Any) -> str:
+def _call_text(name: Any, call_id: Any, arguments: Any) -> str:
     given = arguments if isinstance(arguments, str) else _json(arguments)
     return f"[calls {name}, id {call_id}, with {given}]"
 

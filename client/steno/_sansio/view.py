@@ -1,4 +1,4 @@
-"""What both kinds of session show without asking the daemon: the mirror, under its public names."""
+"""The public view of a session's mirror, common to both clients."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,7 +6,6 @@ from weakref import ref
 
 from steno._sansio.mirror import Mirror
 from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.request_builders import not_followed
 from steno._sansio.summaries import COMPACTION_RATIO, COMPACTION_RESERVED_TOKENS, should_compact
 from steno_protocol import paths
 from steno_protocol.context import ContextState, Message, UsageEntry
@@ -29,7 +28,7 @@ class SessionView(NotPicklable):
         self._is_changed = False
 
     def _mirror_finder(self) -> Callable[[], Mirror | None]:
-        """What finds the mirror of this session as long as it has one, and keeps nothing alive."""
+        """Return a function that returns the mirror of this session; it keeps nothing alive."""
         session = ref(self)
 
         def mirror_of() -> Mirror | None:
@@ -43,15 +42,15 @@ class SessionView(NotPicklable):
 
     @property
     def is_following(self) -> bool:
-        """True when the session has a mirror here."""
+        """True when this process has a mirror of the session."""
         return self._mirror is not None
 
     @property
     def history(self) -> list[Message]:
         """The messages in order, without steno's own keys.
 
-        Each time a new list, which belongs to the caller and does not follow the session. The
-        messages in it are shared with every other such list: change a copy of one, not itself.
+        Each access returns a new list, which belongs to the caller and does not follow the session.
+        All these lists share their messages: change a copy of a message, not the message.
         """
         return self._followed().history
 
@@ -62,7 +61,7 @@ class SessionView(NotPicklable):
 
     @property
     def token_count_with_pending(self) -> int:
-        """The token count plus an estimate of the messages that no model has counted yet."""
+        """The token count plus an estimate for the messages that no model has counted yet."""
         return self._state().token_count_with_pending
 
     def should_compact(
@@ -101,15 +100,15 @@ class SessionView(NotPicklable):
 
     @property
     def head(self) -> Position:
-        """Up to where this mirror has seen everything."""
+        """The position up to which the mirror contains everything."""
         return self._state().head
 
     @property
     def incarnation(self) -> str | None:
-        """Which making of the session this is: another one after it was deleted and made again.
+        """The incarnation of the session: another one after it was deleted and created again.
 
-        That of the mirror and its `head`; without a mirror as of the last `stat` or `open`,
-        None before one did.
+        It belongs to the mirror and its `head`; without a mirror it is as of the last `stat` or
+        `open`, and None before them.
         """
         if self._mirror is not None:
             return self._mirror.incarnation
@@ -117,7 +116,7 @@ class SessionView(NotPicklable):
 
     @property
     def damaged(self) -> int:
-        """Lines of the present generation that are no records and were passed over."""
+        """How many damaged lines of the present generation were skipped."""
         return self._state().damaged
 
     def usage_history(self) -> list[UsageEntry]:
@@ -133,7 +132,11 @@ class SessionView(NotPicklable):
 
     def _followed(self) -> Mirror:
         if self._mirror is None:
-            raise not_followed(self.id)
+            raise BadRequest(
+                "the session was opened with follow=False and has no history here: open it with"
+                " follow=True, call restore(), or read it with records()",
+                session=self.id,
+            )
         self._mirror.check()
         return self._mirror
 

@@ -1,6 +1,6 @@
-"""A session's wire file: events as they are sent, and lines as they come back; pure but for time.
+"""Events of a session's wire file, encoded for sending and decoded from lines.
 
-What an event is, and what a line of the file means, is `steno_protocol.wire`'s to say.
+`steno_protocol.wire` defines the events and the lines of the file.
 """
 
 import time
@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from steno._sansio.messages import Message, encode_messages
 from steno._sansio.reading import LineReader
-from steno._sansio.request_builders import PositionLike, position_text
+from steno._sansio.requests import Message, PositionLike, encode_messages, position_text
 from steno.values import Turn, WireRecord, wire_record
 from steno_protocol import paths, wire
 from steno_protocol.commands import ReadWire
@@ -24,7 +23,7 @@ Payload = Mapping[str, Any]
 WireEvent = (
     tuple[str, Payload] | tuple[str, Payload, float | None] | WireRecord | Payload | bytes
 )  # fmt: skip
-"""One event: its type, payload and perhaps timestamp; one that was read; or a whole record."""
+"""One event: its type, payload and optional timestamp; a `WireRecord`; or a whole record."""
 
 TURN_BEGIN = "TurnBegin"
 
@@ -40,7 +39,7 @@ def encode_events(
         timestamp: Unix time in seconds of the events that have none; None is now.
 
     Raises:
-        BadRequest: an event cannot be written as JSON without loss, or there is none.
+        BadRequest: an event cannot be written as JSON without loss, or the batch is empty.
         TooLarge: an event or the batch is over its limit.
     """
     at = time.time() if timestamp is None else timestamp
@@ -113,18 +112,18 @@ class WireReader(LineReader):
         self._read_to = Position(0, 0) if after is None else Position.parse(position_text(after))
 
     def next_command(self) -> ReadWire | None:
-        """What to ask for, or None at the end."""
+        """The command that requests the next block, or None at the end."""
         command = super().next_command()
         return None if command is None else ReadWire(**msgspec.structs.asdict(command))
 
     def next_event(self) -> WireRecord | None:
-        """The next event of what has come, or None when there is none left.
+        """The next event of the received lines, or None after the last one.
 
         Raises:
             Corrupt: `strict`, and the next line is neither an event, a header nor blank.
         """
         if self._strict and self.damaged:
-            # What was passed over as it was fetched lies before all that has come.
+            # The daemon skipped a line before all received lines.
             raise self._no_event(self._read_to, "longer than a line may be")
         while self.lines:
             cursor, line = self.lines.popleft()
@@ -141,7 +140,7 @@ class WireReader(LineReader):
     def _no_event(self, cursor: Position, why: str) -> Corrupt:
         return Corrupt(
             f"the line at {cursor} of {paths.WIRE} is no event ({why}): read on behind it, or"
-            " without strict, which passes such lines over; `steno verify` says more",
+            " without strict, which skips such lines; `steno verify` shows details",
             session=self._session,
         )
 

@@ -1,24 +1,24 @@
-"""The blocking client: the verbs and errors of the async one, without an event loop."""
+# Generated from client/steno/_async/client.py, which is the file to edit, by:
+# PYTHONPATH=tests python -m support.generate_sync
+"""The blocking client: one connection for any number of threads and sessions."""
 
 import os
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
 from steno._sansio.forks import delete_command
-from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.request_builders import ReplyT, open_unfollowed, opening
+from steno._sansio.requests import ReplyT, open_unfollowed, opening
+from steno._sync.bases import ConnectedClient
 from steno._sync.link import BlockingLink
 from steno._sync.session import BlockingSession
-from steno._sync.subscription import BlockingSubscription
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
 from steno_protocol.timeline_entries import TimelineEntry
 
-__all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
+__all__ = ["BlockingClient", "BlockingSession", "connect_sync"]
 
 
 def connect_sync(
@@ -30,62 +30,43 @@ def connect_sync(
     timeout: float = limits.REQUEST_TIMEOUT_S,
     key_file: str | os.PathLike[str] | None = None,
 ) -> "BlockingClient":
-    """Connect to the daemon of `root`; to be used as `with steno.connect_sync() as client`.
+    """Connect to the daemon of `root`; used as `with steno.connect_sync() as client`.
 
-    Args and errors are those of `connect`; the connection stands when this returns.
+    Args:
+        root: the folder that holds the sessions; None: STENO_HOME, else ~/.local/state/steno.
+        endpoint: the address of a daemon that is not found through its root; such a daemon is never
+            started.
+        name: the author, stored in each line as `_by`; None for the program's name and pid.
+        spawn: start a daemon when none runs, and again when it has died and is needed.
+        timeout: seconds that one request may take, resends included; 0 to 1 000 000.
+        key_file: the key for a daemon on another machine, as `steno keys new` made it.
 
     Raises:
-        Unreachable: there is no daemon, and none was to be started or could be.
-        Incompatible: what answers is not the daemon that was wanted.
+        BadRequest: an argument is out of range.
+        Unreachable: there is no daemon, and none could be started.
+        Incompatible: the answer is not from the wanted daemon.
     """
     return BlockingClient(
         BlockingLink(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout)
     )
 
 
-class BlockingClient(NotPicklable):
-    """A connection to a daemon that mends itself; made by `connect_sync`.
+class BlockingClient(ConnectedClient):
+    """A connection to a daemon, renewed when it is lost; made by `connect_sync`.
 
-    Requests from several threads are put one after the other, in the order in which they come. One
-    whose turn does not come within `timeout` seconds ends with Busy, and was not sent. A thread
-    that waits for an event, or for a history to arrive, keeps no other waiting. What arrives on its
-    own, for histories and subscriptions, is taken in during calls.
+    Several threads may use one client at once: their requests are sent one after the other, in
+    order. A request whose turn does not come within `timeout` seconds ends with Busy, and was not
+    sent. A thread that waits for an event, or for a history to arrive, delays no other thread.
+    Events for histories and subscriptions are taken in during calls.
 
-    A signal handler may end a call by raising; the client is sound after it. It must not use the
-    client that its thread is in a call of: that ends with Busy.
+    A signal handler may end a call by raising; the client is intact after it. It must not use a
+    client that its own thread is in a call of: that ends with Busy.
     """
-
-    def __init__(self, link: BlockingLink) -> None:
-        self._link = link
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Hang up; closing twice is harmless. Other threads' waits end with Unreachable.
-
-        Raises:
-            Busy: another thread's request took longer than `timeout`; the client is still open.
-        """
-        self._link.close()
 
     @property
     def name(self) -> str:
         """The author of this client's changes, the `_by` of its lines."""
         return self._link.name
-
-    @property
-    def welcome(self) -> replies.Welcome:
-        """What the daemon said of itself when it was reached last, its limits included."""
-        return self._link.welcome
 
     @property
     def is_inherited(self) -> bool:
@@ -102,7 +83,23 @@ class BlockingClient(NotPicklable):
         stamp: bool = True,
         key: str | None = None,
     ) -> BlockingSession:
-        """Open a session for writing, creating it when there is none; see `Client.open`."""
+        """Open a session for writing; create it when there is none.
+
+        Args:
+            session: its id, segments joined by `/`.
+            follow: load its history and keep it current; a writer without a reader saves that.
+            create: create the session when there is none; otherwise that is NotFound.
+            exclusive: raise Exists when there is a session already.
+            stamp: for a new session: mark its lines with `_id` and `_by`, so that a repeat is
+                harmless across crashes. False keeps the caller's bytes as they are.
+            key: the idempotency key of this call, so that a retry is also answered as the creation,
+                and not with Exists; a fresh one by default.
+
+        Raises:
+            BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: the session is not open.
+            OutcomeUnknown: without an answer, the session may have been created; or it was, and
+                cannot be followed. Open it again.
+        """
         command = opening(
             session,
             self._link.name,
@@ -121,7 +118,7 @@ class BlockingClient(NotPicklable):
         return opened
 
     def session(self, session: str) -> BlockingSession:
-        """A handle to a session, without asking for it: nothing is opened, created or loaded."""
+        """Return a handle to a session; no request is sent, nothing is opened or loaded."""
         return BlockingSession(self._link, session, None)
 
     def sessions(
@@ -132,11 +129,12 @@ class BlockingClient(NotPicklable):
         labels: Sequence[str] = (),
         title: str = "",
     ) -> list[replies.SessionEntry]:
-        """The sessions whose id starts with `prefix`, ordered by id.
+        """List the sessions whose id starts with `prefix`, ordered by id.
 
         Args:
-            archived: whether archived sessions are left out, the only ones, or among the others.
-            labels: only sessions that bear all of these.
+            prefix: the beginning of the ids.
+            archived: `no` leaves archived sessions out, `only` leaves the others out.
+            labels: only sessions with all of these labels.
             title: only sessions whose title contains this, ignoring case.
         """
         entries: list[replies.SessionEntry] = []
@@ -156,40 +154,45 @@ class BlockingClient(NotPicklable):
         return entries
 
     def stat(self, session: str) -> replies.SessionStat:
-        """The numbers of a session at its head; it is neither created nor repaired."""
+        """Return the numbers of a session at its head; it is neither created nor repaired."""
         return self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
     def timeline(self, session: str) -> list[TimelineEntry]:
-        """What ever happened to a session, oldest first."""
-        return self._link.ask(commands.Timeline(session=session), replies.TimelineReport).entries
+        """Return the timeline of a session, oldest entry first."""
+        report = self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
+        return report.entries
 
     def delete(self, session: str, *, key: str | None = None) -> Deleted:
         """Move a session to the trash, with the sessions below it.
 
         Args:
-            key: names this deletion for ever: a repeat gets the first answer, also when a session
-                of the same id was made since.
+            session: its id.
+            key: the idempotency key of this deletion: a repeat gets the first answer, also after
+                another session of the same id was created.
 
         Returns:
-            Where its files lie now, and until when; the move is on the disk.
+            The folder of its files in the trash, and when they expire; the move is on the disk.
 
         Raises:
             NotFound: there is no such session.
-            OutcomeUnknown: it may have been moved; repeat with the error's `key`.
+            OutcomeUnknown: the session may have been moved; repeat with the error's `key`.
         """
         asked = delete_command(session, self._link.name, key)
         return deleted_of(self._link.ask(asked, replies.Deleted))
 
     def status(self) -> replies.StatusReport:
-        """How the daemon is."""
+        """Return the state of the daemon."""
         return self._link.ask(commands.Status(), replies.StatusReport)
 
     def clients(self, session: str | None = None) -> replies.ClientsReport:
-        """The connected clients, or the followers of `session`."""
+        """List the connected clients, or the followers of `session`."""
         return self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     def drain(self) -> None:
-        """Ask the daemon to finish what is queued, sync it, and end."""
+        """Ask the daemon to finish its queue, sync it, and end.
+
+        The next request of a client that may spawn starts it again.
+        """
         self._link.ask(commands.Drain(), replies.Done)
 
     def request(
@@ -198,7 +201,8 @@ class BlockingClient(NotPicklable):
         """Send any command of the protocol, for programs that go below the verbs.
 
         Args:
-            kind: what the reply has to be.
+            command: the command.
+            kind: the type of the expected reply.
             records: the records of the command, each the bytes of a JSON object.
 
         Returns:

@@ -1,13 +1,13 @@
 """The lock of a connection that threads share, and the wake-up of waiting threads.
 
-A thread has the turn while it uses the connection. One that only waits for something to come sleeps
-beside the lock, on the connection's descriptors and on a wakeup of its own, so that no thread ever
-has to get it out of the way. What it sleeps on may be used up by another thread's turn (libzmq's
-descriptors report a change once, to the first that asks), so a thread that takes the turn to use
-the connection rings the wakeups: each sleeping thread then queues for a turn, and checks again.
+A thread has the turn while it uses the connection. A thread that waits for messages sleeps beside
+the lock, on the connection's descriptors and on a wakeup of its own, so that no other thread has to
+move it out of the way. Another thread's turn may use up the signal of a descriptor (libzmq's
+descriptors report a change once, to the first reader). So a thread that takes the turn to use the
+connection rings the wakeups: each sleeping thread then queues for a turn, and checks again.
 
-Rejected: one waiting thread that polls with the turn in its hand and is asked for it. Each request
-would wait for two changes of threads before it could send, and a second waiting thread, which
+Rejected: one waiting thread that keeps the turn while it polls, and hands it over on request. Each
+request would wait for two thread switches before it could send, and a second waiting thread, which
 queues behind the first, would not be notified of messages that the first received for it.
 """
 
@@ -28,12 +28,12 @@ again."""
 
 
 class ConnectionLock:
-    """Gives turns in order, and none to a thread that has the turn.
+    """A lock that gives turns in order, and none to a thread that has the turn.
 
-    Such a thread is in a signal handler or a finaliser, in the middle of what it does with the
-    connection: of half a message that it sends or takes in.
+    Such a thread is in a signal handler or a finaliser, in the middle of sending or receiving a
+    message.
 
-    An interrupt anywhere leaves it free: turns are given back by the lock itself, as a function in
+    An interrupt anywhere leaves the lock free: the RLock itself ends a turn, because a function in
     Python can be interrupted before its first line.
 
     Attributes:
@@ -43,18 +43,18 @@ class ConnectionLock:
     def __init__(self) -> None:
         # A waiting thread holds `next` until it has the turn. A thread that just gave the turn back
         # would win the race for it; so it has to wait for `next`, behind the first one. Both locks
-        # know their owners: a signal handler or a finaliser may run in the middle of anything.
+        # know their owners, because a signal handler or a finaliser may run at any point.
         self._next = threading.RLock()
         self._turn = threading.RLock()
         self._owner = threading.Condition(self._turn)
-        # Sets, not counts: to add to one is a single step, which threads cannot take half.
+        # Sets, not counts: adding to a set is one step, which threads cannot interleave.
         self._queued: set[object] = set()
         self._sleeping: set[Wakeup] = set()
         self._spare_wakeups: list[Wakeup] = []
         self.give_back: Callable[[], None] = self._turn.release
 
     def take(self, timeout_s: float) -> float:
-        """Wait for a turn; how many seconds that took.
+        """Wait for a turn; return how many seconds that took.
 
         Raises:
             Busy: it took longer than `timeout_s`, or this thread is in the middle of a turn.
@@ -72,7 +72,7 @@ class ConnectionLock:
         return waited_s
 
     def take_before(self, deadline: float) -> bool:
-        """Wait for a turn, for ever when `deadline` is infinite; False when none came in time.
+        """Wait for a turn, for ever when `deadline` is infinite; return False if none came in time.
 
         Raises:
             Busy: this thread is in the middle of a turn.
@@ -80,7 +80,7 @@ class ConnectionLock:
         return self._take_now() or self._queue_up(time.monotonic(), deadline) is not None
 
     def wakeup(self) -> "Wakeup":
-        """A bell that is rung from now on, until it is put away."""
+        """Return a wakeup that is rung from now on, until it is put away."""
         try:
             wakeup = self._spare_wakeups.pop()
         except IndexError:
@@ -94,12 +94,12 @@ class ConnectionLock:
         return wakeup
 
     def put_away(self, wakeup: "Wakeup") -> None:
-        """Its owner sleeps no more."""
+        """Stop ringing a wakeup, and keep it for the next owner."""
         self._sleeping.discard(wakeup)
         self._spare_wakeups.append(wakeup)
 
     def forget(self, wakeup: "Wakeup") -> None:
-        """Its owner was interrupted where it put it away; else it would be rung for ever."""
+        """Stop ringing a wakeup whose owner was interrupted in `put_away`."""
         self._sleeping.discard(wakeup)
 
     def ring(self, but: "Wakeup | None" = None) -> None:
@@ -116,7 +116,12 @@ class ConnectionLock:
     # --- inside ----------------------------------------------------------------------------------
 
     def _take_now(self) -> bool:
-        if self._is_ours():
+        try:
+            # It raises unless this thread has the turn, see `_is_ours`.
+            self._owner.notify()
+        except RuntimeError:
+            pass
+        else:
             raise Busy(
                 "this thread is in the middle of a call on this client, so its signal handler or"
                 " finaliser cannot use it: set a flag there and look at it after the call, raise an"
@@ -127,13 +132,13 @@ class ConnectionLock:
         try:
             return self._turn.acquire(blocking=False)
         except BaseException:
-            # An interrupt that came with the lock: a call ends before its caller is interrupted.
+            # An interrupt right after `acquire`, which had succeeded.
             if self._is_ours():
                 self._turn.release()
             raise
 
     def _queue_up(self, now: float, deadline: float) -> float | None:
-        """Seconds until the turn was ours, None when it is not."""
+        """Return the seconds until this thread had the turn, None when it did not get it."""
         place = object()
         try:
             self._queued.add(place)
@@ -146,7 +151,7 @@ class ConnectionLock:
                 try:  # noqa: SIM105 - an interrupt could come before `suppress` does anything
                     self._next.release()
                 except RuntimeError:
-                    # It was not ours: the time was over before.
+                    # This thread did not get it before the deadline.
                     pass
             return time.monotonic() - now
         except BaseException:
@@ -157,7 +162,7 @@ class ConnectionLock:
             self._queued.discard(place)
 
     def _is_ours(self) -> bool:
-        # The public way to ask a lock for its owner. It never notifies a thread.
+        # The public way to check the owner of a lock. No thread waits, so none is notified.
         try:
             self._owner.notify()
         except RuntimeError:
@@ -166,7 +171,7 @@ class ConnectionLock:
 
 
 class Wakeup:
-    """What wakes a thread that sleeps beside a turnstile; it stays rung until it is hushed."""
+    """The wakeup of a thread that sleeps beside the lock; it stays rung until it is hushed."""
 
     def __init__(self) -> None:
         self._is_heard = False
@@ -189,14 +194,14 @@ class Wakeup:
         os.eventfd_write(self._fd, 1)
 
     def hush(self) -> None:
-        """Make it silent again; its owner does so in its turn, before it looks."""
+        """Reset it; its owner does so in its turn, before it checks for messages."""
         if self._is_heard:
             self._is_heard = False
             with suppress(BlockingIOError):
                 os.eventfd_read(self._fd)
 
     def sleep(self, descriptors: Iterable[int], deadline: float) -> None:
-        """Block until the bell rings, a descriptor is readable, or it is `deadline`."""
+        """Block until it is rung, a descriptor is readable, or it is `deadline`."""
         poll = select.poll()
         for descriptor in (self._fd, *descriptors):
             poll.register(descriptor, select.POLLIN)

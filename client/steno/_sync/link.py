@@ -1,9 +1,9 @@
-"""The blocking client's link: one connection, mended during calls, and what is under way on it.
+"""The blocking link: one connection, renewed during calls, with its requests.
 
-An interrupt (an exception of a signal handler, as KeyboardInterrupt) may end a call anywhere. One
-that comes while the connection is used costs the connection: half a message may have gone or come.
-The next call makes another one, on which requests are sent again with their keys and followers go
-on from what they have.
+An interrupt (an exception of a signal handler, as KeyboardInterrupt) may end a call anywhere. If it
+comes while the connection is used, the connection is closed: half a message may have been sent or
+received. The next call makes a new one, on which requests are sent again with their keys, and
+followers continue from their positions.
 """
 
 import time
@@ -12,41 +12,47 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 
+from steno._connect import fork_guard
 from steno._connect.absence import StartFailed, not_there
 from steno._connect.connect import connect, is_killed, log_restart
 from steno._connect.connection import Connection
 from steno._connect.probe import Attempt, Ready, hello_of, probe_deadline
+from steno._connect.session_file import open_source
 from steno._connect.target import Target
+from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
+from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
-from steno._sansio.request_builders import ReplyT, expected, seconds
+from steno._sansio.reading import LineReader
+from steno._sansio.requests import ReplyT, not_contained, result_of
 from steno._sync.connection_lock import ConnectionLock
-from steno._system import fork_guard
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
+from steno_protocol.positions import Position
 
 
 class BlockingLink:
-    """A connection to a daemon that mends itself during calls; it stands when this is made.
+    """A connection to a daemon, made by the constructor; calls make a new one when it is lost.
 
-    Threads take turns on it. A request has the turn until it has its answer; what only waits for
-    something to come (`wait_until`) holds it for a short check now and then, and delays no other
-    thread.
+    Threads take turns on it. A request has the turn until it has its answer; a thread that waits
+    for events (`wait_until`) has it for a short check now and then, and delays no other thread.
+
+    `Link` has methods of the same names, so that the verbs of both clients have one source.
 
     Attributes:
         name: the author of changes.
         timeout: seconds that one request may take, and that it may wait for its turn.
-        welcome: what the daemon said of itself.
+        welcome: the daemon's identity and limits.
         is_inherited: this process was forked from the one that made the link.
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
         self.name = target.name
-        self.timeout = seconds(timeout)
+        self.timeout = given_timeout(timeout)
         self.is_inherited = False
-        self.close_requests: set[commands.Command] = set()
+        self.close_requests: set[commands.CompactAbort] = set()
         self._target = target.resolved()
         self._exchange = Exchange(hello_of(target))
         self._turns = ConnectionLock()
@@ -70,10 +76,9 @@ class BlockingLink:
         if self.is_inherited:
             return
         if self._connection is not None:
-            # Otherwise a daemon might be started for it.
+            # Otherwise the request might start a daemon.
             for command in list(self.close_requests):
-                with suppress(StenoError):
-                    self.ask(command, replies.Done, limits.COMPACTION_ABORT_S)
+                self.abort(command)
         self._turns.take(self.timeout)
         try:
             self._turns.ring()
@@ -84,7 +89,7 @@ class BlockingLink:
             self._turns.give_back()
 
     def inherit(self) -> None:
-        """See `_fork.Inherited`."""
+        """See `fork_guard.Inherited`."""
         self.is_inherited = True
         if self._connection is not None:
             self._connection.let_go()
@@ -96,34 +101,57 @@ class BlockingLink:
         if not self._is_open:
             raise BadRequest("the client is closed: connect again")
 
+    def change(
+        self, command: commands.Mutation, records: Sequence[bytes], mirror: Mirror | None
+    ) -> replies.Ack:
+        """Send a change of a session, and return its ack once the mirror contains the change.
+
+        Args:
+            command: the change.
+            records: the records of the command.
+            mirror: the mirror of the session, if it is followed.
+
+        Raises:
+            StenoError: the subscription of the mirror has ended; nothing was sent.
+            OutcomeUnknown: the change was acknowledged and did not reach the mirror in time.
+        """
+        ack, _ = self.request(command, replies.Ack, records, mirror=mirror, has_event=True)
+        if mirror is not None and mirror.lacks(ack):
+            self._contain(mirror, command, ack)
+        return ack
+
     def ask(
         self,
         command: commands.Command,
         kind: type[ReplyT],
-        timeout: float | None = None,
         *,
-        check: Callable[[], None] | None = None,
+        mirror: Mirror | None = None,
+        timeout: float | None = None,
     ) -> ReplyT:
-        """Send a command and wait for its reply, which has to be of this kind."""
-        return self.request(command, kind, timeout=timeout, check=check)[0]
+        """Send a command and return its reply, which has to be of this kind."""
+        return self.request(command, kind, mirror=mirror, timeout=timeout)[0]
 
     def request(
         self,
         command: commands.Command,
         kind: type[ReplyT],
         records: Sequence[bytes] = (),
-        timeout: float | None = None,
         *,
-        check: Callable[[], None] | None = None,
-        is_event_due: Callable[[replies.AnyReply], bool] | None = None,
+        mirror: Mirror | None = None,
+        has_event: bool = False,
+        timeout: float | None = None,
     ) -> tuple[ReplyT, bytes]:
-        """As `ask`, with records that go with the command and the block that comes back.
+        """Send a command with its records, and return its reply and the block of lines.
 
         Args:
-            is_event_due: whether an event of this change is still to come; it mostly follows the
-                reply at once, and is taken in in the same turn then.
-            check: called before it is sent, once all is taken in that has arrived; what it raises
-                keeps the command from being sent.
+            command: the command.
+            kind: the type of the expected reply.
+            records: the records of the command.
+            mirror: the command is not sent if the subscription of this mirror has ended: the
+                session was deleted, and another one may have its name now.
+            has_event: the mirror gets an event of this change, which mostly follows the reply at
+                once; it is then taken in in the same turn.
+            timeout: seconds that the request may take, instead of the client's.
 
         Raises:
             Busy: other threads' requests left no turn for this one, or this is a signal handler in
@@ -132,32 +160,29 @@ class BlockingLink:
         timeout_s = self.timeout if timeout is None else timeout
         timeout_s -= self._take_turn(timeout_s)
         try:
-            pending = self._begin(command, records, timeout_s, check)
+            pending = self._begin(command, records, timeout_s, mirror)
             self._finish(pending)
-            answer = pending.reply
-            if is_event_due is not None and answer is not None and is_event_due(answer):
+            if has_event and mirror is not None and mirror.lacks(pending.reply):
                 self._take_in_soon()
         finally:
             self._turns.give_back()
-        reply, block = pending.result()
-        return expected(reply, kind), block
+        return result_of(pending, kind)
 
-    def begin(
-        self,
-        command: commands.Command,
-        records: Sequence[bytes] = (),
-        timeout: float | None = None,
-    ) -> Pending:
+    def abort(self, command: commands.CompactAbort) -> None:
+        """Send the end of a compaction; errors are ignored."""
+        with suppress(StenoError):
+            self.ask(command, replies.Done, timeout=limits.COMPACTION_ABORT_S)
+
+    def begin(self, command: commands.Command) -> Pending:
         """Send a command without waiting for its reply: `finish` or `forget` has to follow."""
-        timeout_s = self.timeout if timeout is None else timeout
-        timeout_s -= self._take_turn(timeout_s)
+        timeout_s = self.timeout - self._take_turn(self.timeout)
         try:
-            return self._begin(command, records, timeout_s)
+            return self._begin(command, (), timeout_s)
         finally:
             self._turns.give_back()
 
     def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
-        """Wait for the answer to what was begun, which has to be of this kind."""
+        """Wait for the reply to a command of `begin`, which has to be of this kind."""
         try:
             self._take_turn(self.timeout)
         except Busy as error:
@@ -169,8 +194,7 @@ class BlockingLink:
             self._finish(pending)
         finally:
             self._turns.give_back()
-        reply, block = pending.result()
-        return expected(reply, kind), block
+        return result_of(pending, kind)
 
     def forget(self, pending: Pending) -> None:
         """Forget a request that `begin` sent; safe in a finaliser."""
@@ -211,7 +235,7 @@ class BlockingLink:
         """Grant credit for popped events at the next turn of any thread; this never waits."""
         if self.is_inherited:
             return
-        # Not to be refused: the event that was popped would be lost with the error.
+        # Without an error: the popped event would be lost with it.
         self._unpaid.append(follower)
         if self._turns.take_before(0.0):
             try:
@@ -222,10 +246,49 @@ class BlockingLink:
             finally:
                 self._turns.give_back()
 
+    def fetch(self, reader: LineReader, *, ahead: bool = False) -> bool:
+        """Fetch the next block of lines; return False at the end.
+
+        Args:
+            reader: gets the block.
+            ahead: request the block after it at once; a caller that stops early has to `forget` it.
+        """
+        self.check_open()
+        if reader.has_file and reader.take_from_file(limits.FILE_BLOCK_BYTES):
+            return True
+        pending = reader.ahead or self._request_block(reader)
+        reader.ahead = None
+        if pending is None:
+            return False
+        reader.take(*self.finish(pending, replies.Lines))
+        if reader.source is not None:
+            reader.use(open_source(reader.source))
+        if ahead and not reader.has_file:
+            reader.ahead = self._request_block(reader)
+        return True
+
+    def reach(
+        self,
+        mirror: Mirror,
+        position: Position | None,
+        timeout: float | None = None,
+    ) -> bool:
+        """Wait until the mirror contains everything before `position`.
+
+        Args:
+            mirror: the mirror of a session.
+            position: the head to reach; None is the end of the first backlog.
+            timeout: seconds to wait; None is no limit.
+
+        Returns:
+            False when that took longer than `timeout`.
+        """
+        return self.wait_until(mirror.arrival(position), timeout)
+
     def take_in(self, follower: Follower) -> None:
         """Take in what has arrived, without waiting.
 
-        On a connection that was made for it nothing has: what was missed is waited for.
+        Only on a new connection it waits, for the events that were missed before.
         """
         self._take_turn(self.timeout)
         try:
@@ -243,9 +306,9 @@ class BlockingLink:
             self.wait_until(lambda: follower.is_current or self._connection is None, self.timeout)
 
     def wait_until(self, is_true: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Take in what comes until `is_true`; False when that took longer than `timeout` s.
+        """Take in messages until `is_true`; return False after `timeout` seconds.
 
-        Other threads' requests go on meanwhile, and what they take in counts too.
+        Other threads' requests go on meanwhile, and the messages that they take in count, too.
         """
         deadline = inf if timeout is None else time.monotonic() + timeout
         self.check_open()
@@ -260,11 +323,11 @@ class BlockingLink:
                     if time.monotonic() >= deadline:
                         return False
                     if self._step(0.0):
-                        # Perhaps it is for another thread; and more may be there.
+                        # It may be for another thread, and more may be there.
                         self._turns.ring(but=wakeup)
                         continue
                     if is_true():
-                        # Its own time was over: that came from the clock, and rings no bell.
+                        # A deadline of its own has passed, and rings no bell.
                         return True
                     descriptors, until = self._signs()
                 finally:
@@ -276,10 +339,26 @@ class BlockingLink:
             except BaseException:
                 self._turns.forget(wakeup)
                 raise
-        # Another thread's request has the turn: what it took in so far is to be seen without one.
+        # Another thread's request has the turn: this check sees what it has taken in so far.
         return is_true()
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _contain(self, mirror: Mirror, command: commands.Mutation, ack: replies.Ack) -> None:
+        mirror.follower.waiters += 1
+        try:
+            has_come = self.reach(mirror, Position.parse(ack.head), self.timeout)
+        except StenoError:
+            # The change is applied even if the mirror ends: a reader of the history gets the error.
+            return
+        finally:
+            mirror.follower.waiters -= 1
+        if not has_come:
+            raise not_contained(command, ack)
+
+    def _request_block(self, reader: LineReader) -> Pending | None:
+        command = reader.next_command()
+        return None if command is None else self.begin(command)
 
     def _take_turn(self, timeout_s: float) -> float:
         # Before the turn: in a child the thread that had it at the fork does not exist.
@@ -291,15 +370,16 @@ class BlockingLink:
         command: commands.Command,
         records: Sequence[bytes],
         timeout_s: float,
-        check: Callable[[], None] | None = None,
+        mirror: Mirror | None = None,
     ) -> Pending:
+        # Once more: another thread may have closed the client before this one got its turn.
         self.check_open()
         self._turns.ring()
-        if check is not None:
+        if mirror is not None:
             self._take_in_arrived()
-            check()
+            mirror.check()
         now = time.monotonic()
-        pending = self._exchange.submit(command, records, _nothing, now, timeout_s)
+        pending = self._exchange.submit(command, records, None, now, timeout_s)
         if self._connection is not None:
             self._flush(self._connection)
         return pending
@@ -311,7 +391,7 @@ class BlockingLink:
             self._step(0.0)
 
     def _take_in_rest(self) -> None:
-        """Take in what is there."""
+        """Take in all messages that are there, within a bound."""
         end = time.monotonic() + limits.REFRESH_S_MAX
         while self._connection is not None and time.monotonic() < end and self._step(0.0):
             pass
@@ -326,7 +406,7 @@ class BlockingLink:
 
     def _finish(self, pending: Pending) -> None:
         try:
-            while not pending.is_done:
+            while pending.reply is None and pending.error is None:
                 self._step(inf)
         finally:
             self._exchange.forget(pending)
@@ -341,32 +421,31 @@ class BlockingLink:
             raise
 
     def _step(self, deadline: float) -> bool:
-        """Wait for something to happen, at most until `deadline`, and deal with it.
+        """Wait until `deadline` at most for messages, and take them in.
 
         Returns:
             True when something came.
         """
+        until = min(deadline, self._exchange.alarm)
+        has_come = False
         try:
-            return self._go_on(min(deadline, self._exchange.alarm))
+            if self._unpaid:
+                self._pay()
+            connection = self._connection
+            if connection is None:
+                connection = self._connect_again(until)
+            if connection is not None:
+                if self._exchange.outbox:
+                    self._flush(connection)
+                has_come = self._receive_soon(connection, until) or self._receive(connection, until)
+            self._exchange.tick(time.monotonic())
         except BaseException:
             self._break_off()
             raise
-
-    def _go_on(self, until: float) -> bool:
-        has_come = False
-        connection = self._connection
-        if self._unpaid:
-            self._pay()
-        if connection is None:
-            connection = self._connect_again(until)
-        if connection is not None:
-            self._flush(connection)
-            has_come = self._receive_soon(connection, until) or self._receive(connection, until)
-        self._exchange.tick(time.monotonic())
         return has_come
 
     def _receive_soon(self, connection: Connection, until: float) -> bool:
-        """Take in one message if it comes at once, as most answers do; True when it came."""
+        """Take in one message if it comes at once, as most answers do; return whether it came."""
         if self._exchange.outbox or until - time.monotonic() < limits.ANSWER_SOON_MS / 1000:
             return False
         message = connection.receive_soon()
@@ -376,7 +455,7 @@ class BlockingLink:
         return True
 
     def _receive(self, connection: Connection, until: float) -> bool:
-        """Take in what comes before `until`, or the connection's end; True when something came."""
+        """Take in messages, or the connection's end, before `until`; return whether some came."""
         has_come, may_have_ended = connection.wait(until, to_send=bool(self._exchange.outbox))
         if has_come:
             self._absorb(connection, connection.receive(limits.CLIENT_TURN_MESSAGES))
@@ -385,14 +464,14 @@ class BlockingLink:
         return has_come
 
     def _signs(self) -> tuple[tuple[int, ...], float]:
-        """What to sleep on after a step in which nothing came, and until when at most."""
+        """The descriptors to sleep on after a step without messages, and the latest time."""
         connection = self._connection
         if connection is None:
             return (), 0.0 if self._attempt else min(self._exchange.alarm, self._retry_at)
         until = self._exchange.alarm
         if self._exchange.outbox:
-            # From the step's end, or what could not go before. To send may use up the sign of what
-            # came meanwhile, so it is asked for once more.
+            # Sending may use up the signal of messages that came meanwhile, so another check
+            # follows.
             self._flush(connection)
             is_stirred = self._is_stirred(connection, to_send=bool(self._exchange.outbox))
             until = 0.0 if is_stirred else until
@@ -413,11 +492,10 @@ class BlockingLink:
                 self._exchange.receive(frames, now)
         except Incompatible as error:
             self._exchange.fail(error, for_ever=True)
-        self._flush(connection)
+        if self._exchange.outbox:
+            self._flush(connection)
 
     def _flush(self, connection: Connection) -> None:
-        if not self._exchange.outbox:
-            return
         try:
             self._exchange.flush(connection.send)
         except BaseException:
@@ -427,7 +505,7 @@ class BlockingLink:
     def _connect_again(self, until: float) -> Connection | None:
         """Connect if a caller needs it, and start a daemon for waiting callers.
 
-        For a follower alone only one that was killed: `steno stop` stops what is watched, too.
+        A follower alone restarts only a killed daemon: `steno stop` stops followed daemons, too.
         """
         now = time.monotonic()
         if now < self._retry_at:
@@ -458,7 +536,7 @@ class BlockingLink:
         self._pause_s = min(2 * self._pause_s, limits.RECONNECT_S_MAX)
 
     def _go_on_connecting(self, now: float, until: float) -> Ready | None:
-        """Connect, as far as that comes until then: another machine may take long to answer."""
+        """Continue the attempt to connect until then: another machine may take long to answer."""
         target = self._target.without_spawn()
         if self._attempt is None:
             self._began = now
@@ -478,7 +556,7 @@ class BlockingLink:
 
     def _adopt(self, ready: Ready) -> replies.Welcome:
         if self._exchange.is_connected:
-            # An interrupt came while this hung up.
+            # An interrupt ended `_hang_up` half-way.
             self._exchange.disconnected("the connection was given up")
         self._connection = ready.connection
         self._pause_s = limits.RECONNECT_S
@@ -489,7 +567,7 @@ class BlockingLink:
     def _hang_up(self, why: str) -> None:
         # Closed at once: no thread uses it any more.
         connection, self._connection = self._connection, None
-        # They sleep on descriptors that are about to be closed.
+        # The waiting threads sleep on descriptors that are about to be closed.
         self._turns.ring()
         self._give_up_attempt()
         self._exchange.disconnected(why)
@@ -499,9 +577,5 @@ class BlockingLink:
     def _break_off(self) -> None:
         """Close the connection, which an interrupt left in an unknown state."""
         self._hang_up("a call on this client was interrupted")
-        # What was about to be done at its time is looked for anew.
+        # The next tick looks for due work anew.
         self._exchange.alarm = 0.0
-
-
-def _nothing() -> None:
-    """Do nothing: the blocking client checks its requests itself."""

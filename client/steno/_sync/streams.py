@@ -1,30 +1,30 @@
-"""What a blocking client reads as a stream: a session's lines, records and wire events."""
+# Generated from client/steno/_async/streams.py, which is the file to edit, by:
+# PYTHONPATH=tests python -m support.generate_sync
+"""Streams of a session's lines, records and wire events, fetched block by block."""
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
 from steno._sansio.wire_events import WireReader
-from steno._system.session_file import open_source
 from steno.values import Record, WireRecord
-from steno_protocol import limits, replies
 
 if TYPE_CHECKING:
     from steno._sync.link import BlockingLink
 
 
 class _Blocks:
-    """Blocks of lines, the next of them on its way while one is used."""
+    """Blocks of lines; the next one is requested while one is used."""
 
     def __init__(self, link: "BlockingLink", reader: LineReader) -> None:
         self._link = link
         self._reader = reader
 
     def fetch(self) -> bool:
-        """Have the next block in the reader; False at the end."""
-        return fetch(self._link, self._reader, ahead=True)
+        """Fetch the next block into the reader; return False at the end."""
+        return self._link.fetch(self._reader, ahead=True)
 
     def __del__(self) -> None:
         # Without its fields when an interrupt came while it was made.
@@ -33,39 +33,55 @@ class _Blocks:
                 self._link.forget(self._reader.ahead)
 
 
-def blocking_lines(link: "BlockingLink", reader: LineReader) -> Iterator[bytes]:
+class BlockingLineStream(Iterator[bytes]):
     """Lines as bytes, newline included, fetched block by block."""
-    blocks = _Blocks(link, reader)
-    while blocks.fetch():
-        while reader.lines:
-            yield from reader.lines.pop_block()[1]
+
+    def __init__(self, link: "BlockingLink", reader: LineReader) -> None:
+        self._blocks = _Blocks(link, reader)
+        self._reader = reader
+        self._lines: deque[bytes] = deque()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        """The next line."""
+        while not self._lines:
+            if not self._reader.lines and not self._blocks.fetch():
+                raise StopIteration
+            if self._reader.lines:
+                self._lines = self._reader.lines.pop_block()[1]
+        return self._lines.popleft()
 
 
-class BlockingRecords(Iterator[Record]):
+class BlockingRecordStream(Iterator[Record]):
     """Records with their cursors, fetched block by block and decoded one by one."""
 
     def __init__(self, link: "BlockingLink", reader: LineReader, *, strict: bool) -> None:
         self._blocks = _Blocks(link, reader)
         self._reader = reader
         self._strict = strict
+        self._records = reader.records(strict=strict)
 
     @property
     def damaged(self) -> int:
-        """Lines that were no records and were passed over so far."""
+        """How many damaged lines were skipped so far."""
         return self._reader.damaged
 
-    def __iter__(self) -> Iterator[Record]:
-        # A loop asks a generator quicker than `__next__`.
-        while self._reader.lines or self._blocks.fetch():
-            yield from self._reader.records(strict=self._strict)
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> Record:
-        for record in self:
-            return record
-        raise StopIteration
+        """The next record."""
+        while (record := next(self._records, None)) is None:
+            # The generator ends with a block, and with a line that it refuses.
+            self._records = self._reader.records(strict=self._strict)
+            if not self._reader.lines and not self._blocks.fetch():
+                raise StopIteration
+        return record
 
 
-class BlockingWireRecords(Iterator[WireRecord]):
+class BlockingWireRecordStream(Iterator[WireRecord]):
     """Events with their cursors, fetched block by block."""
 
     def __init__(self, link: "BlockingLink", reader: WireReader) -> None:
@@ -74,37 +90,15 @@ class BlockingWireRecords(Iterator[WireRecord]):
 
     @property
     def damaged(self) -> int:
-        """Lines that were no events and were passed over so far."""
+        """How many lines without an event were skipped so far, blank lines and headers aside."""
         return self._reader.damaged
 
+    def __iter__(self) -> Self:
+        return self
+
     def __next__(self) -> WireRecord:
+        """The next event."""
         while (record := self._reader.next_event()) is None:
-            if not fetch(self._link, self._reader):
+            if not self._link.fetch(self._reader):
                 raise StopIteration
         return record
-
-
-def fetch(link: "BlockingLink", reader: LineReader, *, ahead: bool = False) -> bool:
-    """Fetch the next block; False at the end.
-
-    Args:
-        ahead: request the next block at once; a caller that gives up early has to forget it.
-    """
-    link.check_open()
-    if reader.has_file and reader.take_from_file(limits.FILE_BLOCK_BYTES):
-        return True
-    pending = reader.ahead or _ask(link, reader)
-    reader.ahead = None
-    if pending is None:
-        return False
-    reader.take(*link.finish(pending, replies.Lines))
-    if reader.source is not None:
-        reader.use(open_source(reader.source))
-    if ahead and not reader.has_file:
-        reader.ahead = _ask(link, reader)
-    return True
-
-
-def _ask(link: "BlockingLink", reader: LineReader) -> Pending | None:
-    command = reader.next_command()
-    return None if command is None else link.begin(command)

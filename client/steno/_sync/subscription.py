@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
-    As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` has a
-    timeout. Threads can share one subscription: each event goes to one of them.
+    RecordsEvent, Live once at the end of the backlog, Reset for each rewrite. No record is missed
+    and none is delivered twice. A slow reader costs neither the daemon nor this process more than
+    one window of bytes. A `for` loop waits for ever for the next event; `next_event` has a timeout.
+    Threads can share one subscription: each event goes to one of them.
 
-    One from `now` on has begun when it is made: what is acknowledged later is delivered.
+    A subscription from `now` has begun when it is made: every later acknowledged change is
+    delivered.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         self._is_closed = True
         self._link = link
         self._following = Following(session, starts, _nothing, incarnation, mirror_of)
-        # Beside the turns of the connection: to take an event waits for no answer of the daemon.
+        # Apart from the turns of the connection, because taking an event waits for no answer.
         self._turns = ConnectionLock()
         self._is_closed = False
         for follower in self._following.followers:
@@ -50,10 +53,10 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
 
     @property
     def incarnation(self) -> str | None:
-        """Which making of the session the events taken so far are of.
+        """The incarnation of the session that the events so far belong to.
 
-        To be saved beside the position after an event, and given with it to `subscribe`. None
-        before the daemon's first answer. With both files it changes once both have reported it.
+        Save it beside the position after an event, and give both to `subscribe`. None before the
+        daemon's first answer. With both files it changes once both have reported it.
         """
         return self._following.incarnation
 
@@ -64,7 +67,10 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         return event
 
     def next_event(self, timeout: float | None = None) -> SubscriptionEvent | None:
-        """The next event; None when there was none within `timeout` seconds, or at the end.
+        """Return the next event; None when there was none in time, or at the end.
+
+        Args:
+            timeout: seconds to wait; None is no limit.
 
         Raises:
             NotFound: the session cannot be followed any longer.
@@ -84,17 +90,17 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
                     return taken[0]
             except BaseException:
                 if taken is not None:
-                    # An interrupt: the event does not reach the caller, the next call has it.
+                    # An interrupt: the event does not reach the caller, so the next call gets it.
                     taken[1].put_back(taken[0])
                 raise
-            # Another thread took what there was.
+            # Another thread took the event.
             timeout = None if timeout is None else deadline - time.monotonic()
         return None
 
     def close(self) -> None:
         """End the subscription."""
         self._is_closed = True
-        # From a signal handler in the middle of `_take` it is not to be cleared.
+        # A signal handler in the middle of `_take` must not clear it.
         with suppress(Busy):
             self._turns.take_before(inf)
             try:
@@ -131,7 +137,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         return None
 
     def _begin(self) -> None:
-        """Wait until the daemon has said where `now` is."""
+        """Wait until the daemon has answered with the position of `now`."""
         try:
             self._link.wait_until(self._is_answered)
             if self._following.error is not None:

@@ -1,10 +1,8 @@
-"""Other programs' session classes, with steno behind them.
+"""Session classes of other programs, backed by steno.
 
-kimi      `Context(file_backend=path)`, the class that kimi-cli keeps its conversation in, and
-          `WireFile(path)`, the one that it keeps its events in; `DenwaRenji(path)`, its D-Mail;
-          `SimpleCompaction()`, whose result becomes one rewrite
+kimi      for kimi-cli: `Context(file_backend=path)`, its conversation; `WireFile(path)`, its
+          events; `DenwaRenji(path)`, its D-Mail; `SimpleCompaction()`, a compaction as one rewrite
 kosong    `StenoLinearStorage(path)`, a storage for kosong's LinearContext
 
-They import the packages that they stand in for only when they have to make one of their objects, so
-that none of them is needed to install steno.
+An adapter imports its program only to make one of its objects, so steno installs without them.
 """

@@ -1,9 +1,9 @@
-"""Which daemon owns a file that a caller names by its path, and what the session is called there.
+"""The daemon and the session id of a file that a caller names by its path.
 
 A file in the user's own root, or below one of its mounts, belongs to the daemon of that root. Any
-other gets a daemon of its own tree, the folder above the session's folder; that daemon's root is
-`adapters/<digest of the tree>` in the user's root and holds nothing but its socket, log and config,
-which makes the daemon end when it is idle.
+other file belongs to a daemon of its own tree, the folder above the session's folder; the root of
+that daemon is `adapters/<digest of the tree>` in the user's root, and contains only its socket, its
+log and a config with which the daemon ends when it is idle.
 One line in the user's `config.toml` therefore puts all sessions of a program under one daemon:
 
     [mounts]
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._system.folders import make_private
+from steno._connect.folders import make_private
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.settings import mounted_folders
@@ -34,14 +34,14 @@ _ROOTS: Final = "adapters"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the session behind a path is.
+    """The address of the session behind a path.
 
     Attributes:
         root: of the daemon that owns it.
         session: its id there.
         folder: its folder.
-        tree: the folder that a daemon of its own has to mount; None: the root is the user's.
-        is_companion: the caller's file is another name of the session's, in another folder.
+        tree: the folder that a daemon of its own mounts; None: the root is the user's.
+        is_companion: the caller's file is a second name of the session's file, in another folder.
     """
 
     root: Path
@@ -57,20 +57,20 @@ class Address:
 
 
 def find_address(path: Path) -> Address:
-    """The session behind `path`, whose parent folder has to exist."""
+    """Return the address of the session behind `path`; its parent folder has to exist."""
     parent = Path(os.path.realpath(path.parent))
     found = None
     if path.name == paths.CONTEXT:
         found = _address_in(parent, parent, is_companion=False)
     if found is None:
         found = _address_in(parent, parent / _companion(path.name), is_companion=True)
-    # A companion can be in an id, whatever the folder that it lies in.
+    # The name of a companion fits into an id in any folder.
     assert found is not None
     return found
 
 
 def prepare_root(address: Address) -> None:
-    """Make the root of a daemon that mounts one tree, if it is not there."""
+    """Make the root of a daemon that mounts one tree, if it is missing."""
     if address.tree is None:
         return
     config = address.root / paths.CONFIG
@@ -87,7 +87,7 @@ def prepare_root(address: Address) -> None:
 
 
 def _address_in(parent: Path, folder: Path, *, is_companion: bool) -> Address | None:
-    """The address of a session's folder, `parent` or in it; None when it has no possible id."""
+    """The address of a session's folder, `parent` or in it; None when it fits into no id."""
     users = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
     home = Path(os.path.realpath(paths.root_folder(None, os.environ, users)))
     for prefix, tree in _trees(home):
@@ -111,7 +111,7 @@ def _companion(name: str) -> str:
 
 
 def _trees(home: Path) -> Iterator[tuple[str, Path]]:
-    """The trees of the user's root, each with what an id in it begins with."""
+    """The trees of the user's root, each with the prefix of its ids."""
     yield "", home / paths.SESSIONS
     config = home / paths.CONFIG
     try:
@@ -124,7 +124,7 @@ def _trees(home: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _session_in(prefix: str, tree: Path, folder: Path) -> str | None:
-    """The id of a folder in a tree, None when it lies elsewhere or has no possible id."""
+    """The id of a folder in a tree, None when it is elsewhere or fits into no id."""
     if tree not in folder.parents:
         return None
     session = prefix + folder.relative_to(tree).as_posix()

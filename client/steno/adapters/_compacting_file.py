@@ -1,12 +1,12 @@
-"""A followed file whose compaction, written in several calls, becomes one rewrite.
+"""A followed file that turns the calls of a compaction into one rewrite.
 
 kimi-cli's soul applies a compaction in four calls on its context: clear, write_system_prompt,
-checkpoint, append_message with the summary and the messages that stay. After `plan` has said what
-that summary replaces, these calls write nothing until the last one, which has the daemon put the
-summary in place as one rewrite: at every moment the file is as before or as after, and what others
-append meanwhile stays.
+checkpoint, append_message with the summary and the messages that stay. After `plan` has noted the
+messages that the summary replaces, these calls write nothing until the last one, which lets the
+daemon put the summary in place as one rewrite: at every moment the file is as before or as after,
+and messages of other processes stay.
 
-A clear that something else follows was meant as one: it is then carried out before that other call.
+If another call follows the clear, the clear is carried out before that call.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import MessageLike, Transcript, encode
 from steno_protocol import limits
@@ -30,13 +30,13 @@ from steno_protocol.replies import Compaction
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A compaction that other compactors wait for.
+    """A compaction that has begun; its lease keeps other clients from another one.
 
     Attributes:
         lease: its name.
-        reply: what the daemon answered.
+        reply: the answer of the daemon.
         messages: the history at that position.
-        lines: the number of the line of each of them.
+        lines: the line number of each message.
     """
 
     lease: str
@@ -47,15 +47,15 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to become one rewrite.
+    """A planned rewrite.
 
     Attributes:
         begun: the compaction.
-        cut: the position that everything before is summarised at.
+        cut: the end of the summarised lines.
         messages: the summary and the messages that stay, as they will be appended.
         summary_tokens: the summary's size as reported by the model; None for an estimate from its
             text.
-        task: the task that is to put them in place; what others call meanwhile says nothing.
+        task: the task that puts them in place; calls of other tasks do not count.
     """
 
     begun: Begun
@@ -67,7 +67,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Deferred:
-    """A clear that was not carried out yet, and the calls behind it."""
+    """A clear that was not carried out yet, and the calls after it."""
 
     plan: Plan
     prompt: str | None = None
@@ -75,7 +75,7 @@ class _Deferred:
 
 
 class History(list[Any]):
-    """The messages of a file, by which a compaction that is given them finds the file."""
+    """The messages of a file, which lead a compaction to the file."""
 
     def __init__(self, owner: "CompactingFile") -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class History(list[Any]):
 
 
 class CompactingFile(FollowedFile):
-    """A followed file; see the head of this module."""
+    """A followed file with compactions; see the head of this module."""
 
     def __init__(self, path: Path, message_type: Any = None) -> None:
         super().__init__(path, message_type)
@@ -92,14 +92,14 @@ class CompactingFile(FollowedFile):
         self._deferred: _Deferred | None = None
 
     async def begin_compaction(self) -> Begun | None:
-        """Begin one at the present end of the file; takes the lock itself.
+        """Begin a compaction at the present end of the file; takes the lock itself.
 
         Returns:
-            None when there is nothing to summarise, or when the file is not followed from its
-            first line, so the messages that a summary would replace are not all known here.
+            The compaction; None when there is nothing to summarise, or when the file is not
+            followed from its first line, so that some messages are unknown here.
 
         Raises:
-            Busy: another compactor is at the session.
+            Busy: another client compacts the session.
         """
         async with self.lock:
             await self._settle()
@@ -128,9 +128,9 @@ class CompactingFile(FollowedFile):
     async def plan(
         self, begun: Begun, messages: Sequence[MessageLike], summary_tokens: int | None
     ) -> None:
-        """Take what a compaction made for what the calls that come next put in place.
+        """Expect these messages of a compaction in the next calls, as one rewrite.
 
-        If it is no summary with the last messages behind it, they stay what they are.
+        If they are not a summary and the last messages, the next calls stay separate changes.
         """
         first = len(begun.messages) - len(messages) + 1
         stay = begun.messages[max(first, 0) :]
@@ -148,16 +148,16 @@ class CompactingFile(FollowedFile):
         self._plan = Plan(begun, cut, messages, summary_tokens, anyio.get_current_task().id)
 
     async def abandon(self, begun: Begun) -> None:
-        """Let other compactors begin."""
+        """End a compaction without a result, so that other clients can begin one."""
         await self._abandon(begun.lease)
 
     async def take_in(self) -> None:
-        """As of a followed file."""
+        """Take in the lines of other processes."""
         await self._settle()
         await super().take_in()
 
     async def append(self, messages: Sequence[MessageLike]) -> None:
-        """Append messages as one batch, or put a summary in place that is planned."""
+        """Append messages as one batch, or put a planned summary in place."""
         deferred = self._deferred
         if deferred is not None and _are_same(messages, deferred.plan.messages):
             self._deferred = None
@@ -167,12 +167,12 @@ class CompactingFile(FollowedFile):
         await super().append(messages)
 
     async def update_token_count(self, token_count: int) -> None:
-        """As of a followed file."""
+        """Append a token count."""
         await self._settle()
         await super().update_token_count(token_count)
 
     async def checkpoint(self, *, add_user_message: bool) -> None:
-        """As of a followed file; a compaction sets a checkpoint of its own."""
+        """Append a checkpoint; a compaction sets its own one."""
         deferred = self._deferred
         if deferred is not None and deferred.has_notice is None:
             deferred.has_notice = add_user_message
@@ -181,7 +181,7 @@ class CompactingFile(FollowedFile):
         await super().checkpoint(add_user_message=add_user_message)
 
     async def write_system_prompt(self, prompt: str) -> None:
-        """As of a followed file; a compaction keeps the one that there is."""
+        """Put the system prompt first; a compaction keeps the present one."""
         deferred = self._deferred
         if deferred is not None and deferred.prompt is None and deferred.has_notice is None:
             deferred.prompt = prompt
@@ -190,12 +190,12 @@ class CompactingFile(FollowedFile):
         await super().write_system_prompt(prompt)
 
     async def revert_to(self, checkpoint_id: int) -> None:
-        """As of a followed file."""
+        """Drop a checkpoint and everything after it."""
         await self._settle()
         await super().revert_to(checkpoint_id)
 
     async def clear(self) -> None:
-        """Drop everything, unless a planned compaction is what the next calls make of it."""
+        """Drop everything; the clear of a planned compaction waits for the next calls."""
         plan = self._plan
         if plan is not None and plan.task == anyio.get_current_task().id:
             self._plan, self._deferred = None, _Deferred(plan)
@@ -204,7 +204,7 @@ class CompactingFile(FollowedFile):
         await super().clear()
 
     async def _settle(self) -> None:
-        """What comes next is no compaction: carry out what was taken for the begin of one."""
+        """Carry out the waiting calls, because the next call does not belong to a compaction."""
         plan = self._plan
         if plan is not None and plan.task == anyio.get_current_task().id:
             self._plan = None
@@ -250,7 +250,7 @@ def _are_same(messages: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _message_lines(lines: Sequence[tuple[Position, bytes]], message_type: Any) -> list[int]:
-    """The numbers of the lines that a transcript takes for messages."""
+    """The numbers of the lines that are messages in a transcript."""
     transcript = Transcript(message_type)
     numbers: list[int] = []
     for position, line in lines:
@@ -261,7 +261,7 @@ def _message_lines(lines: Sequence[tuple[Position, bytes]], message_type: Any) -
 
 
 def _with_notice(record: bytes, checkpoint_id: int) -> bytes:
-    """A summary that begins with the notice of its checkpoint, as a part of its own."""
+    """Put the notice of its checkpoint before a summary, as a part of its own."""
     message: dict[str, Any] = json.loads(record)
     content = message.get("content")
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []

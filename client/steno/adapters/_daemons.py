@@ -1,8 +1,8 @@
-"""One blocking client per process for each daemon that the adapters need.
+"""One blocking client per process for each daemon of the adapters.
 
-The daemon of a tree's own is ended by the last process that used it: each holds a shared lock on
-`users.lock` in its root, and a process that gets it exclusively at its exit is the last one. The
-kernel gives up the lock of a process that was killed.
+The last process that used the daemon of a tree ends it: each process holds a shared lock on
+`users.lock` in its root, and a process that gets the exclusive lock at its exit is the last one.
+The kernel releases the lock of a killed process.
 """
 
 import atexit
@@ -21,26 +21,26 @@ from steno_protocol.errors import StenoError
 _USERS: Final = "users.lock"
 
 _EXIT_TIMEOUT_S: Final = 2.0
-"""How long the end of a program may be held up by a daemon that does not answer."""
+"""How long a silent daemon may delay the end of a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """A client and, for a tree's own daemon, the lock that says that it is used."""
+    """A client and, for the daemon of a tree, the lock of its users."""
 
     client: BlockingClient
     users: int | None
 
 
 class _Clients:
-    """The clients of this process by their root, made by one thread at a time."""
+    """The clients of this process by their root; one thread at a time makes them."""
 
     def __init__(self) -> None:
         self.by_root: dict[str, _Shared] = {}
         self.guard = threading.Lock()
 
     def renew_guard(self) -> None:
-        """In a child: the thread that held it at the fork does not exist there."""
+        """Make a new guard in a child, where the thread that held it at the fork does not exist."""
         self.guard = threading.Lock()
 
 
@@ -49,7 +49,7 @@ os.register_at_fork(after_in_child=_clients.renew_guard)
 
 
 def client_of(address: Address) -> BlockingClient:
-    """The client of the daemon that owns `address`; the daemon is started when it is not there."""
+    """Return the client of the daemon that owns `address`; start the daemon if it is missing."""
     root = str(address.root)
     with _clients.guard:
         shared = _clients.by_root.get(root)
@@ -61,7 +61,7 @@ def client_of(address: Address) -> BlockingClient:
 
 
 def _use(root: str) -> int:
-    """Say that this process uses the root; waits while the last one before it is leaving."""
+    """Lock the root as a user; wait while the last user before is leaving."""
     users = os.open(Path(root, _USERS), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(users, fcntl.LOCK_SH)
     return users
@@ -82,7 +82,7 @@ def _leave() -> None:
 
 
 def _is_last(users: int) -> bool:
-    # A shared lock is lost by trying, so of two that leave at once one is the last.
+    # The attempt gives up the shared lock, so of two processes that leave at once one is the last.
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""kimi-cli's DenwaRenji, kept by steno: D-Mail that other processes send and a restart survives."""
+"""kimi-cli's DenwaRenji, with D-Mail that survives restarts."""
 
 import os
 import sys
@@ -13,11 +13,11 @@ _THEIRS: Final = "kimi_cli.soul.denwarenji"
 
 
 class MailLike(Protocol):
-    """What kimi-cli's DMail is to us."""
+    """The used part of kimi-cli's DMail."""
 
     @property
     def message(self) -> str:
-        """What it says."""
+        """Its text."""
         ...
 
     @property
@@ -27,29 +27,29 @@ class MailLike(Protocol):
 
 
 class DenwaRenjiError(Exception):
-    """The mail was not sent; the message says why.
+    """The mail was not sent; the message contains the reason.
 
-    Where kimi-cli's own class of this name is loaded, what is raised is an instance of that, too.
+    Where kimi-cli's own class of this name is loaded, the raised error is an instance of it, too.
     """
 
 
 class DenwaRenji:
     """The D-Mail of the session whose context is the file at `file_backend`.
 
-    `fetch_pending_dmail` gives each mail out once; that takes nothing from the daemon. The mail is
-    over when the fetcher reverts the context to its checkpoint, as kimi-cli's loop does next: that
-    very rewrite expires it. Until then it waits: a process that died in between leaves it to the
-    next one. A mail that was fetched here and not followed is given up for the next one sent here.
+    `fetch_pending_dmail` returns each mail once, without a change in the daemon. The mail expires
+    when the fetcher reverts the context to its checkpoint, as kimi-cli's loop does next. Until then
+    it is pending: if a process dies in between, the next one gets the mail. A mail that was fetched
+    here and not followed is replaced by the next one that is sent here.
 
-    The methods block until the daemon has answered, as the interface wants it: about a millisecond.
+    The methods block until the daemon has answered, as the interface requires: about a millisecond.
 
-    Without a file it is what kimi-cli's own is: a box for one mail in this process, which ends with
-    it, and which knows its checkpoints only from `set_n_checkpoints`.
+    Without a file it works as kimi-cli's own class: it keeps one mail in this process, and knows
+    the checkpoints only from `set_n_checkpoints`.
 
     Args:
-        file_backend: the file that the Context has, too; None: there is none.
-        dmail_type: the class of the mails that are fetched; None: the class of those that were sent
-            here, and before the first of them kimi-cli's.
+        file_backend: the file of the Context; None: there is no file.
+        dmail_type: the class of fetched mails; None: the class of the mails that were sent here,
+            and before the first of them kimi-cli's.
     """
 
     def __init__(
@@ -63,10 +63,11 @@ class DenwaRenji:
         self._fetched: set[str] = set()
 
     def send_dmail(self, dmail: MailLike) -> None:
-        """Send a mail; of a file's session it is on the disk then, and any process can fetch it.
+        """Send a mail; with a file it is on the disk on return, and any process can fetch it.
 
         Raises:
-            DenwaRenjiError: another mail waits, there is no such checkpoint, or the mail is empty.
+            DenwaRenjiError: another mail is pending, there is no such checkpoint, or the mail is
+                empty.
         """
         if not (hasattr(dmail, "checkpoint_id") and hasattr(dmail, "message")):
             raise _refused(
@@ -85,11 +86,11 @@ class DenwaRenji:
             self._dmail_type = type(dmail)
 
     def set_n_checkpoints(self, n_checkpoints: int) -> None:
-        """Say which checkpoints the context knows; mails to later ones are fetched later."""
+        """Set the number of checkpoints of the context; mails to later ones are fetched later."""
         self._n_checkpoints = n_checkpoints
 
     def fetch_pending_dmail(self) -> Any | None:
-        """The mail that waits, unless it was fetched here before; None when there is none."""
+        """Return the pending mail unless it was fetched here before; None without one."""
         if self._file is None:
             kept, self._kept = self._kept, None
             return kept
@@ -116,7 +117,7 @@ class DenwaRenji:
         self._kept = dmail
 
     def _given_up(self, file: FileSession) -> str | None:
-        """The mail that waits although it was fetched here: kimi-cli drops one that is declined."""
+        """The id of a pending mail that was fetched here: kimi-cli drops a declined mail."""
         mail = file.pending_dmail() if self._fetched else None
         return mail.id if mail is not None and mail.id in self._fetched else None
 

@@ -1,4 +1,4 @@
-"""The session behind a path, for adapters: opened by use, never closed, its lines unstamped.
+"""The session behind a path, opened by use, with unstamped lines.
 
 Everything here blocks, and runs in a thread of the adapter's event loop.
 """
@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steno._sansio.keys import new_key
 from steno._sansio.reading import LineReader
-from steno._sansio.request_builders import mutation
+from steno._sansio.requests import ack_of, mutation, new_key
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
-from steno.values import Ack, Mail, ack_of, decode_object
+from steno.values import Ack, Mail, decode_object
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
@@ -33,10 +32,10 @@ class _Opened:
 
 
 class FileSession:
-    """The session whose context is the file at `path`.
+    """The session with the context at `path`.
 
-    Every change is on the disk, and readable at `path`, when its method returns. A relative path is
-    taken in the working directory of this moment, whatever becomes of that later.
+    Every change is on the disk, and readable at `path`, when its method returns. A relative path
+    refers to the working directory at the time of this call.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +44,7 @@ class FileSession:
         self._opened: _Opened | None = None
 
     def __reduce__(self) -> "tuple[type[FileSession], tuple[Path]]":
-        """A copy, also in another process, opens the session by itself."""
+        """Copy the path only: a copy, also in another process, opens the session by itself."""
         return FileSession, (self.path,)
 
     @property
@@ -54,7 +53,7 @@ class FileSession:
         return self.path.exists() and self.path.stat().st_size > 0
 
     def read(self, after: Position | None = None, until: Position | None = None) -> list[Line]:
-        """The whole lines between two positions with their cursors; repairs nothing."""
+        """Return the whole lines between two positions with their cursors; nothing is repaired."""
         address = self._look()
         client = client_of(address)
         reader = LineReader(address.session, after, until)
@@ -63,10 +62,10 @@ class FileSession:
         return list(reader.lines)
 
     def end_last_record(self) -> None:
-        """Give the last record its newline, if that is all it lacks; else it would not be read.
+        """Add a missing newline to the last record, which would not be read without it.
 
-        kimi-cli and kosong restore it as it is. Here the daemon writes the newline, as it does at
-        the next change anyway: a record without one has no position.
+        kimi-cli and kosong restore such a record. Here the daemon writes the newline, as it does at
+        the next change anyway: a record without a newline has no position.
         """
         if _is_last_record_unended(self.path):
             self._open().stat()
@@ -88,10 +87,10 @@ class FileSession:
         return self._rewrite(lambda session: session.write_system_prompt(prompt))
 
     def revert_to(self, checkpoint_id: int) -> Ack:
-        """Drop a checkpoint and all after it, and what is no record before it.
+        """Drop a checkpoint and everything after it, and damaged lines before it.
 
         Raises:
-            RuntimeError: the folder is missing, so that nothing can be rotated.
+            RuntimeError: the folder is missing, so no file can be rotated.
         """
 
         def revert(session: BlockingSession) -> Ack:
@@ -109,7 +108,7 @@ class FileSession:
         """Drop everything.
 
         Raises:
-            RuntimeError: the folder is missing, so that nothing can be rotated.
+            RuntimeError: the folder is missing, so no file can be rotated.
             FileNotFoundError: the file is missing.
         """
         self._check_folder()
@@ -118,9 +117,9 @@ class FileSession:
         return self._rewrite(lambda session: session.clear())
 
     def begin_compaction(self) -> tuple[str, replies.Compaction]:
-        """Begin a compaction; its lease, and what the daemon answered.
+        """Begin a compaction; return its lease and the answer of the daemon.
 
-        The daemon's own cut is not used, so it is asked for the latest one that there can be.
+        The daemon's own cut is not used, so the request is for the latest possible one.
         """
         session = self._open()
         client = client_of(self._look())
@@ -156,7 +155,7 @@ class FileSession:
         return self._rewrite(commit)
 
     def abort_compaction(self, lease: str) -> None:
-        """Give a compaction up."""
+        """End a compaction without a result."""
         address = self._look()
         command = commands.CompactAbort(session=address.session, lease=lease)
         client_of(address).request(command, replies.Done)
@@ -168,7 +167,7 @@ class FileSession:
         )
 
     def pending_dmail(self) -> Mail | None:
-        """The D-Mail that waits; None also when there is no session."""
+        """Return the pending D-Mail; None also when there is no session."""
         if not self.path.exists():
             return None
         address = self._look()
@@ -178,11 +177,11 @@ class FileSession:
             return None
 
     def head(self) -> Position:
-        """Where the session ends; it is made when there is none."""
+        """Return the head of the session; create it when there is none."""
         return Position.parse(self._open().stat().head)
 
     def make(self) -> None:
-        """Make the file, if it is not there."""
+        """Create the file, if it is missing."""
         self._open()
 
     def _check_folder(self) -> None:
@@ -202,7 +201,7 @@ class FileSession:
         return ack
 
     def _look(self) -> Address:
-        """Where the session is, its file under both names."""
+        """Return the address of the session; link its file under both names."""
         if self._address is None:
             self._address = find_address(self.path)
         if self._address.is_companion and self.path.exists():
@@ -215,13 +214,13 @@ class FileSession:
                 errno.ENOENT, "the folder of the session is missing", str(self.path.parent)
             )
         if not self.path.exists():
-            # An empty one: the daemon keeps the contents of a session whose file was removed.
+            # Empty, because the daemon keeps the contents of a session without its file.
             self.path.touch(0o600)
         address = self._look()
         client = client_of(address)
         opened = self._opened
         if opened is None or opened.client is not client or opened.folder != _identity(address):
-            # A folder that was removed and made again is another session.
+            # A folder that was removed and created again is another session.
             session = client.open(address.session, follow=False, stamp=False)
             opened = self._opened = _Opened(session, client, _identity(address))
         return opened.session
@@ -236,7 +235,7 @@ def _identity(address: Address) -> tuple[int, int] | None:
 
 
 def _is_last_record_unended(path: Path) -> bool:
-    """True when the file ends with a whole record of another program that only lacks a newline."""
+    """True when the file ends with a record of another program without its newline."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))

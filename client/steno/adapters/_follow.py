@@ -1,10 +1,10 @@
-"""A file and what it means, kept together while others append to it, too."""
+"""A shared file and its transcript, kept together."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._file_session import FileSession
 from steno.adapters._transcript import MessageLike, Transcript, encode, kosong_message
 from steno.adapters._turns import Turns
@@ -15,14 +15,14 @@ from steno_protocol.positions import Position
 class FollowedFile:
     """The session behind a path and its transcript; callers hold `lock` while they use it.
 
-    A file is followed from what was loaded on, be it nothing; without that from the first change
-    on, and what was there before is not in the transcript. A cancelled change may be on the disk;
+    A file is followed from the loaded lines on, also if there were none; without `load` from the
+    first change on, and the transcript lacks earlier lines. A cancelled change may be on the disk;
     the next one takes it in.
 
     Attributes:
-        file: the session, whose calls block.
-        transcript: what its lines meant, as far as they were read.
-        lock: puts the calls of several tasks one after the other.
+        file: the session; its calls block.
+        transcript: the meaning of the lines that were read.
+        lock: serialises the calls of several tasks.
     """
 
     def __init__(self, path: Path, message_type: Any = None) -> None:
@@ -33,7 +33,7 @@ class FollowedFile:
         self._is_loaded = False
 
     def find_empty(self) -> None:
-        """There was nothing to load, so that all that comes is news."""
+        """Note that there was nothing to load, so that every line is new."""
         self._is_loaded = True
 
     async def load(self, until: Position | None = None) -> None:
@@ -52,7 +52,7 @@ class FollowedFile:
         self._head = until
 
     async def take_in(self) -> None:
-        """Take in what others wrote, if the file is followed and was not removed."""
+        """Take in lines of other processes, if the file is followed and was not removed."""
         is_followed = self._is_loaded or self._head is not None
         if not is_followed or not await in_thread(lambda: self.file.has_content):
             return
@@ -99,7 +99,7 @@ class FollowedFile:
         self.transcript.system_prompt = prompt
 
     async def revert_to(self, checkpoint_id: int) -> None:
-        """Drop a checkpoint and all after it."""
+        """Drop a checkpoint and everything after it."""
         await self._know_type()
         ack = await in_thread(lambda: self.file.revert_to(checkpoint_id))
         await self.load(ack.head)
@@ -111,18 +111,18 @@ class FollowedFile:
         self._head = ack.head
 
     async def _begin(self) -> None:
-        """Find where the file ends before a first change, which may be applied and cancelled."""
+        """Find the end of the file before a first change, which may be applied and cancelled."""
         if self._head is None:
             head = await in_thread(self.file.head)
             self._head = Position(head.generation, 0) if self._is_loaded else head
 
     async def _know_type(self) -> None:
-        """Before anything is written: without it the call would fail after it was applied."""
+        """Find the message type first: without it a call would fail after its change."""
         if self.transcript.message_type is None:
             self.transcript.message_type = await in_thread(kosong_message)
 
     async def _catch_up(self, until: Position) -> None:
-        """Take in what others did since our last call, up to a position."""
+        """Take in lines of other processes since the last call, up to a position."""
         head = self._head
         if head is None or head == until:
             return

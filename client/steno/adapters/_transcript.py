@@ -1,7 +1,7 @@
-"""What the lines of a context mean to the program that the adapter stands in for.
+"""The transcript of a context, read as kimi-cli reads it.
 
-Lines are read as kimi-cli 1.52 reads them, down to its tolerance: bytes that are no UTF-8 are
-replaced, control characters in strings pass, and a line that is no record is passed over.
+Lines are read with the tolerance of kimi-cli 1.52: invalid UTF-8 is replaced, control characters in
+strings pass, and damaged lines are skipped.
 """
 
 import json
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class MessageLike(Protocol):
-    """A message as kosong makes them: a pydantic model."""
+    """A message of kosong: a pydantic model."""
 
     def model_dump_json(self, *, exclude_none: bool) -> str:
         """The message as JSON."""
@@ -26,11 +26,11 @@ class MessageLike(Protocol):
 
 
 class Transcript:
-    """The messages and numbers of a context, kept as its lines come.
+    """The messages and numbers of a context, updated line by line.
 
     Attributes:
         messages: the history.
-        message_type: the class of messages that come from the file; None: not known yet.
+        message_type: the class of messages from the file; None: not known yet.
         token_count: the last token count, 0 before the first.
         pending: estimated tokens of the messages after it.
         next_checkpoint: the id that the next checkpoint gets.
@@ -44,7 +44,7 @@ class Transcript:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything but the list itself, which callers may hold."""
+        """Clear everything; the list itself stays, because callers may hold it."""
         self.messages.clear()
         self.token_count = 0
         self.pending = 0
@@ -52,7 +52,7 @@ class Transcript:
         self.system_prompt: str | None = None
 
     def take_lines(self, lines: Iterable[bytes]) -> None:
-        """Apply lines from the file; their messages together are one estimate."""
+        """Apply lines from the file, with one token estimate for all their messages."""
         chars = 0
         for line in lines:
             record = decode_tolerantly(line)
@@ -77,9 +77,9 @@ class Transcript:
         self.pending += chars // CHARS_PER_TOKEN
 
     def learn_type(self, messages: Iterable[MessageLike]) -> None:
-        """Take the class of what was appended for the class of all, if none was given.
+        """Use the class of appended messages for all, if no class was given.
 
-        A subclass beside its base teaches nothing: it may ask for more than the others have.
+        A subclass is ignored: it may require fields that other messages lack.
         """
         for message in messages:
             known = self.message_type
@@ -87,12 +87,12 @@ class Transcript:
                 self.message_type = type(message)
 
     def counted(self, token_count: int) -> None:
-        """A model has counted the tokens."""
+        """Note the token count of a model."""
         self.token_count = token_count
         self.pending = 0
 
     def marked(self, checkpoint_id: int) -> None:
-        """A checkpoint was made."""
+        """Note a new checkpoint."""
         self.next_checkpoint = max(self.next_checkpoint, checkpoint_id + 1)
 
     def _take_message(self, record: dict[str, Any]) -> int:
@@ -110,10 +110,10 @@ class Transcript:
 
 
 def encode(messages: Sequence[MessageLike]) -> list[bytes]:
-    """Each message as the program itself would write it, without the newline.
+    """Encode each message as the program itself does, without the newline.
 
     Raises:
-        BadRequest: one of them is no pydantic model.
+        BadRequest: a message is no pydantic model.
     """
     for message in messages:
         if not hasattr(message, "model_dump_json"):
@@ -125,7 +125,7 @@ def encode(messages: Sequence[MessageLike]) -> list[bytes]:
 
 
 def kosong_message() -> Any:
-    """kosong's Message.
+    """Import kosong's Message.
 
     Raises:
         BadRequest: kosong is not installed.

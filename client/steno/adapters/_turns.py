@@ -1,4 +1,4 @@
-"""The calls on one object of an adapter, one after the other."""
+"""The lock that serialises the calls on an adapter."""
 
 import threading
 from types import TracebackType
@@ -12,7 +12,7 @@ class Turns:
     """A lock for the tasks of one event loop at a time.
 
     An anyio lock that two loops use at once does not wake waiters in the other loop, and then seems
-    to be held by another task. The objects that the adapters stand in for are one loop's as well.
+    to be held by another task. The original classes belong to one loop as well.
     """
 
     def __init__(self) -> None:
@@ -22,14 +22,14 @@ class Turns:
         self._calls = 0
 
     def __reduce__(self) -> "tuple[type[Turns], tuple[()]]":
-        """A copy of what has turns, also in another process, has turns of its own."""
+        """Give a copy of the owner, also in another process, a lock of its own."""
         return Turns, ()
 
     async def __aenter__(self) -> None:
         """Wait for a turn.
 
         Raises:
-            BadRequest: a task of another thread's loop has it, or waits for it.
+            BadRequest: a task of another thread's loop has the turn, or waits for it.
         """
         with self._guard:
             if self._calls and self._thread != threading.get_ident():

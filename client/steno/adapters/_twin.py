@@ -1,7 +1,7 @@
-"""A file that has two names: the one that a caller gave, and `context.jsonl` in a session's folder.
+"""A session's file with two names: the caller's and `context.jsonl`.
 
-Both name one inode, so what is appended through either is in both. A rewrite makes a new inode, and
-the caller's name has to follow it; a program that dies in between leaves the old one, which is then
+Both name one inode, so an append through either is in both. A rewrite makes a new inode, and the
+caller's name has to follow it; a program that dies in between leaves the old one, which is then
 recognised as a generation that the session left behind.
 """
 
@@ -19,12 +19,12 @@ _LOCK: Final = "names.lock"
 
 
 def adopt(path: Path, context: Path) -> None:
-    """Make the file at `path` and the session's file one."""
+    """Make `path` and the session's file names of one inode."""
     if _inode(path) == _inode(context):
         return
     context.parent.mkdir(mode=0o700, exist_ok=True)
     with alone(context.parent):
-        # In this order: what is at `path` was the session's file before it was left behind.
+        # In this order: the file at `path` was the session's file before it was left behind.
         given, own = _inode(path), _inode(context)
         if given == own:
             return
@@ -36,7 +36,7 @@ def adopt(path: Path, context: Path) -> None:
 
 
 def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
-    """After a rewrite: the new file gets the caller's name, the old one the next number."""
+    """After a rewrite, give the new file the caller's name, and the old one the next number."""
     with alone(context.parent):
         _number(path, rotated)
         _put(context, path)
@@ -44,7 +44,7 @@ def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Generator[None]:
-    """One process at a time moves names: a slow one must not put back what is old already."""
+    """Hold the lock of the names: a slow process must not restore an outdated name."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -56,7 +56,7 @@ def alone(folder: Path) -> Generator[None]:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Give `source` a second name, in place of what has it."""
+    """Give `source` a second name, in place of the file that has it."""
     aside = target.with_name(f"{target.name}.link")
     aside.unlink(missing_ok=True)
     os.link(source, aside)
@@ -66,7 +66,7 @@ def _put(source: Path, target: Path) -> None:
 
 
 def _number(path: Path, rotated: Path) -> None:
-    """Give `rotated` the number behind the largest: what has a higher one is younger."""
+    """Give `rotated` the next number: files with higher numbers are younger."""
     name = re.compile(rf"{re.escape(path.stem)}_(\d+){re.escape(path.suffix)}")
     found = [name.fullmatch(each.name) for each in path.parent.iterdir()]
     number = 1 + max((int(match[1]) for match in found if match), default=0)

@@ -1,11 +1,11 @@
-"""kimi-cli's WireFile, kept by steno: the same methods and the same file, with one writer.
+"""kimi-cli's WireFile with steno as the one writer.
 
-What differs from kimi-cli 1.52, on purpose:
+Methods and file are the same; these differences to kimi-cli 1.52 are deliberate:
 
 * However many first writers race, the file has one header.
-* Lines that are torn, in the middle of a character too, are passed over, counted in `damaged`, and
-  logged; they end no reading. A file that cannot be read at all is an error.
-* A file that is there but empty is of the version that its header will have.
+* Torn lines, also in the middle of a character, are skipped, counted in `damaged`, and logged; they
+  do not end the reading. An unreadable file is an error.
+* An empty file has the version that its header will have.
 * An event that could not be read back, because it has NaN in it or is too large, is refused.
 """
 
@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
 from steno_protocol import limits, wire
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class RecordLike(Protocol):
-    """An event as kimi-cli makes them: a pydantic model with a timestamp and a message."""
+    """An event of kimi-cli: a pydantic model with a timestamp and a message."""
 
     def model_dump(self, *, mode: str) -> dict[str, Any]:
-        """The event as JSON can hold it."""
+        """The event as JSON values."""
         ...
 
 
@@ -44,8 +44,8 @@ class WireFile:
 
     Attributes:
         path: the file, as it was given.
-        protocol_version: of the file, or of the one that the first append will begin.
-        damaged: lines that the readings of this object have passed over.
+        protocol_version: of the file, or of the file that the first append will begin.
+        damaged: how many lines this object has skipped.
     """
 
     path: Path
@@ -97,15 +97,15 @@ class WireFile:
             file.close()
 
     async def append_message(self, msg: Any, *, timestamp: float | None = None) -> None:
-        """Append a message; `timestamp` is Unix time in seconds, now if it is not given."""
+        """Append a message; `timestamp` is Unix time in seconds, None is now."""
         at = time.time() if timestamp is None else timestamp
         await self.append_record(_record_type().from_wire_message(msg, timestamp=at))
 
     async def append_record(self, record: RecordLike) -> None:
-        """Append an event; missing folders are made.
+        """Append an event, and make missing folders.
 
         Raises:
-            BadRequest: it is no pydantic model.
+            BadRequest: the event is no pydantic model.
         """
         if not hasattr(record, "model_dump"):
             raise BadRequest(
@@ -127,7 +127,7 @@ class WireFile:
         except ValueError as error:
             # pydantic's ValidationError is a ValueError.
             self.damaged += 1
-            _log.warning("a line of %s is no event and is passed over: %s", self.path, error)
+            _log.warning("a line of %s is no event and is skipped: %s", self.path, error)
             return None
 
 

@@ -1,4 +1,4 @@
-"""The session behind a path of a wire file: found by use, made when there is none.
+"""The session behind the path of a wire file.
 
 Everything here blocks, and runs in a thread of the adapter's event loop.
 """
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from steno._system.folders import make_private
+from steno._connect.folders import make_private
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
@@ -17,10 +17,10 @@ from steno_protocol.errors import NotFound
 
 
 class WireFileSession:
-    """The session whose wire file is the file at `path`.
+    """The session with the wire file at `path`.
 
     `wire.jsonl` belongs to the session of its folder. A file of another name is the second name of
-    the `wire.jsonl` in a folder beside it; nothing ever rewrites it, so both stay one file.
+    the `wire.jsonl` in a folder beside it; it is never rewritten, so both stay one file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class WireFileSession:
         return ack
 
     def version(self) -> str:
-        """The version of the events, as `Session.wire_version` says it."""
+        """Return the version of the events, as `Session.wire_version` does."""
         for line in self._lines():
             match wire.parse_wire_line(line):
                 case wire.BlankLine():
@@ -57,7 +57,7 @@ class WireFileSession:
         return wire.WIRE_VERSION
 
     def is_empty(self) -> bool:
-        """True when there is no line but blank ones and the header; False when that is unknown."""
+        """True when there are only blank lines and the header; False when that is unknown."""
         try:
             parsed = map(wire.parse_wire_line, self._lines())
             return all(isinstance(each, (wire.BlankLine, wire.Metadata)) for each in parsed)
@@ -85,6 +85,6 @@ def _append(address: Address, event: bytes) -> Ack:
     try:
         return client.session(address.session).append_wire([event])
     except NotFound:
-        # Like the context's adapter, which holds every line byte for byte.
+        # Without stamps, as the context's adapter, which keeps every line byte for byte.
         made = client.open(address.session, follow=False, stamp=False)
         return made.append_wire([event])

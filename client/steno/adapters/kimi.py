@@ -1,26 +1,26 @@
-"""kimi-cli's Context, kept by steno: the same methods and the same file, with one writer.
+"""kimi-cli's Context with steno as the one writer.
 
     from steno.adapters.kimi import Context           in place of kimi_cli.soul.context
     from steno.adapters.kimi import WireFile          in place of kimi_cli.wire.file
     from steno.adapters.kimi import DenwaRenji        in place of kimi_cli.soul.denwarenji
     from steno.adapters.kimi import SimpleCompaction  in place of kimi_cli.soul.compaction
 
-What differs from kimi-cli 1.52, on purpose:
+Methods and file are the same; these differences to kimi-cli 1.52 are deliberate:
 
-* The file is written first and the memory second, so a call that fails has changed neither.
-* What other processes append is taken in, in its place, at the next call; checkpoint ids are unique
-  among them; a revert moves lines by one rename.
-* A system prompt that is put before lines leaves the file that was there as a rotated one, and
-  replaces the prompt in those lines.
+* The file is written first and the memory second, so a failed call has changed neither.
+* Lines of other processes are taken in, in their place, at the next call; checkpoint ids are unique
+  among all processes; a revert moves lines by one rename.
+* A system prompt that is put before existing lines rotates the file, and replaces the prompt in
+  those lines.
 * `revert_to` refuses negative ids. Control records are compact JSON.
-* What steno's bounds do not allow is refused before anything is written: more than 4 096 messages
-  in a call, one of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
+* A call beyond steno's bounds is refused before anything is written: more than 4 096 messages in a
+  call, a message of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
   file that is a symbolic link is not followed.
-* After a `SimpleCompaction` of a context's history the clear that follows, with the prompt, the
-  checkpoint and the compacted messages, is one rewrite, done by the call that appends those
-  messages: see `SimpleCompaction`. Without it, these calls stay a clear and appends: a clear alone
-  does not show that a summary will follow, nor which lines the summary was made of.
-* With a file a D-Mail is the session's, not the process's: see `DenwaRenji`.
+* After a `SimpleCompaction` of a context's history the next clear, with the prompt, the checkpoint
+  and the compacted messages, is one rewrite, done by the call that appends those messages: see
+  `SimpleCompaction`. Without it, these calls stay a clear and appends: a clear alone does not show
+  that a summary will follow, nor which lines it summarises.
+* With a file a D-Mail belongs to the session, not to the process: see `DenwaRenji`.
 """
 
 import os
@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._compacting_file import CompactingFile
 from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
 from steno.adapters._simple_compaction import SimpleCompaction
@@ -48,8 +48,8 @@ class Context:
     Args:
         file_backend: the file; its folder has to exist before anything is written. A relative path
             is taken in the present working directory.
-        message_type: the class of the messages that come from the file, a pydantic model; None: the
-            class of those that were appended here (of a class and its subclass the former), and
+        message_type: the class of the messages from the file, a pydantic model; None: the class of
+            the messages that were appended here (of a class and its subclass the former), and
             before the first of them kosong's.
     """
 
@@ -91,7 +91,7 @@ class Context:
         return self._path
 
     async def restore(self) -> bool:
-        """Load what the file holds; a last record without its newline gets it.
+        """Load the file; a last record without its newline gets one.
 
         Returns:
             False when there is no file, or an empty one.
@@ -112,17 +112,17 @@ class Context:
             return True
 
     async def write_system_prompt(self, prompt: str) -> None:
-        """Put the system prompt first, before what the file holds."""
+        """Put the system prompt first, before the lines of the file."""
         async with self._followed.lock:
             await self._followed.write_system_prompt(prompt)
 
     async def checkpoint(self, add_user_message: bool) -> None:
-        """Append a checkpoint, with the message that shows it to the model if so wanted."""
+        """Append a checkpoint, and on request a message that shows it to the model."""
         async with self._followed.lock:
             await self._followed.checkpoint(add_user_message=add_user_message)
 
     async def revert_to(self, checkpoint_id: int) -> None:
-        """Drop a checkpoint and all after it; what was there stays in the rotated file.
+        """Drop a checkpoint and everything after it; the rotated file keeps the dropped lines.
 
         Raises:
             ValueError: there is no such checkpoint.
@@ -140,7 +140,7 @@ class Context:
                 raise _no_checkpoint(checkpoint_id, self._path) from error
 
     async def clear(self) -> None:
-        """Drop everything, the system prompt too; what was there stays in the rotated file.
+        """Drop everything, the system prompt too; the rotated file keeps the dropped lines.
 
         Raises:
             RuntimeError: the folder of the file is missing.
@@ -159,7 +159,7 @@ class Context:
                 await in_thread(self._followed.file.make)
 
     async def update_token_count(self, token_count: int) -> None:
-        """Append how many tokens the context has, as a model counted them."""
+        """Append the token count of the context, as a model reported it."""
         async with self._followed.lock:
             await self._followed.update_token_count(token_count)
 

@@ -1,22 +1,23 @@
-"""kosong's linear storage, kept by steno: for a LinearContext whose history outlives the process.
+"""kosong's linear storage, backed by steno.
 
     context = LinearContext(StenoLinearStorage("session/context.jsonl"))
 
-Unlike kosong's own file storage it has the bytes on the disk when an append returns, and restores
-files in which kimi-cli kept checkpoints and a system prompt.
+The history of the LinearContext outlives the process. Unlike kosong's own file storage it has the
+bytes on the disk when an append returns, and restores files in which kimi-cli kept checkpoints and
+a system prompt.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import MessageLike, Transcript, encode
 
 
 class MemoryLinearStorage:
-    """A storage that forgets everything with its process, for tests of what is built on one."""
+    """A storage in memory, for tests of code that uses a storage."""
 
     def __init__(self) -> None:
         self._transcript = Transcript()
@@ -43,9 +44,9 @@ class MemoryLinearStorage:
 class StenoLinearStorage:
     """The messages in the file at `path`, which several processes may append to.
 
-    When an append returns, its bytes are on the disk; what others appended before it is then in
-    `messages`, too. Nothing has to be opened or closed. The messages that come from the file are of
-    `message_type`, a pydantic model, else of the class of those appended here, else kosong's.
+    When an append returns, its bytes are on the disk; earlier messages of other processes are then
+    in `messages`, too. No call opens or closes the storage. Messages from the file are of
+    `message_type`, a pydantic model, else of the class of messages appended here, else kosong's.
     A relative path is taken in the present working directory.
     """
 
@@ -63,7 +64,7 @@ class StenoLinearStorage:
         return self._followed.transcript.token_count
 
     async def restore(self) -> None:
-        """Load what a file holds, if it is there; a last record without its newline gets it.
+        """Load the file, if it exists; a last record without its newline gets one.
 
         Raises:
             RuntimeError: there are messages here already.
@@ -85,6 +86,6 @@ class StenoLinearStorage:
             await self._followed.append([message])
 
     async def mark_token_count(self, token_count: int) -> None:
-        """Append how many tokens the messages have."""
+        """Append the token count of the messages."""
         async with self._followed.lock:
             await self._followed.update_token_count(token_count)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from steno._system.safe_open import NotRegular, read_regular
+from steno._connect.safe_open import NotRegular, read_regular
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import OptionEntry

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
 
+from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
 from steno._sync.client import BlockingClient, connect_sync
-from steno._system.safe_open import read_regular
 from steno.cli.exits import WrongUsage
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from steno._system.folders import sync_folder
+from steno._connect.folders import sync_folder
 from steno_protocol.errors import BadRequest, Exists
 
 _HERE: Final = -100

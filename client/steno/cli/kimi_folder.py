@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
+from steno._connect.folders import sync_folder
+from steno._connect.safe_open import open_regular
 from steno._sync.client import BlockingClient
-from steno._system.folders import sync_folder
-from steno._system.safe_open import open_regular
 from steno.cli.connection import local_root
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import size

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._system.safe_open import NotRegular
+from steno._connect.safe_open import NotRegular
 from steno.cli.command_limits import CHECK_HANDLES_MAX
 from steno_protocol import limits, paths
 from steno_protocol.checks import Facts

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from steno._system.folders import sync_folder
-from steno._system.safe_open import read_regular
+from steno._connect.folders import sync_folder
+from steno._connect.safe_open import read_regular
 from steno.cli.import_sources import ImportSource
 from steno_protocol import paths
 from steno_protocol.work_dirs import (

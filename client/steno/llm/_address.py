@@ -7,10 +7,11 @@ from steno_protocol.errors import BadRequest
 
 
 def checked_base_url(url: str) -> str:
-    """`url` without the slash at its end.
+    """Return `url` without the slash at its end.
 
     Raises:
-        BadRequest: it is no http(s) URL, or holds what may be secret: a user, a query, a fragment.
+        BadRequest: it is no http(s) URL, or has a part that may be secret: a user, a query, a
+            fragment.
     """
     try:
         parts = urlsplit(url)
@@ -40,7 +41,7 @@ def is_loopback(url: str) -> bool:
 
 
 def refuse_key_in_the_clear(url: str) -> None:
-    """Raises BadRequest when a key that goes to `url` could be read on its way."""
+    """Raise BadRequest when a key that is sent to `url` could be read on its way."""
     if urlsplit(url).scheme != "https" and not is_loopback(url):
         raise BadRequest(
             f"the key would go to {url} in the clear: use https, or unset the key in the"

@@ -1,4 +1,4 @@
-"""Asking a model until it answers: repeats within one deadline, and failures in words."""
+"""A question to a model, repeated within one deadline."""
 
 import random
 import time
@@ -17,16 +17,16 @@ from steno.llm_limits import MODEL_ATTEMPTS_MAX
 from steno_protocol.errors import StenoError
 
 Tell = Callable[[str], None]
-"""Is given a sentence about each failure that is followed by another attempt."""
+"""A function that gets a sentence about each failure before another attempt."""
 
 
 class ModelFailed(StenoError):
     """A model gave no summary; the session is as it was.
 
     Attributes:
-        url: what was asked; it holds nothing secret.
+        url: the URL of the request, without secrets.
         status: the HTTP status of the last answer, None when there was none.
-        attempts: how often it was asked.
+        attempts: how often the request was sent.
     """
 
     def __init__(self, message: str, *, url: str, status: int | None, attempts: int) -> None:
@@ -38,7 +38,7 @@ class ModelFailed(StenoError):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What asking needs of the world, for tests to stand in for."""
+    """Clock, sleep and randomness, which tests replace."""
 
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     now: Callable[[], float] = time.time
@@ -49,7 +49,12 @@ class Asking:
     """One question under way; used once.
 
     Args:
-        deadline_s: how long all attempts and the pauses between them may take.
+        provider: the API.
+        question: the question.
+        key: the key, None for a server without keys.
+        deadline_s: seconds for all attempts and the pauses between them.
+        tell: gets a sentence before each repeat.
+        world: clock, sleep and randomness.
     """
 
     def __init__(
@@ -73,10 +78,10 @@ class Asking:
         self._last = "there was no answer"
 
     async def answer(self) -> ModelAnswer:
-        """What the model answered; cancelled, it leaves nothing behind.
+        """Return the answer of the model; a cancelled call leaves nothing behind.
 
         Raises:
-            ModelFailed: there is no answer of use, or it came too late.
+            ModelFailed: there is no usable answer, or it came too late.
         """
         with anyio.move_on_after(self._deadline_s) as scope:
             while True:
@@ -87,7 +92,7 @@ class Asking:
         raise self._failure(f"its deadline of {self._deadline_s:g} s is over, and {self._last}")
 
     async def _attempt(self) -> ModelAnswer | float:
-        """Ask once: the answer, or how long to wait before the next attempt."""
+        """Ask once; return the answer, or the pause before the next attempt in seconds."""
         self._attempts += 1
         got = await post(self._call)
         asked_pause_s: float | None = None

@@ -1,4 +1,4 @@
-"""One HTTP request and what came of it; nothing is followed, decoded or kept beyond its bound."""
+"""One HTTP request and its response, without redirects and within a bound."""
 
 import ssl
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a server answered; `headers` have their names in lower case."""
+    """The answer of a server; the names of its `headers` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,7 +32,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no whole answer; `is_final` when asking again would end the same way."""
+    """There is no whole answer; `is_final` when another attempt would end the same way."""
 
     why: str
     is_final: bool = False

@@ -1,4 +1,4 @@
-"""JSON that a stranger's server sent: errors in it, and numbers that may be anything."""
+"""Untrusted JSON of a model's server: its errors and token counts."""
 
 from typing import Any, cast
 
@@ -11,8 +11,8 @@ from steno_protocol import limits
 _decode = msgspec.json.Decoder().decode
 
 
-def refuse_told_error(body: bytes) -> None:
-    """Raises Unusable when a body is no JSON object, or says that it is an error."""
+def refuse_error(body: bytes) -> None:
+    """Raise Unusable when a body is no JSON object, or contains an error."""
     value = _object(body)
     if value is None:
         raise Unusable("its answer is no JSON object")
@@ -21,7 +21,7 @@ def refuse_told_error(body: bytes) -> None:
 
 
 def complaint(body: bytes) -> str:
-    """What a server says of its refusal: the message in its JSON, else how its text begins."""
+    """Return the error message in a body: the one in its JSON, else the beginning of its text."""
     value = _object(body) or {}
     match value.get("error"):
         case {"message": str(message)}:

@@ -1,4 +1,4 @@
-"""What a provider is: how it is asked for a summary, and how its answer is read."""
+"""The interface of a provider: its requests and answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Question:
 
     Attributes:
         base_url: where the provider's API is, as `checked_base_url` returned it.
-        max_output_tokens: the longest answer that is of use.
+        max_output_tokens: the longest usable answer.
     """
 
     base_url: str
@@ -26,10 +26,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request with JSON in its body; the key is put in where it is sent.
+    """One HTTP request with JSON in its body; the key is added when it is sent.
 
     Attributes:
-        key_header: the header that bears the key, and what stands before the key in it.
+        key_header: the header with the key, and the text before the key in it.
     """
 
     url: str
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model answered, its thoughts left out.
+    """The answer of a model without its thinking.
 
     Attributes:
         output_tokens: the size of `text`; None when it was not reported, or not of `text` alone.
@@ -56,7 +56,7 @@ class ModelAnswer:
 
 
 class Unusable(Exception):
-    """What arrived is no answer; the message says why."""
+    """The response is no answer; the message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)

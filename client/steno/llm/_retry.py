@@ -1,4 +1,4 @@
-"""What is asked again, and when: a pure policy that knows no network and no clock."""
+"""The policy for repeated requests, without network and clock."""
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -7,10 +7,10 @@ from typing import Final
 from steno.llm_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 
 _AGAIN: Final = frozenset({408, 425, 429})
-"""The client's mistakes by number that are none: too slow, too early, too often."""
+"""Client errors by number that a repeat may cure: too slow, too early, too often."""
 
 _NEVER: Final = frozenset({501, 505})
-"""The server's mistakes that stay."""
+"""Server errors that a repeat cannot cure."""
 
 
 def is_worth_repeating(status: int) -> bool:
@@ -19,7 +19,7 @@ def is_worth_repeating(status: int) -> bool:
 
 
 def asked_pause(headers: Mapping[str, str], now: float) -> float | None:
-    """How long the server asks to wait, None when it does not.
+    """Return the pause in seconds that the server asks for, None without one.
 
     Args:
         headers: of the response, their names in lower case. `retry-after-ms` goes before
@@ -35,7 +35,7 @@ def asked_pause(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def pause_s(attempt: int, asked_s: float | None, draw: float) -> float:
-    """How long to wait after an attempt.
+    """Return the pause in seconds after an attempt.
 
     Args:
         attempt: its number, from 1.

@@ -1,4 +1,4 @@
-"""A key: it comes from the environment, and is shown nowhere."""
+"""A model's key, which is never shown."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import Final
 from steno_protocol.errors import BadRequest
 
 OWN_VARIABLE: Final = "STENO_LLM_API_KEY"
-"""The variable that goes before each provider's own, for whatever server is asked."""
+"""The variable that takes precedence over each provider's own."""
 
 HIDDEN: Final = "[key]"
-"""What stands where a key would have been shown."""
+"""The text in place of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Secret:
     _text: str = field(repr=False)
 
     def header(self, before: str) -> str:
-        """The value of the header that bears the key."""
+        """The value of the header with the key."""
         return f"{before}{self._text}"
 
     def hidden_in(self, text: str) -> str:
@@ -35,10 +35,10 @@ class Secret:
 def secret_of(
     given: str | None, environment: Mapping[str, str], provider_variable: str
 ) -> Secret | None:
-    """The key to ask with: the given one, else that of the environment, else none.
+    """Return the key: the given one, else the one in the environment, else None.
 
     Raises:
-        BadRequest: it cannot be sent as a header.
+        BadRequest: the key cannot be sent as a header.
     """
     for source, text in (
         ("the key that was given", given),

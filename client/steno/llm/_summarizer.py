@@ -1,4 +1,4 @@
-"""The callable that `session.compact` takes, with a real model behind it."""
+"""A `summarize` function for `Session.compact` with a real model."""
 
 import os
 from typing import Final, Literal
@@ -29,24 +29,28 @@ def summarizer(
     tell: Tell | None = None,
     world: World | None = None,
 ) -> Summarize:
-    """A callable that asks a model for a summary, for `session.compact`.
+    """Make a function that asks a model for a summary, for `Session.compact`.
 
-    A question that the server is too busy for (429, 5xx) or whose answer got lost is asked again,
-    after the pause that the server named. Redirects are not followed. An answer that is empty, or
-    that was cut off because it was too long, is no summary.
+    When the server is too busy (429, 5xx) or its answer is lost, the request is repeated after the
+    pause that the server named. Redirects are not followed. An empty answer, or one that was cut
+    off because it was too long, is no summary.
 
     Args:
         provider: `openai` (chat completions) or `anthropic` (messages).
         model: the model's name at that provider.
-        base_url: where the API is; None is the provider's own. Without a path, `/v1` is meant.
+        base_url: the URL of the API; None is the provider's own. Without a path, `/v1` is added.
         api_key: the key; None is STENO_LLM_API_KEY of the environment, else OPENAI_API_KEY or
             ANTHROPIC_API_KEY, else none. It goes over https or to this machine only.
         max_output_tokens: the longest summary, the model's thoughts included.
         deadline: seconds for one summary, repeats included.
         tell: called with a sentence before each retry.
+        world: clock, sleep and randomness, for tests.
+
+    Returns:
+        The function; it raises ModelFailed when there is no summary.
 
     Raises:
-        BadRequest: one of these cannot be. ModelFailed, of the callable: there is no summary.
+        BadRequest: an argument is out of range.
         ModuleNotFoundError: the extra `stenod[llm]` is not installed.
     """
     kind = _provider(provider)

@@ -1,4 +1,4 @@
-"""Thoughts in a model's text, as `<think>` blocks, which are left out."""
+"""Removal of `<think>` blocks from a model's text."""
 
 import re
 from typing import Final
@@ -10,9 +10,9 @@ _END_ALONE: Final = re.compile(rf"^[ \t]*</(?:{_TAGS})>[ \t]*$", re.MULTILINE | 
 
 
 def without_thoughts(text: str) -> str:
-    """`text` without the thoughts that it begins with; "" when it is nothing else.
+    """Return `text` without the thoughts at its beginning; "" when there is nothing else.
 
-    Tags that come later are left alone: a summary may well speak of them.
+    Later tags are left alone: a summary may mention them.
     """
     while block := _BLOCK.match(text):
         text = text[block.end() :]

@@ -1,4 +1,4 @@
-"""Anthropic's messages, which llama.cpp speaks, too.
+"""Anthropic's messages, also for llama.cpp.
 
 POST <base>/v1/messages
 {"model":"m","max_tokens":8192,"system":"...","messages":[{"role":"user","content":"..."}]}
@@ -12,13 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from steno.llm._address import endpoint
-from steno.llm._json import refuse_told_error, tokens_at
+from steno.llm._json import refuse_error, tokens_at
 from steno.llm._provider import Call, ModelAnswer, Provider, Question, Unusable, text_of
 from steno.llm._secret import Secret
 from steno.llm._thoughts import without_thoughts
 
 _VERSION: Final = "2023-06-01"
-"""The version of the API that the formats above are of."""
+"""The version of the API with the formats above."""
 
 
 class _Body(msgspec.Struct):
@@ -46,7 +46,7 @@ def _call(question: Question, key: Secret | None) -> Call:
 
 
 def _answer(body: bytes) -> ModelAnswer:
-    refuse_told_error(body)
+    refuse_error(body)
     try:
         parsed = _decode(body)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which llama.cpp, vLLM, Ollama and most hosts speak, too.
+"""OpenAI's chat completions, also for llama.cpp, vLLM, Ollama and most hosts.
 
 POST <base>/chat/completions
 {"model":"m","stream":false,"max_tokens":8192,"messages":[{"role":"system","content":"..."},
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from steno.llm._address import endpoint
-from steno.llm._json import refuse_told_error, tokens_at
+from steno.llm._json import refuse_error, tokens_at
 from steno.llm._provider import Call, ModelAnswer, Provider, Question, Unusable, text_of
 from steno.llm._secret import Secret
 from steno.llm._thoughts import without_thoughts
@@ -64,7 +64,7 @@ def _limit_name(url: str) -> str:
 
 
 def _answer(body: bytes) -> ModelAnswer:
-    refuse_told_error(body)
+    refuse_error(body)
     try:
         parsed = _decode(body)
     except msgspec.ValidationError as error:

@@ -9,7 +9,7 @@ import pytest
 
 import steno
 from steno._connect.connection import new_key_pair
-from steno._system.key_files import client_key
+from steno._connect.key_files import client_key
 from steno_protocol import credentials, paths
 from steno_protocol.commands import Read
 from steno_protocol.credentials import ClientKey, KeyPair

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zmq
 
-from steno._system.key_files import client_key
+from steno._connect.key_files import client_key
 from steno_protocol import PROTOCOL_VERSION, paths
 from support.daemon_in_thread import DaemonInThread
 from support.framing import answers_of, request_frames

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from steno._sansio.follower import Follower
+from steno._sansio.requests import result_of
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
 from steno_protocol.commands import (
@@ -54,7 +55,7 @@ def test_a_request_is_sent_at_once_with_its_deadline_on_the_daemons_clock() -> N
     assert request_id == pending.id
     assert command.deadline_ms == 5_000_000 + 30_000
     driver.answer(request_id, ACK)
-    assert pending.result() == (ACK, b"")
+    assert result_of(pending, replies.Reply) == (ACK, b"")
     assert driver.woken == ["k1"]
     assert not driver.exchange.wants_connection
 
@@ -65,7 +66,7 @@ def test_several_acks_in_one_message_reach_their_requests() -> None:
     acks = [msgspec.structs.replace(ACK, head=f"0:{number}") for number in range(3)]
     names = [pending.id for pending in pendings]
     driver.exchange.receive(encode_replies(list(zip(names, acks, strict=True))), driver.now)
-    assert [pending.result()[0] for pending in pendings] == acks
+    assert [result_of(pending, replies.Reply)[0] for pending in pendings] == acks
 
 
 def test_mutation_without_a_reply_is_resent_at_growing_intervals() -> None:
@@ -84,7 +85,7 @@ def test_mutation_without_a_reply_is_resent_at_growing_intervals() -> None:
             waits.append(driver.now - begun)
     assert waits == [2.0, 6.0, 14.0, 22.0]
     with pytest.raises(OutcomeUnknown, match="k1") as raised:
-        pending.result()
+        result_of(pending, replies.Reply)
     assert raised.value.key == "k1"
     assert raised.value.session == "demo"
     assert driver.exchange.alarm == inf
@@ -97,7 +98,7 @@ def test_a_read_without_an_answer_is_sent_again_and_ends_unreachable() -> None:
     assert len(driver.sent()) == 2
     driver.wait(28.0)
     with pytest.raises(Unreachable, match="stat"):
-        pending.result()
+        result_of(pending, replies.Reply)
 
 
 def test_a_mutation_that_was_never_sent_ends_unreachable_with_the_reason() -> None:
@@ -107,7 +108,7 @@ def test_a_mutation_that_was_never_sent_ends_unreachable_with_the_reason() -> No
     assert not driver.exchange.outbox
     driver.wait(30.0)
     with pytest.raises(Unreachable, match="no daemon listens"):
-        pending.result()
+        result_of(pending, replies.Reply)
 
 
 def test_reconnect_repeats_sent_requests_only() -> None:
@@ -131,7 +132,7 @@ def test_first_ack_ends_a_request_and_a_second_is_ignored() -> None:
     driver.wait(2.0)
     driver.answer(pending.id, ACK)
     driver.answer(pending.id, msgspec.structs.replace(ACK, duplicate=True))
-    assert pending.result()[0] == ACK
+    assert result_of(pending, replies.Reply)[0] == ACK
     assert driver.woken == ["k1"]
 
 
@@ -149,7 +150,7 @@ def test_busy_is_tried_again_with_growing_pauses_and_is_no_repeat() -> None:
         assert not command.repeat
     assert all(later >= 1.9 * sooner for sooner, later in pairwise(pauses))
     driver.answer(pending.id, ACK)
-    assert pending.result()[0] == ACK
+    assert result_of(pending, replies.Reply)[0] == ACK
 
 
 def test_a_request_that_was_always_busy_says_so_because_nothing_happened() -> None:
@@ -159,7 +160,7 @@ def test_a_request_that_was_always_busy_says_so_because_nothing_happened() -> No
     driver.now += 1.0
     driver.exchange.tick(driver.now)
     with pytest.raises(Busy):
-        pending.result()
+        result_of(pending, replies.Reply)
 
 
 def test_a_refusal_is_final_only_when_no_other_copy_is_under_way() -> None:
@@ -170,7 +171,7 @@ def test_a_refusal_is_final_only_when_no_other_copy_is_under_way() -> None:
     assert not pending.is_done
     driver.refuse(pending.id, ErrorCode.CONFLICT)
     with pytest.raises(Conflict):
-        pending.result()
+        result_of(pending, replies.Reply)
 
 
 def test_an_unknown_outcome_of_the_daemon_bears_the_key() -> None:
@@ -178,7 +179,7 @@ def test_an_unknown_outcome_of_the_daemon_bears_the_key() -> None:
     pending = driver.append()
     driver.refuse(pending.id, ErrorCode.STORAGE_FAILED, Outcome.UNKNOWN)
     with pytest.raises(OutcomeUnknown) as raised:
-        pending.result()
+        result_of(pending, replies.Reply)
     assert (raised.value.key, raised.value.code) == ("k1", ErrorCode.STORAGE_FAILED)
 
 
@@ -206,13 +207,13 @@ def test_a_session_made_by_a_lost_first_try_without_key_is_no_exists(key: str | 
     sure = driver.ask(command)
     driver.refuse(sure.id, ErrorCode.EXISTS)
     with pytest.raises(Exists):
-        sure.result()
+        result_of(sure, replies.Reply)
     unsure = driver.ask(command)
     driver.exchange.disconnected("lost")
     driver.connect()
     driver.refuse(unsure.id, ErrorCode.EXISTS)
     with pytest.raises(OutcomeUnknown if key is None else Exists):
-        unsure.result()
+        result_of(unsure, replies.Reply)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_mutation_without_its_reply_has_an_unknown_outcome(
     pending = driver.ask(command)
     driver.wait(30.0)
     with pytest.raises(OutcomeUnknown, match="repeat it") as raised:
-        pending.result()
+        result_of(pending, replies.Reply)
     assert raised.value.key == key
 
 
@@ -254,7 +255,7 @@ def test_query_without_its_reply_was_not_applied(
     pending = driver.ask(command)
     driver.wait(30.0)
     with pytest.raises(Unreachable) as raised:
-        pending.result()
+        result_of(pending, replies.Reply)
     assert raised.value.outcome is Outcome.NOT_APPLIED
 
 
@@ -265,7 +266,7 @@ def test_fork_refuses_an_existing_session_of_another_key() -> None:
     driver.connect()
     driver.refuse(pending.id, ErrorCode.EXISTS)
     with pytest.raises(Exists):
-        pending.result()
+        result_of(pending, replies.Reply)
 
 
 def test_error_names_the_other_compactor_at_once() -> None:
@@ -273,14 +274,14 @@ def test_error_names_the_other_compactor_at_once() -> None:
     pending = driver.ask(CompactBegin(session="demo", lease="k1"))
     driver.refuse(pending.id, ErrorCode.BUSY)
     with pytest.raises(Busy):
-        pending.result()
+        result_of(pending, replies.Reply)
 
 
 def test_drain_succeeds_when_its_connection_ends() -> None:
     driver = Driver()
     pending = driver.exchange.submit(Drain(), (), lambda: None, driver.now, 30.0)
     driver.exchange.disconnected("lost")
-    assert pending.result() == (replies.Done(), b"")
+    assert result_of(pending, replies.Reply) == (replies.Done(), b"")
     assert not driver.exchange.needs_daemon
 
 
@@ -313,9 +314,9 @@ def test_end_of_the_exchange_reaches_all_present_and_later_requests() -> None:
     mutation, read, follower = driver.append(), driver.stat(), driver.follow()
     driver.exchange.fail(Incompatible("too old"), for_ever=True)
     with pytest.raises(OutcomeUnknown):
-        mutation.result()
+        result_of(mutation, replies.Reply)
     with pytest.raises(Incompatible):
-        read.result()
+        result_of(read, replies.Reply)
     assert isinstance(follower.error, Incompatible)
     with pytest.raises(Incompatible):
         driver.append()
@@ -652,4 +653,4 @@ def test_replies_in_one_message_end_their_requests() -> None:
     acks = [msgspec.structs.replace(ACK, head=f"0:{number}") for number in range(2)]
     names = [pending.id for pending in pendings]
     driver.exchange.receive(encode_replies(list(zip(names, acks, strict=True))), driver.now)
-    assert [pending.result()[0] for pending in pendings] == acks
+    assert [result_of(pending, replies.Reply)[0] for pending in pendings] == acks

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._sansio.event_merge import Following
+from steno._sansio.event_merge import Following, starts_of
 from steno._sansio.mirror import Mirror
-from steno._sansio.request_builders import starts_of
 from steno.values import File, RecordsEvent
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.events import Gone, Live, Records, Reset

@@ -3,6 +3,7 @@
 import pytest
 
 from steno._sansio.pending import Pending
+from steno._sansio.requests import result_of
 from steno_protocol import limits, replies
 from steno_protocol.errors import Busy, ErrorCode, Unreachable
 from support.driven_exchange import ACK, Driver
@@ -30,7 +31,7 @@ def test_each_reply_releases_the_next_request_in_order() -> None:
         driver.answer(pending.id, ANSWER)
         sent += ids(driver)
     assert sent == ids_of(pendings)
-    assert all(pending.result() == (ANSWER, b"") for pending in pendings)
+    assert all(result_of(pending, replies.Reply) == (ANSWER, b"") for pending in pendings)
 
 
 def test_later_request_waits_behind_earlier_ones() -> None:
@@ -51,7 +52,7 @@ def test_mutation_does_not_wait_for_reads() -> None:
     append = driver.append()
     assert ids(driver) == [append.id]
     driver.answer(append.id, ACK)
-    assert append.result() == (ACK, b"")
+    assert result_of(append, replies.Reply) == (ACK, b"")
 
 
 def test_abandoned_request_is_not_sent_and_takes_no_place() -> None:
@@ -102,7 +103,7 @@ def test_waiting_request_fails_when_the_daemon_disappears() -> None:
     driver.wait(31.0)
     for pending in pendings:
         with pytest.raises(Unreachable, match="it went away"):
-            pending.result()
+            result_of(pending, replies.Reply)
 
 
 def test_request_that_waited_too_long_fails() -> None:
@@ -110,5 +111,5 @@ def test_request_that_waited_too_long_fails() -> None:
     pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
     driver.wait(31.0)
     with pytest.raises(Busy, match="ask for less at a time"):
-        pendings[-1].result()
+        result_of(pendings[-1], replies.Reply)
     assert not driver.exchange.needs_daemon

@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno._connect.target import make_target
-from steno._sansio.keys import new_key
-from steno._sansio.messages import encode_messages
+from steno._sansio.event_merge import start_of
 from steno._sansio.mirror import Mirror
 from steno._sansio.reading import LineReader, PastReader
-from steno._sansio.request_builders import start_of
+from steno._sansio.requests import encode_messages, new_key
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import limits, replies
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
@@ -44,7 +43,7 @@ def test_keys_are_uuids_of_version_7_that_rise_with_time() -> None:
 
 def test_a_child_makes_no_key_that_its_parent_makes() -> None:
     program = (
-        "import os; from steno._sansio.keys import new_key; new_key(); child = os.fork();"
+        "import os; from steno._sansio.requests import new_key; new_key(); child = os.fork();"
         "keys = [new_key()[14:] for _ in range(200)]; child and os.wait();"
         "print(*keys, flush=True)"
     )

@@ -15,8 +15,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from steno._connect.folders import make_private, sync_folder
 from steno._sync.client import BlockingClient
-from steno._system.folders import make_private, sync_folder
 from steno.cli.arguments import Subcommands, command, optional_argument, path_text
 from steno.cli.connection import connected, local_root
 from steno.cli.destination import put_in_place

@@ -4,8 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from steno._connect.connection import new_key_pair
-from steno._system.folders import make_private
-from steno._system.key_files import locked, read_private, replace
+from steno._connect.folders import make_private
+from steno._connect.key_files import locked, read_private, replace
 from steno.cli.arguments import Subcommands, action, actions, command, path_text
 from steno.cli.connection import root_in_use
 from steno.cli.destination import new_file

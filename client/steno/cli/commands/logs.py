@@ -7,8 +7,8 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
+from steno._connect.safe_open import open_regular
 from steno._connect.target import start_command
-from steno._system.safe_open import open_regular
 from steno.cli.arguments import Subcommands, command, whole_number
 from steno.cli.command_limits import LOG_POLL_S
 from steno.cli.connection import root_in_use

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from steno._sansio.request_builders import opening
+from steno._sansio.requests import opening
 from steno.cli.arguments import Subcommands, command, key_option, no_create_option, session_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit

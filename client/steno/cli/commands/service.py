@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
-from steno._system.safe_open import read_regular
 from steno.cli.arguments import Subcommands, action, actions, command
 from steno.cli.command_limits import WATCHDOG_S
 from steno.cli.connection import refuse_endpoint, root_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from steno._system.key_files import read_private
+from steno._connect.key_files import read_private
 from steno.cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno.cli.configuration import read_file
 from steno.cli.doctor import Finding

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from steno._system.safe_open import open_regular
+from steno._connect.safe_open import open_regular
 from steno.cli.configuration import read_file
 from steno.cli.doctor import Finding
 from steno.cli.render.wording import count

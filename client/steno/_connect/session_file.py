@@ -1,4 +1,4 @@
-"""A session's file as its reader opens it by itself, on the daemon's machine."""
+"""A session's file, opened by its reader on the daemon's machine."""
 
 import os
 from functools import cache
@@ -34,7 +34,7 @@ class SourceFile:
         size = min(size, self.size - offset)
         data = os.pread(self._descriptor, size, offset) if size > 0 else b""
         if len(data) < size:
-            # More than 2 GiB at a time are not asked for, and a file gives all that it has.
+            # A read of less than 2 GiB returns all bytes that the file has.
             raise OSError(f"the file ends at {offset + len(data)}")
         return data
 
@@ -43,7 +43,7 @@ class SourceFile:
 
 
 def open_source(source: Source) -> SourceFile | None:
-    """Open the file that the daemon speaks of; None if it is not there, or another one is."""
+    """Open the file that the daemon names; return None if it is missing or another one."""
     try:
         descriptor = os.open(source.path, _FLAGS)
     except (OSError, ValueError):

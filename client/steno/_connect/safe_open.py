@@ -1,4 +1,4 @@
-"""Regular files, opened without ever waiting for what only has the name of one."""
+"""Regular files, opened without waiting for a FIFO or device of their name."""
 
 import errno
 import os
@@ -12,20 +12,20 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegular(OSError):
-    """What lies at a path is no regular file; nothing of it was read."""
+    """A path is no regular file; nothing was read."""
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading; a FIFO at its place is refused, where `open` would wait for ever.
+    """Open a file for reading; refuse a FIFO, for which `open` would wait for ever.
 
     Raises:
-        NotRegular: something else lies there.
-        OSError: there is none, or it may not be read.
+        NotRegular: the path is another kind of file.
+        OSError: there is no file, or it may not be read.
     """
     try:
         handle = os.open(path, _FLAGS)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what opening a socket comes to
+        if error.errno == errno.ENXIO:  # the error for a socket
             raise NotRegular(_description(path, path.stat().st_mode)) from None
         raise
     mode = os.fstat(handle).st_mode
@@ -36,7 +36,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """All of a file; raises as `open_regular`."""
+    """Read a whole file; raises as `open_regular`."""
     with open_regular(path) as file:
         return file.read()
 

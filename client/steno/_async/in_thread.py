@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop, of which nothing goes on when its caller has gone on."""
+"""Blocking work in a thread that never outlives the wait of its caller."""
 
 import threading
 from collections.abc import Callable
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking work beside the event loop; a cancelled caller waits until it has ended.
+    """Run blocking work in a thread; a cancelled caller waits until the work has ended.
 
-    Also one that asyncio itself cancels, as `asyncio.wait_for` does: that reaches through the
-    shield that anyio puts around a thread, which would go on while its caller does something else
-    with what they share. What has not begun by then is left undone.
+    asyncio's own cancellation, as of `asyncio.wait_for`, passes anyio's shield around the thread.
+    Without this function the work would then go on while its caller uses the same objects. Work
+    that has not begun by then is dropped.
     """
-    # Taken by the first of the two: the thread, or the caller that gives up.
+    # Taken by the first of the two: the thread, or the cancelled caller.
     claim = threading.Lock()
     has_ended = threading.Event()
     results: list[T] = []

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from steno._system.folders import make_private, sync_folder
+from steno._connect.folders import make_private, sync_folder
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import NotFound, Unauthorized
@@ -19,16 +19,16 @@ def client_key(path: str | os.PathLike[str]) -> ClientKey:
     """Read a client's key file.
 
     Raises:
-        NotFound: there is none.
-        Unauthorized: others can read it, so it is no secret.
-        BadRequest: it is no key file.
+        NotFound: there is no such file.
+        Unauthorized: other users can read it, so the key is no secret.
+        BadRequest: the file is no key file.
     """
     name = os.fspath(path)
     return credentials.decode_client_key(read_private(name), name)
 
 
 def read_private(path: str) -> str:
-    """The text of a file that only its owner can read; raises as `client_key`."""
+    """Read a file that only its owner can read; raises as `client_key`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
@@ -48,10 +48,10 @@ def read_private(path: str) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    """Put a new file, which only we can read, in a file's place in one instant, durable on return.
+    """Replace a file atomically by a new one that only its owner can read, durable on return.
 
     Raises:
-        OSError: it cannot be written; what was there is there.
+        OSError: the new file cannot be written; the old one is still there.
     """
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def replace(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Alone in a folder of keys, as long as others ask too."""
+    """Hold the lock of a folder of keys; make the folder if it is missing."""
     import fcntl  # noqa: PLC0415  # needed for new keys only
 
     make_private(folder)

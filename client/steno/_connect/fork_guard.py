@@ -1,4 +1,4 @@
-"""After a fork a client is good in the parent only; in the child every use of it says so.
+"""The guard that disables clients in a forked child.
 
 A send on the inherited socket would "succeed" and be lost, or be mixed into the parent's messages.
 """
@@ -11,10 +11,10 @@ from steno_protocol.errors import BadRequest
 
 
 class Inherited(Protocol):
-    """Something that must not be used in a child."""
+    """An object that must not be used in a child."""
 
     def inherit(self) -> None:
-        """This is a child: refuse every use, and keep nothing open that the parent may close."""
+        """Refuse every use from now on, and close the child's copies of open handles."""
 
 
 _clients: Final[WeakSet[Inherited]] = WeakSet()
@@ -35,9 +35,9 @@ def inherited_error() -> BadRequest:
 
 
 def closed_in_child(handle: int) -> int:
-    """Have this handle closed in every child that is forked before `close`.
+    """Close this handle in every child that is forked before `close`.
 
-    A lock on it is the child's, too, and would outlive its owner.
+    A lock on it belongs to the child, too, and would outlive its owner.
     """
     _handles.add(handle)
     return handle

@@ -1,0 +1,391 @@
+"""A client's requests: records, keys, commands and headers, checked before sending.
+
+The daemon closes the connection at a frame over its limit, without an error. So the client checks
+every size here, where the caller gets the error.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, cast
+
+import msgspec
+
+from steno._sansio.argument_checks import briefly
+from steno._sansio.pending import Pending
+from steno.values import Ack
+from steno_protocol import limits, replies
+from steno_protocol.commands import Command, Fork, Mutation, Open, command_name
+from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, TooLarge
+from steno_protocol.paths import check_key, key_time_ms
+from steno_protocol.positions import Position
+
+Message = Mapping[str, Any] | msgspec.Struct | bytes
+"""One message: an object, or the bytes of one that is encoded already."""
+
+Durability = Literal["synced", "written"]
+
+PositionLike = Position | str
+"""A position, or its text."""
+
+ReplyT = TypeVar("ReplyT", bound=replies.Reply)
+MutationT = TypeVar("MutationT", bound=Mutation)
+
+_SINGLE: Final = (dict, bytes, msgspec.Struct, Mapping)
+"""The types of one message; a dict first, because a check for a Mapping is slow."""
+
+_LATER_BYTES: Final = 64
+"""Room in a header for the fields that are added when it is sent: the deadline, and `repeat`."""
+
+_KEYS_TOGETHER: Final = 64
+"""Keys whose random bits are drawn at once: a system call costs more than making a key."""
+
+_VARIANT: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+"""For 4 random bits the digit that has 2 of them behind the variant's, which are 10."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+_key_ends: Final[list[str]] = []
+# Otherwise a child process would use the same ends as its parent.
+os.register_at_fork(after_in_child=_key_ends.clear)
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def encode_messages(records: Message | Sequence[Message]) -> list[bytes]:
+    """The records of one append, as bytes.
+
+    Args:
+        records: one message, or a sequence of them, which becomes one atomic batch.
+
+    Raises:
+        BadRequest: a message cannot be written as JSON without loss, or there is none.
+        TooLarge: a message or the batch is over its limit.
+    """
+    if isinstance(records, _SINGLE):
+        record = records if isinstance(records, bytes) else _encode_message(records)
+        if len(record) > limits.RECORD_BYTES_MAX:
+            raise _record_too_large(len(record))
+        return [record]
+    if isinstance(records, str | bytearray | memoryview) or not hasattr(records, "__iter__"):
+        raise BadRequest(
+            f"a message is a dict or the bytes of a JSON object, not a {type(records).__name__}"
+        )
+    batch = [each if isinstance(each, bytes) else _encode_message(each) for each in records]
+    _check_batch(batch)
+    return batch
+
+
+def _encode_message(record: Mapping[str, Any] | msgspec.Struct) -> bytes:
+    try:
+        data = _encode(record)
+        # Most messages hold only texts, and JSON loses nothing of those.
+        if not (isinstance(record, dict) and _holds_texts(record)):
+            _check_loss(record, data)
+    except RecursionError:
+        raise BadRequest("the message is nested too deep, or contains itself: flatten it") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        # UnicodeEncodeError, for a lone surrogate, is a ValueError.
+        raise BadRequest(f"the message cannot be written as JSON: {error}") from error
+    return data
+
+
+def _holds_texts(record: Mapping[Any, Any]) -> bool:
+    # A loop, because `all` of a generator takes three times as long.
+    for key, value in record.items():
+        if type(value) is not str or type(key) is not str:
+            return False
+    return True
+
+
+def _check_loss(record: Mapping[str, Any] | msgspec.Struct, data: bytes) -> None:
+    """Raise BadRequest if `data`, the encoded record, holds other values than the record."""
+    if isinstance(record, dict):
+        # Decoding and comparing takes less time than a look at every value.
+        if _decode(data) != record:
+            _refuse_loss(record)
+    elif b"null" in data:
+        _refuse_loss(msgspec.to_builtins(record))
+
+
+def _refuse_loss(value: object) -> None:
+    """Raise BadRequest at the first value that JSON cannot hold.
+
+    The encoder writes NaN and infinities as null, bytes as base64, a set as an array, a time, a
+    Decimal and a UUID as strings, and every key as a string.
+    """
+    level = [value]
+    while level:
+        level = [child for item in level for child in _children(item)]
+
+
+def _children(value: object) -> Iterable[object]:
+    match value:
+        case None | str() | int():
+            return ()
+        case float():
+            if not isfinite(value):
+                raise BadRequest(
+                    "the message has a number that is NaN or infinite, which JSON cannot hold: use"
+                    " null or a string"
+                )
+            return ()
+        case dict():
+            members = cast("dict[object, object]", value)
+            for key in members:
+                if not isinstance(key, str):
+                    raise BadRequest(
+                        f"the message has an object with the key {key!r:.40}, and JSON knows only"
+                        " strings as keys: make it one"
+                    )
+            return members.values()
+        case list() | tuple():
+            return cast("Iterable[object]", value)
+        case _ if _is_typed(value):
+            # Its type defines its form in JSON.
+            return (msgspec.to_builtins(value),)
+        case _:
+            raise BadRequest(
+                f"the message has a {type(value).__name__}, which JSON cannot hold: give it as"
+                " text, as a number, or as a list or dict of them"
+            )
+
+
+def _is_typed(value: object) -> bool:
+    is_class_of_fields = hasattr(value, "__dataclass_fields__") or hasattr(value, "__attrs_attrs__")
+    return is_class_of_fields or isinstance(value, msgspec.Struct | Enum)
+
+
+def _check_batch(batch: Sequence[bytes]) -> None:
+    if not batch:
+        raise BadRequest("an append needs at least one message")
+    if len(batch) > limits.BATCH_RECORDS_MAX:
+        raise TooLarge(
+            f"the batch has {len(batch)} messages, at most {limits.BATCH_RECORDS_MAX} are allowed:"
+            " send several batches"
+        )
+    sizes = [*map(len, batch)]
+    if sum(sizes) > limits.BATCH_BYTES_MAX:
+        raise TooLarge(
+            f"the batch has {sum(sizes)} bytes, at most {limits.BATCH_BYTES_MAX} are allowed: send"
+            " several batches"
+        )
+    if max(sizes) > limits.RECORD_BYTES_MAX:
+        raise _record_too_large(max(sizes))
+
+
+def _record_too_large(size: int) -> TooLarge:
+    return TooLarge(
+        f"the message has {size} bytes, at most {limits.RECORD_BYTES_MAX} are allowed:"
+        " split it, or store the large part elsewhere and refer to it"
+    )
+
+
+# --- keys and commands ----------------------------------------------------------------------------
+
+
+def new_key() -> str:
+    """A fresh key: 36 characters, 48 bits of milliseconds and 74 random bits.
+
+    Source: RFC 9562, section 5.7.
+    """
+    try:
+        # One step, so that two threads never get the same.
+        end = _key_ends.pop()
+    except IndexError:
+        end, *more = _draw_key_ends()
+        _key_ends.extend(more)
+    start = f"{time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF:012x}"
+    return f"{start[:8]}-{start[8:]}-{end}"
+
+
+def _draw_key_ends() -> list[str]:
+    """The part after the milliseconds, for `_KEYS_TOGETHER` keys."""
+    drawn = os.urandom(10 * _KEYS_TOGETHER).hex()
+    pieces = [drawn[start : start + 20] for start in range(0, len(drawn), 20)]
+    return [f"7{each[:3]}-{_VARIANT[each[3]]}{each[4:7]}-{each[7:19]}" for each in pieces]
+
+
+def mutation(
+    kind: type[MutationT],
+    session: str,
+    by: str,
+    key: str | None,
+    expect: PositionLike | None,
+    durability: Durability,
+    **fields: Any,
+) -> MutationT:
+    """Make a command that changes a session.
+
+    Raises:
+        BadRequest: the key is no key, or `expect` is no position.
+    """
+    return kind(
+        session=session,
+        key=new_key() if key is None else check_key(key),
+        # A key that looks fresh by its shape may still be one that the caller used before.
+        repeat=key is not None and key_time_ms(key) is not None,
+        expect=None if expect is None else position_text(expect),
+        durability=durability,
+        by=by,
+        **fields,
+    )
+
+
+def opening(
+    session: str,
+    by: str,
+    key: str | None,
+    *,
+    create: bool = True,
+    exclusive: bool = False,
+    stamp: bool = True,
+) -> Open:
+    """Make the command that opens a session; without a key it gets a new one.
+
+    Raises:
+        BadRequest: the key is no key.
+    """
+    key = new_key() if key is None else check_key(key)
+    return Open(session=session, create=create, exclusive=exclusive, stamp=stamp, by=by, key=key)
+
+
+def position_text(position: PositionLike) -> str:
+    """Return the text of a position; raise BadRequest when it is no position."""
+    # A Position can hold any numbers, and a subclass of str can have another text.
+    return str(Position.parse(str(position) if isinstance(position, Position) else position))
+
+
+# --- headers --------------------------------------------------------------------------------------
+
+
+def encode_header(command: Command) -> bytes:
+    """Encode a command as the header of its request.
+
+    Raises:
+        BadRequest: JSON has no value for a field, or UTF-8 cannot encode its text.
+        TooLarge: the header is over its limit.
+    """
+    # The encoder would write bytes as Base64, which the caller did not mean.
+    values = msgspec.structs.astuple(command)
+    kinds = [*map(type, values)]
+    if bytes in kinds or (tuple in kinds and any(map(_has_bytes, values))):
+        raise BadRequest(f"{command_name(command)!r} takes text, and was given bytes: decode them")
+    try:
+        header = _encode(command)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadRequest(
+            f"the command {command_name(command)!r} cannot be written as JSON: {error}"
+        ) from None
+    except (TypeError, ValueError, RecursionError):
+        raise BadRequest(
+            f"the command {command_name(command)!r} cannot be written as JSON"
+            f" ({_odd_fields(command)}): give texts, numbers and lists of them"
+        ) from None
+    if len(header) > limits.HEADER_BYTES_MAX - _LATER_BYTES:
+        raise TooLarge(
+            f"the header of {command_name(command)!r} has {len(header)} bytes, at most"
+            f" {limits.HEADER_BYTES_MAX} are allowed: shorten its longest field"
+        )
+    return header
+
+
+def _has_bytes(value: object) -> bool:
+    return isinstance(value, tuple) and bytes in map(type, cast("tuple[object, ...]", value))
+
+
+def _odd_fields(command: Command) -> str:
+    """The fields that JSON has no value for, with their values."""
+    parts: list[str] = []
+    for name, value in msgspec.structs.asdict(command).items():
+        try:
+            msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            parts.append(f"{name} is {briefly(value)}")
+    return "; ".join(parts)
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+def ack_of(reply: replies.Ack, key: str) -> Ack:
+    """Convert the daemon's ack to the caller's value."""
+    first = Position.parse(reply.first)
+    last = first if reply.last == reply.first else Position.parse(reply.last)
+    return Ack(
+        first=first,
+        last=last,
+        head=last if reply.head == reply.last else Position.parse(reply.head),
+        durability=reply.durability,
+        duplicate=reply.duplicate,
+        checkpoint_id=reply.checkpoint_id,
+        rotated=Path(reply.rotated) if reply.rotated is not None else None,
+        overtaken=reply.overtaken,
+        key=key,
+    )
+
+
+def result_of(pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
+    """Return the reply to a finished request, which has to be of this kind, and its block.
+
+    Raises:
+        StenoError: the request ended with this error.
+        Incompatible: the reply is of another kind.
+    """
+    if pending.error is not None:
+        raise pending.error
+    if not isinstance(pending.reply, kind):
+        raise Incompatible(
+            f"the daemon answered with {type(pending.reply).__name__}, not {kind.__name__}: restart"
+            " it, so that both are of one version"
+        )
+    return pending.reply, pending.block
+
+
+def not_contained(command: Mutation, ack: replies.Ack) -> OutcomeUnknown:
+    """The error of an acknowledged change whose event did not reach the mirror in time."""
+    return OutcomeUnknown(
+        f"it was acknowledged as {ack.durability} up to {ack.head}, but has not come back: it may"
+        f" have been withdrawn; repeat it with the key {command.key}",
+        session=command.session,
+        key=command.key,
+    )
+
+
+def open_unfollowed(error: StenoError, stat: replies.SessionStat, key: str | None) -> StenoError:
+    """The error of an `open` whose session is open and cannot be followed."""
+    if not stat.created:
+        return error
+    if key is None:
+        remedy = "open it again without exclusive, with follow=False if that is enough"
+    else:
+        remedy = f"repeat it with the key {key}, with follow=False if that is enough"
+    return _made_unfollowed(error, stat.session, remedy, key)
+
+
+def fork_unfollowed(error: StenoError, command: Fork) -> StenoError:
+    """The error of a fork whose new session exists and cannot be followed."""
+    remedy = f"repeat it with the key {command.key}, or open the new session with follow=False"
+    return _made_unfollowed(error, command.new_session, remedy, command.key)
+
+
+def _made_unfollowed(error: StenoError, session: str, remedy: str, key: str | None) -> StenoError:
+    """The error of a call that made a session and could not follow it.
+
+    Args:
+        error: why the session is not followed.
+        session: the id of the new session.
+        remedy: what the caller does next.
+        key: the idempotency key of the call, if it has one.
+    """
+    return OutcomeUnknown(
+        f"the session was made, and cannot be followed now ({error.message}): {remedy}",
+        session=session,
+        head=error.head,
+        code=error.code,
+        key=key,
+    )

@@ -1,1 +1,0 @@
-"""The operating system: files, folders, forks and threads."""
