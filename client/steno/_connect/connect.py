@@ -4,8 +4,9 @@ import time
 from pathlib import Path
 
 from steno._connect.absence import not_there
-from steno._connect.probe import Ready, probe, probe_deadline
+from steno._connect.probe import Outcome, Ready, Unreachable, probe, probe_deadline
 from steno._connect.target import Target
+from steno_protocol import limits
 
 
 def connect(target: Target, deadline: float) -> Ready:
@@ -18,7 +19,12 @@ def connect(target: Target, deadline: float) -> Ready:
         Incompatible: the answer is not from the wanted daemon.
     """
     began = time.monotonic()
-    outcome = probe(target, probe_deadline(target, deadline))
+    probe_until = probe_deadline(target, deadline)
+    outcome = probe(target, probe_until)
+    while _is_turned_away(outcome) and time.monotonic() < probe_until:
+        # The daemon has no file descriptor for another connection at this moment, or is ending.
+        time.sleep(limits.RECONNECT_S)
+        outcome = probe(target, probe_until)
     if isinstance(outcome, Ready):
         return outcome
     if not target.spawn:
@@ -27,6 +33,10 @@ def connect(target: Target, deadline: float) -> Ready:
     from steno._connect.spawn import ensure  # noqa: PLC0415
 
     return ensure(target, began, deadline)
+
+
+def _is_turned_away(outcome: Outcome) -> bool:
+    return isinstance(outcome, Unreachable) and outcome.is_turned_away
 
 
 def is_killed(target: Target) -> bool:

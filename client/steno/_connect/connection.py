@@ -91,6 +91,7 @@ class Connection:
             waits for it only after `receive` returned fewer messages than requested.
         monitor_fd: readable when the connection may have ended.
         is_refused: the daemon refused the client's key.
+        was_accepted: a listening socket took the connection, whatever became of it.
     """
 
     def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
@@ -100,6 +101,7 @@ class Connection:
         self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
         self._is_ready = False
         self._is_lost = False
+        self.was_accepted = False
         self._handle: tuple[int, int] | None = None
         self._pid = os.getpid()
         _check_handles()
@@ -181,6 +183,7 @@ class Connection:
         while not self._is_lost and zmq.zmq_poll(self._news, 0):
             event, value = _MONITORED.unpack(self._monitor.recv_multipart(_LAST)[0])
             if event == _CONNECTED:
+                self.was_accepted = True
                 self._note_handle(value)
             elif event == _HANDSHAKE:
                 self._is_ready = True

@@ -38,10 +38,18 @@ class NeedsRestart(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """No daemon answered in time."""
+    """No daemon answered in time.
+
+    Attributes:
+        endpoint: the address that was tried.
+        why: the reason, for an error message.
+        is_turned_away: a daemon accepted the connection and closed it, as it does for a moment
+            when it has no file descriptor left for one.
+    """
 
     endpoint: str
     why: str
+    is_turned_away: bool = False
 
 
 Outcome = Ready | NeedsRestart | Unreachable
@@ -126,7 +134,8 @@ class Attempt:
             return None
         if connection.is_refused:
             raise _refused(self._target, connection.endpoint)
-        return Unreachable(connection.endpoint, _silence(self._target, connection.endpoint))
+        why = _silence(self._target, connection.endpoint)
+        return Unreachable(connection.endpoint, why, is_turned_away=_is_turned_away(connection))
 
     def _await_welcome(self, connection: Connection, until: float) -> Outcome | None:
         endpoint = connection.endpoint
@@ -138,7 +147,9 @@ class Attempt:
                 for answer in decode_answers(frames):
                     return _judge(connection, self._target, answer.body)
             if connection.is_lost():
-                return Unreachable(endpoint, f"the daemon at {endpoint} hung up")
+                return Unreachable(
+                    endpoint, f"the daemon at {endpoint} hung up", is_turned_away=True
+                )
             now = time.monotonic()
             if now >= self._deadline:
                 return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
@@ -149,6 +160,10 @@ class Attempt:
             if now >= until:
                 return None
             connection.wait(min(until, self._asks_version_1_at))
+
+
+def _is_turned_away(connection: Connection) -> bool:
+    return connection.is_lost() and connection.was_accepted
 
 
 def _silence(target: Target, endpoint: str) -> str:

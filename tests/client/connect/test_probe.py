@@ -6,6 +6,7 @@ import pytest
 
 import steno
 from steno_protocol import limits
+from stenod.daemon import Daemon
 from support.daemon_in_thread import DaemonInThread
 
 
@@ -19,3 +20,22 @@ def test_client_ignores_the_late_refusal_of_a_greeting_in_version_1(
         for number in range(10):
             session.append_message({"role": "user", "content": str(number)})
         assert len(session.history) == 10
+
+
+def test_client_that_is_turned_away_for_a_moment_connects_again(
+    root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = iter([False, False])
+    monkeypatch.setattr(Daemon, "_has_room", lambda *_: next(refusals, True))
+    with steno.connect_sync(root, spawn=False) as client:
+        assert client.open("demo").head.line == 0
+    assert next(refusals, None) is None
+
+
+def test_client_that_is_always_turned_away_gets_an_error_in_time(
+    root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Daemon, "_has_room", lambda *_: False)
+    monkeypatch.setattr(limits, "PROBE_TIMEOUT_S", 0.2)
+    with pytest.raises(steno.Unreachable):
+        steno.connect_sync(root, spawn=False)
