@@ -10,8 +10,8 @@ from steno_protocol import timeline_entries
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
-from stenod.core import contents, dmail, timeline
-from stenod.core.keys import Applied
+from stenod.core import dmail, timeline
+from stenod.core.keys import Applied, fingerprint_of_arguments
 
 
 def mail(mail_id: str = "m", checkpoint_id: int = 2) -> Mail:
@@ -40,7 +40,7 @@ def test_a_mail_comes_back_from_the_timeline_as_it_was_sent() -> None:
 
     assert dmail.mail_of(entry) == mail()
     applied = dmail.applied_of(entry)
-    asked = contents.of_arguments(2, mail().message)
+    asked = fingerprint_of_arguments(2, mail().message)
     assert applied == Applied("send_dmail", Position(0, 9), 0, 2, contents=asked)
     assert dmail.pending([entry], 0) == mail()
 

@@ -4,9 +4,8 @@ import msgspec
 
 from steno_protocol import records
 from steno_protocol.positions import Position
-from stenod.core import contents
 from stenod.core.key_replay import applied_in
-from stenod.core.keys import Applied
+from stenod.core.keys import Applied, fingerprint_of_arguments, fingerprint_of_records
 from support.lines import foreign, line, stamped, stamps, user
 
 
@@ -15,7 +14,7 @@ def found_in(*lines: bytes, generation: int = 2, first: int = 10) -> dict[str, A
 
 
 def appended(position: Position, *texts: str) -> Applied:
-    asked = contents.of_records([user(text) for text in texts])
+    asked = fingerprint_of_records([user(text) for text in texts])
     return Applied("append", position, len(texts), contents=asked)
 
 
@@ -79,11 +78,11 @@ def test_the_first_record_identifies_the_command() -> None:
     )
 
     def applied(name: str, line: int, *asked: object, count: int = 1) -> Applied:
-        compared = contents.of_arguments(*asked)
+        compared = fingerprint_of_arguments(*asked)
         return Applied(name, Position(2, line), count, contents=compared)
 
     replaced = msgspec.structs.replace
-    odd_contents = contents.of_records([odd])
+    odd_contents = fingerprint_of_records([odd])
     assert found == {
         "c1": replaced(applied("checkpoint", 10, 0), checkpoint_id=4),
         "c2": replaced(applied("checkpoint", 11, 1, count=2), checkpoint_id=5),

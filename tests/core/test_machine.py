@@ -17,8 +17,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
 from stenod.core.keys import Applied, KeyTable
 from stenod.core.lines import split_lines
-from stenod.core.machine import Machine
-from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
+from stenod.core.machine import Answered, Lines, Machine, Mailing, Rewrite
 from support.lines import (
     SESSION,
     append,

@@ -40,8 +40,8 @@ def _passed(lines: list[bytes]) -> SeekIndex:
     for line in lines:
         replay.feed(line)
         offset += len(line)
-        replay.milestones.record_offset(offset, replay.lines, replay.counters)
-    return replay.milestones
+        replay.seek_index.record_offset(offset, replay.lines, replay.counters)
+    return replay.seek_index
 
 
 @given(st.lists(LINES, max_size=30), st.integers(0, 5))
@@ -58,40 +58,40 @@ def test_search_from_the_seek_index_equals_a_search_from_the_start(
 
 
 def test_the_last_milestone_before_a_checkpoint_is_given() -> None:
-    milestones = SeekIndex()
+    seek_index = SeekIndex()
     for number in range(10):
-        milestones.record_offset(100 * (number + 1), number, ContextCounters(n_checkpoints=number))
-    found = milestones.before_checkpoint(4)
+        seek_index.record_offset(100 * (number + 1), number, ContextCounters(n_checkpoints=number))
+    found = seek_index.before_checkpoint(4)
     assert found is not None
     assert (found.offset, found.n_checkpoints) == (500, 4)
 
 
 def test_there_are_never_more_than_a_bounded_number_and_they_stay_evenly_apart() -> None:
-    milestones = SeekIndex()
+    seek_index = SeekIndex()
     for number in range(20 * limits.MILESTONES_MAX):
-        milestones.record_offset(number + 1, number, ContextCounters())
-    offsets = [each.offset for each in milestones]
+        seek_index.record_offset(number + 1, number, ContextCounters())
+    offsets = [each.offset for each in seek_index]
     assert limits.MILESTONES_MAX // 2 <= len(offsets) <= limits.MILESTONES_MAX
     steps = {later - earlier for earlier, later in pairwise(offsets)}
     assert max(steps) <= 2 * min(steps)
 
 
 def test_a_rewrite_keeps_the_milestones_of_the_part_that_it_keeps() -> None:
-    milestones = SeekIndex()
+    seek_index = SeekIndex()
     for offset in (10, 20, 30):
-        milestones.record_offset(offset, offset, ContextCounters())
-    assert [each.offset for each in milestones.up_to(20)] == [10, 20]
-    assert not list(milestones.up_to(0))
+        seek_index.record_offset(offset, offset, ContextCounters())
+    assert [each.offset for each in seek_index.up_to(20)] == [10, 20]
+    assert not list(seek_index.up_to(0))
 
 
 def test_a_mark_bears_milestones() -> None:
-    milestones = SeekIndex()
-    milestones.record_offset(10, 1, ContextCounters(token_count=5, n_checkpoints=2))
+    seek_index = SeekIndex()
+    seek_index.record_offset(10, 1, ContextCounters(token_count=5, n_checkpoints=2))
     data = encode_recovery_point(
         generation=0, inode=1, size=20, crc=3, lines=2, counters=ContextCounters(),
-        milestones=milestones,
+        milestones=seek_index,
     )  # fmt: skip
     mark = decode_recovery_point(data)
     assert mark is not None
-    assert mark.milestones == list(milestones)
+    assert mark.milestones == list(seek_index)
     assert mark.milestones[0].counters() == ContextCounters(token_count=5, n_checkpoints=2)

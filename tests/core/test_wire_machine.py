@@ -13,7 +13,7 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
 from stenod.core.keys import KeyTable
-from stenod.core.speculation import Answered, Lines
+from stenod.core.machine import Answered, Lines
 from stenod.core.wire_machine import WireMachine
 from support.lines import SESSION, append, clear
 from support.wire_writing import append_wire, encode_event, event

@@ -26,8 +26,7 @@ from stenod.core import dmail, lines, timeline
 from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
-from stenod.core.machine import Machine
-from stenod.core.speculation import Mailing, Speculation
+from stenod.core.machine import FileMachine, Machine, Mailing
 from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
 from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
@@ -130,7 +129,7 @@ def _whole_lines_alone(region: bytes, marked: bool) -> Tail:
     return Tail(len(region)) if end is None else Tail(sum(map(len, found[:end])), reason)
 
 
-def _keys_before_sync(self: Speculation, command: Any, *args: Any, **how: Any) -> Any:
+def _keys_before_sync(self: FileMachine, command: Any, *args: Any, **how: Any) -> Any:
     decision = _put(self, command, *args, **how)
     for key, applied in self._tentative.keys.items():
         self.keys.add(key, applied)
@@ -244,7 +243,7 @@ def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> Non
     _reset(self, generation, self.head.line, floor)
 
 
-_put = Speculation._put
+_put = FileMachine._put
 _replace = JsonlLog.replace
 _sealed = Writer._sealed
 _repair = FileEnd.repair
@@ -342,7 +341,7 @@ MUTANTS = {
     ),
     # Keys.
     "keys remembered before the sync": Mutant(
-        [(Speculation, "_put", _keys_before_sync)], {"context": 5}
+        [(FileMachine, "_put", _keys_before_sync)], {"context": 5}
     ),
     "a key that is not looked up": Mutant(
         [(KeyTable, "must_be_looked_up", _never)], {"context": 0}

@@ -8,8 +8,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail, Verification
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
-from stenod.core.machine import Machine
-from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
+from stenod.core.machine import Answered, Lines, Machine, Mailing, Rewrite
 from stenod.recovery import crash_recovery, file_opening, key_lookup
 from stenod.recovery.file_opening import Inspection, Opened, Opening
 from stenod.rewrite import delivery, planner

@@ -13,8 +13,7 @@ from steno_protocol._json import whole_number
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
-from stenod.core import contents
-from stenod.core.keys import Applied
+from stenod.core.keys import Applied, fingerprint_of_entry
 
 
 def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEntry:
@@ -59,7 +58,7 @@ def applied_of(entry: TimelineEntry) -> Applied:
     """Return the first answer to a `send_dmail`, from its timeline entry."""
     head = str(entry.details.get("head", f"{entry.generation}:0"))
     checkpoint_id = mail_of(entry).checkpoint_id
-    asked = contents.of_entry(entry)
+    asked = fingerprint_of_entry(entry)
     return Applied("send_dmail", Position.parse(head), 0, checkpoint_id, contents=asked)
 
 

@@ -6,8 +6,7 @@ from steno_protocol.context import Checkpoint, SystemPrompt, Usage, parse_line
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.wire import WireRecord, parse_wire_line
-from stenod.core import contents
-from stenod.core.keys import Applied
+from stenod.core.keys import Applied, fingerprint_of_arguments, fingerprint_of_lines
 from stenod.core.lines import holds_object
 
 
@@ -41,16 +40,16 @@ def _applied(lines: list[bytes], first: Position) -> Applied:
     count = len(lines)
     match parse_line(lines[0]):
         case Checkpoint(id=number):
-            asked = contents.of_arguments(count - 1)
+            asked = fingerprint_of_arguments(count - 1)
             return Applied("checkpoint", first, count, number, contents=asked)
         case Usage(token_count=tokens):
-            asked = contents.of_arguments(tokens)
+            asked = fingerprint_of_arguments(tokens)
             return Applied("update_token_count", first, count, contents=asked)
         case SystemPrompt(content=prompt):
-            asked = contents.of_arguments(prompt)
+            asked = fingerprint_of_arguments(prompt)
             return Applied("write_system_prompt", first, count, contents=asked)
         case _:
             is_event = isinstance(parse_wire_line(lines[0]), WireRecord)
-            asked = contents.of_lines(lines, are_events=is_event)
+            asked = fingerprint_of_lines(lines, are_events=is_event)
             name = "append_wire" if is_event else "append"
             return Applied(name, first, count, contents=asked)

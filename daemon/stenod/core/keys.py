@@ -1,15 +1,35 @@
-"""Idempotency keys of a session's commands, so that each is applied once."""
+"""Idempotency keys of a session's commands, so that each is applied once.
+
+A repeat is compared with the first use of its key by a fingerprint, the CRC-32 of the caller's
+input. It is computed from the command when it is decided, and from the files when the key is looked
+up, so it is not stored.
+
+Source: the IETF draft "The Idempotency-Key HTTP Header Field", section 2.6: reusing a key with
+another payload is an error.
+"""
 
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import limits, timeline_entries
+from steno_protocol.commands import (
+    Checkpoint,
+    DeliverDmail,
+    Mutation,
+    RestoreGeneration,
+    RevertTo,
+    SendDmail,
+    UpdateTokenCount,
+    WriteSystemPrompt,
+)
 from steno_protocol.paths import key_time_ms
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
 _RECORDED: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
@@ -29,7 +49,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
         count: records that it appended, 0 for a rewrite.
         checkpoint_id: the id of its checkpoint.
         rotated: the path of the file with the previous generation, for a rewrite.
-        contents: its fingerprint, see `core.contents`; None if nothing is compared.
+        contents: its fingerprint; None if nothing is compared.
     """
 
     command: str
@@ -189,3 +209,84 @@ class KeyFilter:
         digest = hash(key)
         step = (digest >> 32) | 1
         return [(digest + number * step) & self._mask for number in range(_HASHES)]
+
+
+# --- fingerprints ---
+
+_FACTS: Final = re.compile(rb'(?:,"_at":"[^"]*")?(?:,"_by":"[^"]*")?,"_id":"[^"]*"\}\s*\Z')
+"""The keys that steno inserts before the last brace of a line."""
+
+_FACTS_BYTES_MAX: Final = 1024
+
+_MESSAGE: Final = b'"message":'
+
+_ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
+    timeline_entries.REVERTED: ["checkpoint_id"],
+    timeline_entries.RESTORED: ["from"],
+    timeline_entries.DELIVERED: ["mail"],
+    timeline_entries.SENT: ["checkpoint_id", "message"],
+}
+"""The details of an entry that are its command's arguments, in the order of its fingerprint."""
+
+
+def fingerprint_of_records(records: Sequence[bytes]) -> int:
+    """Return the fingerprint of an append, from its checked records."""
+    return zlib.crc32(records[0] if len(records) == 1 else b"\n".join(records))
+
+
+def fingerprint_of_events(events: Sequence[bytes]) -> int:
+    """Return the fingerprint of wire events, without the timestamps before their messages.
+
+    A process that repeats another's append creates the same event with another timestamp.
+    """
+    return fingerprint_of_records([event[max(0, event.find(_MESSAGE)) :] for event in events])
+
+
+def fingerprint_of_lines(lines: Sequence[bytes], *, are_events: bool) -> int:
+    """Return the fingerprint of lines of a file, after removing steno's own keys."""
+    records = [_without_facts(line) for line in lines]
+    return fingerprint_of_events(records) if are_events else fingerprint_of_records(records)
+
+
+def fingerprint_of_arguments(*arguments: object) -> int:
+    """Return the fingerprint of a command without records."""
+    return zlib.crc32("\0".join(map(str, arguments)).encode(errors="surrogatepass"))
+
+
+def fingerprint_of_command(command: Mutation) -> int | None:
+    """Return the fingerprint of a command by its arguments; None if it has none to compare."""
+    match command:
+        case Checkpoint():
+            return fingerprint_of_arguments(int(command.add_user_message))
+        case UpdateTokenCount():
+            return fingerprint_of_arguments(command.token_count)
+        case WriteSystemPrompt():
+            return fingerprint_of_arguments(command.prompt)
+        case RevertTo():
+            return fingerprint_of_arguments(command.checkpoint_id)
+        case RestoreGeneration():
+            return fingerprint_of_arguments(command.generation)
+        case DeliverDmail():
+            return fingerprint_of_arguments(command.mail_id)
+        case SendDmail():
+            return fingerprint_of_arguments(command.checkpoint_id, command.message)
+        case _:
+            # A repeated compaction has another summary, because its model is asked again; a clear
+            # and a repair have no arguments.
+            return None
+
+
+def fingerprint_of_entry(entry: TimelineEntry) -> int | None:
+    """Return the fingerprint of a command from its timeline entry, a rewrite or a sent mail."""
+    if entry.kind == timeline_entries.PROMPTED:
+        found = entry.details.get("contents")
+        return found if isinstance(found, int) else None
+    names = _ARGUMENTS.get(entry.kind)
+    if names is None or not all(name in entry.details for name in names):
+        return None
+    return fingerprint_of_arguments(*(entry.details[name] for name in names))
+
+
+def _without_facts(line: bytes) -> bytes:
+    match = _FACTS.search(line, max(0, len(line) - _FACTS_BYTES_MAX))
+    return line if match is None else line[: match.start()] + b"}"

@@ -36,12 +36,12 @@ class Replay:
     Attributes:
         lines: lines so far, blank and damaged ones included.
         counters: the numbers of the context.
-        milestones: seek points of the replayed lines.
+        seek_index: seek points of the replayed lines.
     """
 
     lines: int = 0
     counters: ContextCounters = field(default_factory=ContextCounters)
-    milestones: SeekIndex = field(default_factory=SeekIndex, compare=False)
+    seek_index: SeekIndex = field(default_factory=SeekIndex, compare=False)
 
     def feed(self, block: bytes, before: int | None = None) -> int | None:
         """Replay the next block of whole lines.

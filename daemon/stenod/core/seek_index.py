@@ -30,11 +30,15 @@ class SeekIndex:
 
     Any of them may be missing: only the speed of a search for a checkpoint depends on them. Without
     them a search replays the file from its start.
+
+    Attributes:
+        due_at: `record_offset` adds no point below this offset.
     """
 
     def __init__(self, known: Iterable[SeekPoint] = ()) -> None:
         self._known = list(known)
         self._step_bytes = limits.BLOCK_BYTES
+        self.due_at = 0
         self._thin()
 
     def __iter__(self) -> Iterator[SeekPoint]:
@@ -42,8 +46,7 @@ class SeekIndex:
 
     def record_offset(self, offset: int, lines: int, counters: ContextCounters) -> None:
         """Add the end of the replayed or written lines, if the last point is far enough behind."""
-        last = self._known[-1].offset if self._known else 0
-        if offset - last < self._step_bytes:
+        if offset < self.due_at:
             return
         self._known.append(
             SeekPoint(
@@ -78,3 +81,4 @@ class SeekIndex:
         while len(self._known) > limits.MILESTONES_MAX:
             self._known = self._known[1::2]
             self._step_bytes *= 2
+        self.due_at = (self._known[-1].offset if self._known else 0) + self._step_bytes

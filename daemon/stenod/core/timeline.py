@@ -14,8 +14,7 @@ from steno_protocol import limits, timeline_entries
 from steno_protocol._json import whole_number
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
-from stenod.core import contents
-from stenod.core.keys import Applied
+from stenod.core.keys import Applied, fingerprint_of_entry
 
 _SETTING_CHECKPOINTS: Final = {timeline_entries.COMPACTED, timeline_entries.DELIVERED}
 
@@ -122,7 +121,7 @@ def applied_of(entry: TimelineEntry, rotated: str) -> Applied:
     # Only these set a checkpoint; the id in a revert's entry is its target.
     number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
     checkpoint_id = number if isinstance(number, int) else None
-    asked = contents.of_entry(entry)
+    asked = fingerprint_of_entry(entry)
     return Applied(timeline_entries.REWRITES[entry.kind], head, 0, checkpoint_id, rotated, asked)
 
 

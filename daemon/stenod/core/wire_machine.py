@@ -8,14 +8,13 @@ from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.wire import check_event, metadata_line
-from stenod.core import contents
-from stenod.core.keys import KeyTable
-from stenod.core.speculation import Decision, Speculation
+from stenod.core.keys import KeyTable, fingerprint_of_events
+from stenod.core.machine import Decision, FileMachine
 
 _START: Final = Position(0, 0)
 
 
-class WireMachine(Speculation):
+class WireMachine(FileMachine):
     """The wire file of one session.
 
     Args:
@@ -46,7 +45,7 @@ class WireMachine(Speculation):
         return self._check_each(data, check_event)
 
     def _contents(self, command: Mutation, data: Sequence[bytes]) -> int | None:
-        return contents.of_events(data) if isinstance(command, AppendWire) else None
+        return fingerprint_of_events(data) if isinstance(command, AppendWire) else None
 
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
         if not isinstance(command, AppendWire):
@@ -57,5 +56,5 @@ class WireMachine(Speculation):
         header = begun if self._tentative.head.line == 0 else b""
         self._floor = max(self._floor, self._context_head())
         facts = f',"_at":"{self._floor}"'.encode()
-        asked = contents.of_events(checked)
+        asked = fingerprint_of_events(checked)
         return self._put(command, checked, asked, header=header, facts=facts)

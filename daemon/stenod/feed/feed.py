@@ -22,8 +22,7 @@ from steno_protocol.blocks import Block, read_block
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
-from stenod.core.machine import Machine
-from stenod.core.speculation import Speculation
+from stenod.core.machine import FileMachine, Machine
 from stenod.feed.recent_commits import CommitRun, RecentCommits
 from stenod.feed.rewrite_history import RewriteEffect, RewriteHistory, read_rewrites
 from stenod.runtime.executor import Blocking, Spawn
@@ -155,7 +154,7 @@ class Feed:
             subscriber.lost |= has_some and not is_same
             self._advance(subscriber)
 
-    def load_state(self, machine: Speculation) -> None:
+    def load_state(self, machine: FileMachine) -> None:
         """Load the state that no line of a context holds; called right after `attach`.
 
         Args:

@@ -22,10 +22,9 @@ from steno_protocol.wire import WireRecord, parse_wire_line
 from stenod.core import dmail, timeline
 from stenod.core.key_replay import applied_in
 from stenod.core.keys import KeyTable
-from stenod.core.machine import Machine
+from stenod.core.machine import FileMachine, Machine
 from stenod.core.recovery_point import RecoveryPoint, encode_recovery_point
 from stenod.core.replay import Replay
-from stenod.core.speculation import Speculation
 from stenod.core.wire_machine import WireMachine
 from stenod.recovery import crash_recovery
 from stenod.recovery.tail_repair import FileEnd
@@ -89,7 +88,7 @@ class Opened(msgspec.Struct, frozen=True):
     """
 
     log: JsonlLog
-    machine: Speculation
+    machine: FileMachine
     incarnation: str
     created: bool
     made_by_key: str | None = None
@@ -193,7 +192,7 @@ def readable_size(
     return end.readable_size(end.recovery_point())
 
 
-def recovery_point_of(log: JsonlLog, machine: Speculation) -> bytes:
+def recovery_point_of(log: JsonlLog, machine: FileMachine) -> bytes:
     """Returns the encoded recovery point of an open file at its durable head.
 
     Raises:
@@ -213,7 +212,7 @@ def recovery_point_of(log: JsonlLog, machine: Speculation) -> bytes:
         lines=machine.head.line,
         counters=machine.counters,
         youngest_key_ms=machine.keys.youngest_ms,
-        milestones=machine.milestones,
+        milestones=machine.seek_index,
         checksums=log.checksums.known,
     )
 
@@ -315,7 +314,7 @@ def _open_files(
         _recent_keys(log, opening, replay.lines, first_lines, recovery_point, entries),
         stamp=_has_stamps(entries),
     )
-    machine.milestones = replay.milestones
+    machine.seek_index = replay.seek_index
     machine.checkpoint_floor = checkpoint_ids.checkpoint_floor(entries, generation)
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)

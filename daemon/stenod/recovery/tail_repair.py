@@ -286,7 +286,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             if checksums is not None:
                 checksums.feed(block)
             offset += len(block)
-            replay.milestones.record_offset(offset, replay.lines, replay.counters)
+            replay.seek_index.record_offset(offset, replay.lines, replay.counters)
         return replay
 
     def _examine(

@@ -26,7 +26,7 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Timeline
         OSError: the disk failed; the mail was not sent.
     """
     count = machine.counters.n_checkpoints
-    found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
+    found = locate(log, command.checkpoint_id, count, machine.session, machine.seek_index)
     check_batch_end(log, found.generation, found.size, machine.session)
     mail = Mail(
         id=command.key,
@@ -52,7 +52,7 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
     if mail is None or mail.id != command.mail_id:
         raise _not_pending(log, machine, command.mail_id)
     count = machine.counters.n_checkpoints
-    found = locate(log, mail.checkpoint_id, count, machine.session, machine.milestones)
+    found = locate(log, mail.checkpoint_id, count, machine.session, machine.seek_index)
     check_batch_end(log, found.generation, found.size, machine.session)
     counters = found.replay.counters
     data = [records.checkpoint_record(mail.checkpoint_id)]

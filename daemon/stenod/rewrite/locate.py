@@ -38,7 +38,7 @@ class Located(msgspec.Struct, frozen=True):
 
 
 def locate(
-    log: Log, checkpoint_id: int, count: int, session: str, milestones: SeekIndex | None = None
+    log: Log, checkpoint_id: int, count: int, session: str, seek_index: SeekIndex | None = None
 ) -> Located:
     """Find a checkpoint.
 
@@ -47,7 +47,7 @@ def locate(
         checkpoint_id: its id.
         count: the number of ids that the session has assigned.
         session: the session's id, for messages.
-        milestones: known points of the present generation, if there are any.
+        seek_index: known points of the present generation, if there are any.
 
     Raises:
         NotFound: the checkpoint does not exist; the message names existing ids.
@@ -55,7 +55,7 @@ def locate(
     if not 0 <= checkpoint_id < count:
         valid = f"0 to {count - 1} exist" if count else "the session has none yet"
         raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=session)
-    found = _find(log, checkpoint_id, milestones or SeekIndex())
+    found = _find(log, checkpoint_id, seek_index or SeekIndex())
     if found is None:
         raise NotFound(
             f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
@@ -88,13 +88,13 @@ def _last_line(log: Log, generation: int, size: int) -> bytes:
     return split_lines(log.read(generation, start, size - start))[-1]
 
 
-def _find(log: Log, checkpoint_id: int, milestones: SeekIndex) -> Located | None:
+def _find(log: Log, checkpoint_id: int, seek_index: SeekIndex) -> Located | None:
     entries = timeline.decode(log.timeline())
     for generation in timeline.lineage(entries, log.generation, checkpoint_id):
         if generation != log.generation and generation not in log.generations():
             continue  # `gc` removed it, with the checkpoints in it
         replay, begin = Replay(), 0
-        known = milestones.before_checkpoint(checkpoint_id)
+        known = seek_index.before_checkpoint(checkpoint_id)
         if generation == log.generation and known is not None:
             replay, begin = Replay(known.lines, known.counters()), known.offset
         for offset, block in blocks(log, generation, begin):

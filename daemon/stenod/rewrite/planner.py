@@ -24,11 +24,11 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
-from stenod.core import contents, dmail, timeline
+from stenod.core import dmail, timeline
+from stenod.core.keys import fingerprint_of_command
 from stenod.core.lines import examine_tail, lines_of
-from stenod.core.machine import Machine
+from stenod.core.machine import Machine, Rewrite, RewriteCommand
 from stenod.core.replay import Replay, control_of
-from stenod.core.speculation import Rewrite, RewriteCommand
 from stenod.recovery.key_lookup import blocks
 from stenod.rewrite.compaction import plan_compaction
 from stenod.rewrite.delivery import plan_delivery
@@ -110,7 +110,7 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Timel
 
 def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
     count = machine.counters.n_checkpoints
-    found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
+    found = locate(log, command.checkpoint_id, count, machine.session, machine.seek_index)
     generation, size, replay = found.generation, found.size, found.replay
     check_batch_end(log, generation, size, machine.session)
     whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)
@@ -178,7 +178,7 @@ def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) ->
         head=Position(log.generation + 1, machine.head.line + 1 - replaced),
         counters=counters,
         checkpoint_floor=machine.checkpoint_floor,
-        details={"contents": contents.of_command(command)},
+        details={"contents": fingerprint_of_command(command)},
     )
 
 

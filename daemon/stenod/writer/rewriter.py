@@ -15,8 +15,7 @@ from steno_protocol.events import DmailEvent
 from steno_protocol.replies import Ack, Mail
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
-from stenod.core.machine import Machine
-from stenod.core.speculation import Mailing, Rewrite, RewriteCommand
+from stenod.core.machine import Machine, Mailing, Rewrite, RewriteCommand
 from stenod.feed.feed import Feed
 from stenod.recovery.file_opening import Opened
 from stenod.rewrite import delivery, planner
@@ -71,7 +70,7 @@ class Rewriter:
         entry = await self._services.read(
             lambda: planner.intent(log, chosen, command, self._services.wall())
         )
-        milestones = machine.milestones.up_to(_bytes_kept(log.generation, chosen))
+        seek_index = machine.seek_index.up_to(_bytes_kept(log.generation, chosen))
         try:
             async with self._timeline:
                 rotated = await self._services.read(lambda: _swap(log, chosen, entry))
@@ -80,7 +79,7 @@ class Rewriter:
         applied = timeline.applied_of(entry, rotated)
         ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
         machine.checkpoint_floor = chosen.checkpoint_floor
-        machine.milestones = milestones
+        machine.seek_index = seek_index
         self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
         self._forget_mail(machine, chosen)
         self._services.statistics.rewrites[chosen.kind] += 1

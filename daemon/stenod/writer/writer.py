@@ -19,7 +19,7 @@ from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenC
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.keys import Applied
-from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
+from stenod.core.machine import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import Opened, OpenOptions
