@@ -6,7 +6,7 @@ from pathlib import Path
 from steno._connect.absence import not_there
 from steno._connect.probe import Outcome, Ready, Unreachable, probe, probe_deadline
 from steno._connect.target import Target
-from steno_protocol import limits
+from steno_protocol import limits, paths
 
 
 def connect(target: Target, deadline: float) -> Ready:
@@ -36,7 +36,12 @@ def connect(target: Target, deadline: float) -> Ready:
 
 
 def _is_turned_away(outcome: Outcome) -> bool:
-    return isinstance(outcome, Unreachable) and outcome.is_turned_away
+    # From another machine, a closed connection is the refusal of a key.
+    return (
+        isinstance(outcome, Unreachable)
+        and outcome.is_turned_away
+        and not paths.is_remote(outcome.endpoint)
+    )
 
 
 def is_killed(target: Target) -> bool:

@@ -49,7 +49,8 @@ class GroupCommit:
             self._serve(waiting)
         else:
             self._serve_short_queues_first(waiting)
-        self._serve_soon()
+        if self._waiting:
+            self._serve_soon()
 
     def _serve_short_queues_first(self, waiting: Iterable[Writer]) -> None:
         """A writer with few commands does not wait until a long queue is decided."""
@@ -63,9 +64,8 @@ class GroupCommit:
     def _serve(self, waiting: Iterable[Writer]) -> None:
         begun = self._begin(waiting)
         if begun:
-            batches = list(begun.values())
-            clock = self._services.monotonic
-            self._services.commit.here(lambda: store(batches, clock), len(batches))
+            work = partial(store, list(begun.values()), self._services.monotonic)
+            self._services.commit.here(work, len(begun))
             self._end(begun)
 
     def _serve_soon(self) -> None:
