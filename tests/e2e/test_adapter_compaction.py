@@ -290,7 +290,7 @@ async def test_a_failing_model_leaves_no_lease_behind(folder: Path) -> None:
     with pytest.raises(ValueError, match="no credit"):
         await SimpleCompaction().compact(context.history, failing)
     assert path.read_bytes() == before
-    # Nobody has to wait for a lease.
+    # No caller has to wait for a lease.
     result = await SimpleCompaction().compact(context.history, model)
     other = Context(path, message_type=Note)
     await other.restore()

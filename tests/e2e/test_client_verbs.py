@@ -390,7 +390,7 @@ async def test_a_second_task_waiting_on_a_subscription_gets_an_error(root: Path)
         with anyio.move_on_after(0):
             await anext(events)
         await session.append_message(message("b"))
-        # Who gave up waiting is in nobody's way.
+        # A caller that gave up waiting does not block the next one.
         assert isinstance(await anext(events), RecordsEvent)
 
 

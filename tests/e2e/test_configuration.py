@@ -37,12 +37,12 @@ def test_config_without_a_daemon_shows_the_effective_options(root: Path) -> None
     steno = Steno(root, STENO_DISK_TRASH_DAYS="7")
     document = steno("config", "--json").document
     assert (document["file"], document["pid"]) == (file, None)
-    told = _options(steno)
-    assert told.keys() == {"root", *(option.name for option in OPTIONS), "mounts.kimi"}
-    assert (told["log.level"]["value"], told["log.level"]["source"]) == ("debug", file)
-    assert told["mounts.kimi"]["source"] == file
-    assert told["disk.trash_days"]["source"] == "environment STENO_DISK_TRASH_DAYS"
-    assert told["root"]["source"] == "environment STENO_HOME"
+    shown = _options(steno)
+    assert shown.keys() == {"root", *(option.name for option in OPTIONS), "mounts.kimi"}
+    assert (shown["log.level"]["value"], shown["log.level"]["source"]) == ("debug", file)
+    assert shown["mounts.kimi"]["source"] == file
+    assert shown["disk.trash_days"]["source"] == "environment STENO_DISK_TRASH_DAYS"
+    assert shown["root"]["source"] == "environment STENO_HOME"
     assert _options_of_root(steno, root)["source"] == "option --root"
     assert not (root / "stenod.lock").exists()
 

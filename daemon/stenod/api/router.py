@@ -316,11 +316,11 @@ class Router:
             return
         if client is None:
             peer.revoke()
-            who = f"the key {user} is no longer admitted"
+            holder = f"the key {user} is no longer admitted"
         else:
-            who = f"{client.name} may {client.right.label}"
+            holder = f"{client.name} may {client.right.label}"
         raise Unauthorized(
-            f"{who}, and {command_name(command)} needs the right to {needed.label}: {KEYS_REMEDY}"
+            f"{holder}, and {command_name(command)} needs the right to {needed.label}: {KEYS_REMEDY}"
         )
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
