@@ -319,9 +319,8 @@ class Router:
             holder = f"the key {user} is no longer admitted"
         else:
             holder = f"{client.name} may {client.right.label}"
-        raise Unauthorized(
-            f"{holder}, and {command_name(command)} needs the right to {needed.label}: {KEYS_REMEDY}"
-        )
+        name = command_name(command)
+        raise Unauthorized(f"{holder}, and {name} needs the right to {needed.label}: {KEYS_REMEDY}")
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
         match command:
