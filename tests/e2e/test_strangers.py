@@ -43,8 +43,10 @@ def test_strangers_take_no_handle_that_a_client_of_this_machine_needs(
 ) -> None:
     with steno.connect_sync(root, spawn=False) as client:
         with strangers(daemon, FEW_FILES):
-            # By the first refusal the daemon has handled all earlier connections.
-            while not client.request(Stats(), StatsReport)[0].turned_away:
+            # libzmq ends a daemon that has no handle for a local connection, as a kill does, so
+            # the burst has to be over: a quarter of the handles is theirs, the others are closed.
+            turned_away = FEW_FILES - FEW_FILES // 4
+            while client.request(Stats(), StatsReport)[0].turned_away < turned_away:
                 assert client.status().pid == daemon.pid
             with ExitStack() as others:
                 for number in range(FEW_FILES // 4):
