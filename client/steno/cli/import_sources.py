@@ -74,7 +74,7 @@ def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path
     lone = _lone(folder)
     if lone is not None:
         session = lone.session if given is None else given
-        _check(session)
+        check_session_id(session)
         return [replace(lone, session=session)], []
     if not folder.is_dir():
         raise NotFound(f"{folder} is no folder: name a session folder, or a tree of them")
@@ -86,7 +86,7 @@ def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path
         # The folder of kimi-cli itself: its sessions are one level below.
         tree = tree / paths.SESSIONS if (tree / paths.SESSIONS).is_dir() else tree
     if start or given is not None:
-        _check(start)
+        check_session_id(start)
     found: list[ImportSource] = []
     nameless: list[Path] = []
     for source in sorted(_walk(tree, start), key=lambda each: each.session.split("/")):
@@ -153,7 +153,12 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
             yield from _files_below(path, inside / name)
 
 
-def _check(start: str) -> None:
+def check_session_id(start: str) -> None:
+    """Refuse an id, or the prefix of ids, that no new session of this root can have.
+
+    Raises:
+        BadRequest, WrongUsage: the id is not possible.
+    """
     mount, segments = paths.split_session(start)
     if paths.UPLOADS in segments:
         raise WrongUsage(
