@@ -57,6 +57,11 @@ class ForeignSource:
         return self.file.parent
 
     @property
+    def origin(self) -> Path:
+        """The path to name in messages."""
+        return self.file
+
+    @property
     def stream(self) -> str:
         """The name of the file that keeps the transcript in the session's folder."""
         return f"stream-{self.format.stream}.jsonl"
@@ -65,6 +70,22 @@ class ForeignSource:
         """A value that changes when the file is replaced or cut, and not with an append."""
         stat = self.file.stat()
         return stat.st_ino, stat.st_dev
+
+    def compare(self, folder: Path) -> int | None:
+        """Compare the file with the stream of an existing session.
+
+        Returns:
+            The bytes of the whole lines that were added since the import; None if the session does
+            not come from this file.
+        """
+        try:
+            with (folder / self.stream).open("rb") as kept, self.file.open("rb") as source:
+                while block := kept.read(limits.COPY_BYTES):
+                    if source.read(len(block)) != block:
+                        return None
+                return sum(len(line) for line in _whole_lines(source))
+        except FileNotFoundError:
+            return None
 
     def write(self, folder: Path, show: Callable[[int], None]) -> None:
         """Write the session's files; durable once the folder is synced.
@@ -90,6 +111,9 @@ class ForeignSource:
             for message in self._messages(transcript, folder / self.stream):
                 context.write(message)
             _sync(context)
+        # `steno sessions` sorts by the last change, which is the other program's.
+        changed = self.file.stat()
+        os.utime(folder / paths.CONTEXT, ns=(changed.st_atime_ns, changed.st_mtime_ns))
         with _new(folder / paths.STATE) as state:
             state.write(json.dumps(_state(transcript), ensure_ascii=False).encode())
             _sync(state)
@@ -114,7 +138,7 @@ def find_foreign(folder: Path, prefix: str | None) -> tuple[list[ForeignSource],
 
     Args:
         folder: a file, or a folder; folders below it are searched, except those of sessions.
-        prefix: the prefix of the ids; None is the name of the program.
+        prefix: the prefix of the ids, or the id of the one file; None is the name of the program.
 
     Raises:
         WrongUsage: the prefix is no session id.
@@ -127,7 +151,8 @@ def find_foreign(folder: Path, prefix: str | None) -> tuple[list[ForeignSource],
         kind = _format_of(file)
         if kind is None:
             continue
-        session = _session_of(file, kind, prefix)
+        is_named = folder.is_file() and prefix is not None
+        session = prefix if is_named and prefix else _session_of(file, kind, prefix)
         try:
             paths.split_session(session)
         except BadRequest:
@@ -162,7 +187,9 @@ def _session_of(file: Path, kind: type[ForeignTranscript], prefix: str | None) -
     if kind is ClaudeCode:
         # <project>/<session>.jsonl, and <project>/<session>/subagents/<agent>.jsonl
         depth = 4 if file.parent.name == _SUBAGENTS else 2
-        return "/".join([start, *file.resolve().with_suffix("").parts[-depth:]])
+        # A project's folder begins with the dash of its first slash, and a segment may not.
+        below = [part.lstrip("-") for part in file.resolve().with_suffix("").parts[-depth:]]
+        return "/".join([start, *below])
     transcript = kind()
     with file.open("rb") as lines:
         for record in _decoded(islice(lines, _DETECTED_LINES_MAX)):

@@ -38,6 +38,11 @@ class ImportSource:
         """The context file."""
         return self.folder / paths.CONTEXT if self.lone is None else self.lone
 
+    @property
+    def origin(self) -> Path:
+        """The folder to name in messages."""
+        return self.context.parent
+
     def files(self) -> Iterator[tuple[Path, Path]]:
         """Each file and folder, and its path in the session's folder.
 
