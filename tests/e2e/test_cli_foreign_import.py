@@ -125,3 +125,15 @@ def test_a_folder_without_transcripts_says_so(root: Path, tmp_path: Path) -> Non
     assert refused.code != 0
     assert "has no session" in refused.err
     run("stop")
+
+
+def test_verify_and_repair_name_the_program_whose_file_it_is(root: Path, projects: Path) -> None:
+    run = Steno(root)
+    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    assert f"{file} (Claude Code): 4 records" in run("verify", str(file)).err
+    with file.open("a") as more:
+        more.write('{"type":"user","uuid":"half')
+    checked = run("verify", str(file), "--json")
+    assert checked.document["program"] == "Claude Code"
+    assert f"{file} (Claude Code): 1 place to repair" in run("repair", str(file)).err
+    assert run("repair", str(file), "--json").document["program"] == "Claude Code"

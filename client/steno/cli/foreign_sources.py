@@ -16,23 +16,14 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from steno._sansio.foreign.claude_code import ClaudeCode
-from steno._sansio.foreign.detection import detect
 from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.import_sources import check_session_id
+from steno.cli.transcripts import DETECTED_LINES_MAX, decoded_objects, foreign_format
 from steno_protocol import limits, paths
-from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest
-
-_DETECTED_LINES_MAX: Final = 64
-"""Lines that are read to find out which program wrote a file."""
-
-_DETECTED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of these lines; a pasted image is a line of megabytes."""
 
 _SUBAGENTS: Final = "subagents"
 """Claude Code's folder of a session's subagents, beside the session's file."""
-
-_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +139,7 @@ def find_foreign(folder: Path, prefix: str | None) -> tuple[list[ForeignSource],
     found: list[ForeignSource] = []
     nameless: list[Path] = []
     for file in _files(folder):
-        kind = _format_of(file)
+        kind = foreign_format(file)
         if kind is None:
             continue
         is_named = folder.is_file() and prefix is not None
@@ -175,12 +166,6 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _format_of(file: Path) -> type[ForeignTranscript] | None:
-    with file.open("rb") as lines:
-        beginning = lines.read(_DETECTED_BYTES_MAX).splitlines()
-    return detect(_decoded(islice(beginning, _DETECTED_LINES_MAX)))
-
-
 def _session_of(file: Path, kind: type[ForeignTranscript], prefix: str | None) -> str:
     """The id of a transcript: it depends on the file's place, not on the folder of the import."""
     start = kind.stream if prefix is None else prefix.rstrip("/")
@@ -192,25 +177,14 @@ def _session_of(file: Path, kind: type[ForeignTranscript], prefix: str | None) -
         return "/".join([start, *below])
     transcript = kind()
     with file.open("rb") as lines:
-        for record in _decoded(islice(lines, _DETECTED_LINES_MAX)):
+        for record in decoded_objects(islice(lines, DETECTED_LINES_MAX)):
             transcript.scan(record)
     return f"{start}/{transcript.session or file.stem}"
 
 
 def _records(file: Path) -> Iterator[dict[str, Any]]:
     with file.open("rb") as lines:
-        yield from _decoded(lines)
-
-
-def _decoded(lines: Iterator[bytes] | BinaryIO) -> Iterator[dict[str, Any]]:
-    """The lines that are objects; others stay in the stream only."""
-    for line in lines:
-        try:
-            record = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        if is_object(record):
-            yield record
+        yield from decoded_objects(lines)
 
 
 def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
