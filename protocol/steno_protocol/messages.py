@@ -18,6 +18,7 @@ from steno_protocol.commands import (
     COMMANDS,
     AnyCommand,
     Append,
+    AppendStream,
     AppendWire,
     Command,
     CompactCommit,
@@ -193,7 +194,7 @@ def _check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
         TooLarge: the batch is over its limit.
         BadRequest: the command needs records and has none, or takes none.
     """
-    if isinstance(command, (Append, AppendWire, CompactCommit)):
+    if isinstance(command, (Append, AppendWire, AppendStream, CompactCommit)):
         # The check of records bounds a single one, and most appends have one.
         if len(records) != 1:
             _check_batch(records)

@@ -281,6 +281,30 @@ class Deleted(Reply, frozen=True, kw_only=True):
     expires_at: float
 
 
+class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream of a session.
+
+    Attributes:
+        stream: its name.
+        head: its head; the generation counts its deletions.
+        records: its lines.
+        bytes: its readable bytes.
+        modified_at: Unix time of its last change, in seconds.
+    """
+
+    stream: str
+    head: str
+    records: int
+    bytes: int
+    modified_at: float
+
+
+class StreamList(Reply, frozen=True, kw_only=True, tag="streams"):
+    """The reply to `streams`, ordered by name."""
+
+    streams: list[StreamEntry]
+
+
 class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A checked file: its bytes, lines, records among them, and its CRC-32."""
 

@@ -34,7 +34,7 @@ from stenod.recovery.tail_repair import FileEnd
 from stenod.rewrite import compaction
 from stenod.sessions import registry
 from stenod.sessions.operations import Operations
-from stenod.sessions.session import _WireOpener
+from stenod.sessions.session import _StreamOpener
 from stenod.store import jsonl
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
@@ -256,7 +256,7 @@ _reset = ContextState.reset
 
 NOT_DURABLE_HEAD: Sequence[Patch] = [
     (writers, "context_head", _tentative_head),
-    (_WireOpener, "_context_head", lambda self: _tentative_head(self.context)),
+    (_StreamOpener, "_context_head", lambda self: _tentative_head(self.context)),
 ]
 
 MUTANTS = {

@@ -6,6 +6,7 @@ from typing import Any
 import anyio.abc
 import msgspec
 
+from steno_protocol import paths
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.positions import Position
@@ -132,10 +133,11 @@ class Writers(Desk):
             changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
-        return file_opening.open_wire(
+        return file_opening.open_stream(
             self.disk,
             self.disk.open_root(PATH),
             opening,
+            name=paths.WIRE,
             stamp=context.machine.stamp,
             context_head=lambda: context_head(self.writer),
         )

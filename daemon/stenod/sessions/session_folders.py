@@ -5,7 +5,7 @@ that no id leads out of a tree.
 """
 
 import errno
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from stenod.sessions.metadata import Description
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle
-from stenod.store.names import past_generations, read_file, stat_generation
+from stenod.store.names import deleted_streams, past_generations, read_file, stat_generation
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -64,13 +64,14 @@ class SessionFolders:
         disk: the disk they lie on.
 
     Attributes:
+        disk: the disk they lie on.
         failed_syncs: their files with a failed sync.
     """
 
     def __init__(self, config: Config, disk: Disk) -> None:
         self.failed_syncs = FailedSyncs()
         self._config = config
-        self._disk = disk
+        self.disk = disk
 
     def place(self, session: str) -> Place:
         """Return the place of a session by its id, without touching the disk.
@@ -125,11 +126,11 @@ class SessionFolders:
         try:
             yield folder
         finally:
-            self._disk.close(folder)
+            self.disk.close(folder)
 
     def open_tree(self, place: Place, *, create: bool = False) -> int:
         """Open the folder of a session's tree."""
-        return self._disk.open_root(str(place.tree), create=create)
+        return self.disk.open_root(str(place.tree), create=create)
 
     def open_parent(self, place: Place, *, create: bool = False) -> int:
         """Open the parent of a session's folder; raises as `open_folder`."""
@@ -143,12 +144,12 @@ class SessionFolders:
             self.check_new(place)
         folder = self.open_folder(place, create=create)
         try:
-            if not create and self._disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self._disk, folder, place)
-            stat = self._disk.stat(folder)
+            if not create and self.disk.stat_name(folder, paths.CONTEXT) is None:
+                raise no_present(self.disk, folder, place)
+            stat = self.disk.stat(folder)
             return stat.device, stat.inode
         finally:
-            self._disk.close(folder)
+            self.disk.close(folder)
 
     def leads_to(self, place: Place, identity: tuple[int, int]) -> bool:
         """Whether a place leads to the folder with this identity; True if it cannot be read."""
@@ -159,10 +160,10 @@ class SessionFolders:
         except OSError:
             return True
         try:
-            stat = self._disk.stat(folder)
+            stat = self.disk.stat(folder)
             return (stat.device, stat.inode) == identity
         finally:
-            self._disk.close(folder)
+            self.disk.close(folder)
 
     def check_new(self, place: Place) -> None:
         """Refuse a new session among the uploads of another, or in the place of a flat one.
@@ -190,18 +191,18 @@ class SessionFolders:
         """
         folder = self.open_folder(place)
         try:
-            shared = SharedHandle(self._disk, self._disk.open_read(folder, paths.CONTEXT))
+            shared = SharedHandle(self.disk, self.disk.open_read(folder, paths.CONTEXT))
             try:
                 inspection = file_opening.inspect(
-                    self._disk, folder, shared.handle, self.failed_syncs
+                    self.disk, folder, shared.handle, self.failed_syncs
                 )
             except BaseException:
                 shared.release()
                 raise
         except FileNotFoundError:
-            raise no_present(self._disk, folder, place) from None
+            raise no_present(self.disk, folder, place) from None
         finally:
-            self._disk.close(folder)
+            self.disk.close(folder)
         return inspection, FileView(shared, inspection.size)
 
     def readable(self, place: Place, generation: int | None) -> Readable:
@@ -212,7 +213,7 @@ class SessionFolders:
             Unproven: its durable length is unknown until its session is opened.
         """
         with self.opened(place) as folder:
-            present = crash_recovery.present_generation(self._disk, folder)
+            present = crash_recovery.present_generation(self.disk, folder)
             if generation in {None, present}:
                 return self._readable(folder, place, paths.CONTEXT, present)
             assert generation is not None
@@ -230,29 +231,71 @@ class SessionFolders:
         with self.opened(place) as folder:
             return self._past(folder, place, generation)
 
-    def readable_wire(self, place: Place) -> Readable:
-        """Return the readable part of a session's wire file, empty if there is none.
+    def readable_stream(
+        self, place: Place, name: str, generation: int | None = None, *, with_head: bool = False
+    ) -> Readable:
+        """Return the readable part of a stream or wire file, empty if there is none.
+
+        Args:
+            place: the place of the session.
+            name: the name of the file.
+            generation: a stream's generation; None for the present one.
+            with_head: determine the head, too.
 
         Raises:
             NotFound: the session does not exist.
             Unproven: its durable length is unknown until it is opened.
         """
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, paths.WIRE) is not None:
-                return self._readable(folder, place, paths.WIRE, 0)
-            # There is no wire file yet: an empty view of another file.
+            if generation is not None and generation != self._stream_generation(folder, name):
+                return self._deleted_stream(folder, place, name, generation)
+            if self.disk.stat_name(folder, name) is not None:
+                return self._readable_stream(folder, place, name, with_head=with_head)
+            # There is no such file yet: an empty view of another file.
+            present = self._stream_generation(folder, name)
             held = self._readable(folder, place, paths.CONTEXT, 0)
             held.view.size = 0
-            return Readable(held.view, 0, Position(0, 0), held.path)
+            return Readable(held.view, present, Position(present, 0), held.path)
+
+    def _stream_generation(self, folder: int, name: str) -> int:
+        deleted = deleted_streams(self.disk, folder, paths.stream_of(name) or "")
+        return deleted[-1].number if deleted else 0
+
+    def _readable_stream(
+        self, folder: int, place: Place, name: str, *, with_head: bool
+    ) -> Readable:
+        present = self._stream_generation(folder, name)
+        held = self._readable(folder, place, name, present)
+        if not with_head:
+            return held
+        try:
+            lines = file_opening.measure_stream(
+                self.disk, folder, held.view.handle, name, self.failed_syncs
+            )
+        except BaseException:
+            held.view.release()
+            raise
+        held.view.size = lines.bytes
+        return Readable(held.view, present, Position(present, lines.lines), held.path)
+
+    def _deleted_stream(self, folder: int, place: Place, name: str, generation: int) -> Readable:
+        for deleted in deleted_streams(self.disk, folder, paths.stream_of(name) or ""):
+            if deleted.number == generation + 1:
+                return self._readable(folder, place, deleted.file, generation)
+        raise NotFound(
+            f"there is no generation {generation} of the stream: it was deleted and has expired, or"
+            " it never existed",
+            session=place.session,
+        )
 
     def _readable(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         try:
-            shared = SharedHandle(self._disk, self._disk.open_read(folder, name))
+            shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
         except FileNotFoundError:
-            raise no_present(self._disk, folder, place) from None
+            raise no_present(self.disk, folder, place) from None
         try:
             size = file_opening.readable_size(
-                self._disk, folder, shared.handle, name, generation, self.failed_syncs
+                self.disk, folder, shared.handle, name, generation, self.failed_syncs
             )
         except BaseException:
             shared.release()
@@ -261,54 +304,54 @@ class SessionFolders:
 
     def _past(self, folder: int, place: Place, generation: int) -> FileView:
         try:
-            handle = self._disk.open_read(folder, paths.generation_file(generation + 1))
+            handle = self.disk.open_read(folder, paths.generation_file(generation + 1))
         except FileNotFoundError:
             raise NotFound(
                 f"there is no generation {generation}: `steno timeline` lists the existing ones",
                 session=place.session,
             ) from None
-        shared = SharedHandle(self._disk, handle)
+        shared = SharedHandle(self.disk, handle)
         try:
-            size = self._disk.stat(handle).size
+            size = self.disk.stat(handle).size
             # Another program may have rotated the file with unsynced lines.
-            self.failed_syncs.sync_to_read(
-                self._disk, handle, paths.generation_file(generation + 1)
-            )
+            self.failed_syncs.sync_to_read(self.disk, handle, paths.generation_file(generation + 1))
         except BaseException:
             shared.release()
             raise
         return FileView(shared, size)
 
     def verify(
-        self, place: Place, context: FileView, wire: FileView, *, live: int | None
+        self, place: Place, views: Mapping[str, FileView], *, live: int | None
     ) -> Verification:
         """Check all files of a session; see `verify.verify`."""
         folder = self.open_folder(place)
-        return verify.verify(self._disk, folder, place.session, context, wire, live=live)
+        return verify.verify(
+            self.disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
+        )
 
     def timeline(self, place: Place) -> list[TimelineEntry]:
         """Return a session's timeline, rotations by other programs included."""
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self._disk, folder, place)
-            entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
+            if self.disk.stat_name(folder, paths.CONTEXT) is None:
+                raise no_present(self.disk, folder, place)
+            entries = timeline.decode(read_file(self.disk, folder, paths.TIMELINE))
             rotated: dict[int, float] = {}
-            for generation in past_generations(self._disk, folder):
-                stat = stat_generation(self._disk, folder, generation)
+            for generation in past_generations(self.disk, folder):
+                stat = stat_generation(self.disk, folder, generation)
                 rotated[generation + 1] = stat.modified_s
             return timeline.with_inferred(entries, rotated)
 
     def pending_mail(self, place: Place) -> Mail | None:
         """Return the pending D-Mail of a session."""
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self._disk, folder, place)
-            return file_opening.pending_mail(self._disk, folder)
+            if self.disk.stat_name(folder, paths.CONTEXT) is None:
+                raise no_present(self.disk, folder, place)
+            return file_opening.pending_mail(self.disk, folder)
 
     def description(self, place: Place) -> Description:
         """Return a session's metadata."""
         with self.opened(place) as folder:
-            return metadata.read(self._disk, folder)
+            return metadata.read(self.disk, folder)
 
     def folders(self) -> list[Path]:
         """Return the folders of all trees, even those that do not exist."""
@@ -316,7 +359,7 @@ class SessionFolders:
 
     def sessions(self, wanted: List) -> Sessions:
         """List sessions in order of their ids, up to the limit."""
-        return listing.list_sessions(self._disk, self._trees(), wanted)
+        return listing.list_sessions(self.disk, self._trees(), wanted)
 
     def _trees(self) -> list[Tree]:
         mounts = [
@@ -339,9 +382,9 @@ class SessionFolders:
         except OSError:
             return False
         try:
-            return listing.flat_stat(self._disk, above, name) is not None
+            return listing.flat_stat(self.disk, above, name) is not None
         finally:
-            self._disk.close(above)
+            self.disk.close(above)
 
     def _is_session(self, place: Place) -> bool:
         try:
@@ -349,27 +392,27 @@ class SessionFolders:
         except NotFound:
             return False
         try:
-            return self._disk.stat_name(folder, paths.CONTEXT) is not None
+            return self.disk.stat_name(folder, paths.CONTEXT) is not None
         finally:
-            self._disk.close(folder)
+            self.disk.close(folder)
 
     def _descend(self, place: Place, *, create: bool, keep: bool) -> int:
-        handle = self._disk.open_root(str(place.tree), create=create)
+        handle = self.disk.open_root(str(place.tree), create=create)
         for segment in place.segments:
             parent = handle
             try:
-                handle = self._disk.open_folder(parent, segment, create=create)
+                handle = self.disk.open_folder(parent, segment, create=create)
                 if keep and not create:  # else they were synced as they were made
                     self._keep(parent, handle)
             finally:
-                self._disk.close(parent)
+                self.disk.close(parent)
         return handle
 
     def _keep(self, parent: int, handle: int) -> None:
         try:
-            self._disk.fsync(parent)
+            self.disk.fsync(parent)
         except OSError:
-            self._disk.close(handle)
+            self.disk.close(handle)
             raise
 
 
