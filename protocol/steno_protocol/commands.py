@@ -132,7 +132,9 @@ class List(Command, frozen=True, kw_only=True):
     archived: Literal["no", "only", "all"] = "all"
     labels: tuple[Label, ...] = ()
     title: str = ""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = 1000
+    limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = (
+        limits.LIST_PAGE_SESSIONS
+    )
 
 
 class Stat(SessionCommand, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ _LINE_SEPARATORS: Final = {"\u0085": r"\u0085", "\u2028": r"\u2028", "\u2029": r
 _STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}\r?\n?\Z')
 
 _FACTS: Final = re.compile(
-    rb'(?:(?<=\{)|,)(?:"_at":"[^"]*",)?(?:"_by":"[^"]*",)?"_id":"[^"]*"\}\s*\Z'
+    rb'(?:(?<=\{)|,)(?:"_at":"[^"]*",)?(?:"_by":"([^"]*)",)?"_id":"[^"]*"\}\s*\Z'
 )
 """The keys that steno inserts before the last brace of a line."""
 
@@ -240,6 +240,12 @@ def unstamped(line: bytes) -> bytes:
     """
     match = _FACTS.search(line, max(0, len(line) - _FACTS_BYTES_MAX))
     return line.rstrip(b"\r\n") if match is None else line[: match.start()] + b"}"
+
+
+def author_of(line: bytes) -> str | None:
+    """Return the client in the stamp of a line, None for a line without one."""
+    match = _FACTS.search(line, max(0, len(line) - _FACTS_BYTES_MAX))
+    return match[1].decode() if match is not None and match[1] is not None else None
 
 
 def text_chars(content: object) -> int:

@@ -135,7 +135,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         session: its id.
         bytes: the size of its context.
-        modified_at: Unix time of the context's last change.
+        modified_at: Unix time of the last change of its context or of a stream.
         generations: the number of its past generations.
         title: its title, empty for none.
         labels: its labels.

@@ -78,6 +78,10 @@ class Queries:
                 session=command.session,
             )
         is_from_end = isinstance(command, ReadStream) and command.last is not None
+        if is_from_end and after is not None:
+            raise BadRequest(
+                "`last` counts from the end: leave `after` out", session=command.session
+            )
         found = await self.readable(command.session, file, generation, with_head=is_from_end)
         try:
             return await self._services.read(lambda: found.answer(command, is_local=is_local))
