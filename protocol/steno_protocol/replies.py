@@ -511,4 +511,5 @@ AnyReply = (
     Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
     | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
+    | StreamList
 )  # fmt: skip

@@ -91,8 +91,9 @@ class Stream(NotPicklable):
         """Append one record, or a sequence of them as one atomic batch.
 
         Args:
-            record: any JSON object: a mapping, or the bytes of one on one line, which are kept as
-                they are. `_id`, `_by` and `_at` are steno's own and no keys of a record.
+            record: any JSON object: a mapping, or the bytes of one. Bytes on one line are kept as
+                they are; a record on several lines is written on one. `_id`, `_by` and `_at` are
+                steno's own and no keys of a record.
             key: the idempotency key: the command is applied once, however often it is sent.
             expect: the head that the caller assumes; with another head nothing is written.
             durability: `synced` (on the disk) or `written` (in the page cache, on the disk within a
