@@ -318,6 +318,13 @@ def deleted_stream_of(name: str) -> DeletedStream | None:
     return DeletedStream(match[1], int(match[2]), int(match[3]), match[4])
 
 
+def is_stream_file(name: str) -> bool:
+    """Whether a name is that of a stream's file, of a deleted one, or of a recovery point."""
+    if name.endswith((".mark", ".mark.new")):
+        name = f"{name.partition('.mark')[0]}.jsonl"
+    return stream_of(name) is not None or deleted_stream_of(name) is not None
+
+
 def damaged_state_file(number: int) -> str:
     """Return the name of a damaged `state.json` that a repair kept.
 
