@@ -133,7 +133,7 @@ class List(Command, frozen=True, kw_only=True):
     labels: tuple[Label, ...] = ()
     title: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = (
-        limits.LIST_PAGE_SESSIONS
+        limits.LIST_PAGE_SESSIONS_MAX
     )
 
 

@@ -263,7 +263,7 @@ RETIRED_TOGETHER_MAX: Final = 8
 SESSION_IDLE_S: Final = 60.0
 """Time after which an unused session is closed, so that it costs no memory."""
 
-LIST_PAGE_SESSIONS: Final = 1000
+LIST_PAGE_SESSIONS_MAX: Final = 1000
 """Sessions of one `list` reply unless the client asks for another number: about 200 KiB."""
 
 LIST_SESSIONS_MAX: Final = 10_000

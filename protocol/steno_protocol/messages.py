@@ -281,9 +281,7 @@ def _explain(header: bytes, error: msgspec.ValidationError) -> StenoError:
     if command is None:
         return BadRequest(f'the header has no "command": use one of {", ".join(COMMANDS)}')
     if command not in COMMANDS:
-        return BadRequest(
-            f"the command {command[:40]!r} is unknown: use one of {', '.join(COMMANDS)}"
-        )
+        return BadRequest(f"the command {command[:40]!r} is unknown: use {', '.join(COMMANDS)}")
     return BadRequest(
         f"the command {command!r} is malformed: {_cut(error)}; its fields are"
         f" {', '.join(COMMANDS[command].__struct_fields__)}"

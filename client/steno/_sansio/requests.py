@@ -213,8 +213,8 @@ def _draw_key_ends() -> list[str]:
 def page_size(limit: int | None, listed: int) -> int:
     """The sessions to ask for when `listed` of at most `limit` are there already."""
     if limit is None:
-        return limits.LIST_PAGE_SESSIONS
-    return min(limits.LIST_PAGE_SESSIONS, given_count(limit, "limit", 1) - listed)
+        return limits.LIST_PAGE_SESSIONS_MAX
+    return min(limits.LIST_PAGE_SESSIONS_MAX, given_count(limit, "limit", 1) - listed)
 
 
 def mutation(
