@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from steno._async.client import Client, connect
     from steno._async.session import Session
+    from steno._async.stream import Stream
     from steno._async.subscription import Subscription
     from steno._sansio.summaries import Summary
     from steno._sync.client import BlockingClient, connect_sync
     from steno._sync.session import BlockingSession
+    from steno._sync.stream import BlockingStream
     from steno._sync.subscription import BlockingSubscription
     from steno.values import (
         Ack,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
         RecordsEvent,
         Reset,
         SentMail,
+        StreamInfo,
+        StreamRecord,
         Turn,
         WireRecord,
     )
@@ -71,6 +75,7 @@ __all__ = [
     "BadRequest",
     "BlockingClient",
     "BlockingSession",
+    "BlockingStream",
     "BlockingSubscription",
     "Busy",
     "Client",
@@ -99,6 +104,9 @@ __all__ = [
     "ShuttingDown",
     "StenoError",
     "StorageFailed",
+    "Stream",
+    "StreamInfo",
+    "StreamRecord",
     "Subscription",
     "Summary",
     "TooLarge",
@@ -114,9 +122,11 @@ __all__ = [
 _HOMES: Final = {
     "steno._sync.client": ("BlockingClient", "connect_sync"),
     "steno._sync.session": ("BlockingSession",),
+    "steno._sync.stream": ("BlockingStream",),
     "steno._sync.subscription": ("BlockingSubscription",),
     "steno._async.client": ("Client", "connect"),
     "steno._async.session": ("Session",),
+    "steno._async.stream": ("Stream",),
     "steno._async.subscription": ("Subscription",),
     "steno._sansio.summaries": ("Summary",),
     "steno.values": (
@@ -130,6 +140,8 @@ _HOMES: Final = {
         "RecordsEvent",
         "Reset",
         "SentMail",
+        "StreamInfo",
+        "StreamRecord",
         "Turn",
         "WireRecord",
     ),

@@ -10,11 +10,13 @@ from steno_protocol import replies, wire
 from steno_protocol.errors import BadRequest
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
+from steno_protocol.records import author_of, stamp_of, unstamped
 
 _decode = msgspec.json.Decoder().decode
 
-File = Literal["context", "wire"]
-"""One of a session's files: the context (messages), or the wire file (events of the agent)."""
+File = str
+"""One of a session's files: `context` (messages), `wire` (events of the agent), or `stream-` and
+the name of a stream."""
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -137,6 +139,42 @@ class WireRecord(msgspec.Struct, frozen=True):
     raw: bytes
 
 
+class StreamRecord(msgspec.Struct, frozen=True):
+    """One record of a stream.
+
+    Attributes:
+        cursor: its position in the stream.
+        record: the JSON object, without the keys that steno adds.
+        data: its bytes as they were appended.
+        key: the idempotency key of the command that appended it; None in a session without stamps.
+        by: the client that appended it, if known.
+    """
+
+    cursor: Position
+    record: dict[str, Any]
+    data: bytes
+    key: str | None
+    by: str | None
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """The numbers of a stream.
+
+    Attributes:
+        name: its name.
+        head: its end; the generation counts its deletions.
+        records: its lines.
+        bytes: its size.
+        modified_at: Unix time of its last change, in seconds.
+    """
+
+    name: str
+    head: Position
+    records: int
+    bytes: int
+    modified_at: float
+
+
 class Turn(msgspec.Struct, frozen=True):
     """One turn of a session, from the event `TurnBegin` of its wire file.
 
@@ -178,6 +216,15 @@ class RecordsEvent(msgspec.Struct, frozen=True):
     def wire_records(self) -> list[WireRecord]:
         """The events of a wire file; its header, blank and damaged lines are left out."""
         return list(_wire_records(self.first, self.block))
+
+    def stream_records(self) -> list[StreamRecord]:
+        """The records of a stream; blank and damaged lines are left out."""
+        generation, first = self.first
+        found = (
+            stream_record(Position(generation, number), line)
+            for number, line in enumerate(self.lines(), first)
+        )
+        return [record for record in found if record is not None]
 
 
 class Live(msgspec.Struct, frozen=True):
@@ -240,6 +287,26 @@ def mail_of(mail: replies.Mail) -> Mail:
 def deleted_of(reply: replies.Deleted) -> Deleted:
     """Convert the daemon's reply to a deletion to the caller's value."""
     return Deleted(Path(reply.trash), reply.expires_at)
+
+
+def stream_info(entry: replies.StreamEntry) -> StreamInfo:
+    """Convert the daemon's entry of a stream to the caller's value."""
+    return StreamInfo(
+        entry.stream, Position.parse(entry.head), entry.records, entry.bytes, entry.modified_at
+    )
+
+
+def stream_record(cursor: Position, line: bytes) -> StreamRecord | None:
+    """Return the record of a stream's line, or None for a damaged or blank line."""
+    data = unstamped(line)
+    record = decode_object(data)
+    if record is None:
+        return None
+    stamp = stamp_of(line)
+    if stamp is None:
+        return StreamRecord(cursor, record, data, None, None)
+    author = author_of(line)
+    return StreamRecord(cursor, record, data, stamp.key, author)
 
 
 def decode_object(line: bytes) -> dict[str, Any] | None:

@@ -99,6 +99,30 @@ def seek(view: Bytes, line: int) -> tuple[int, int]:
     return number, offset
 
 
+def seek_last(view: Bytes, size: int, count: int) -> int:
+    """Return the offset of the line that is `count` lines before the end of whole lines.
+
+    Only the last blocks are read.
+
+    Args:
+        view: the readable bytes.
+        size: their number.
+        count: the number of lines; if there are fewer, the offset is 0.
+    """
+    wanted, end = count + 1, size
+    while end > 0:
+        start = max(0, end - limits.BLOCK_BYTES)
+        data = view.read(end - start, start)
+        found = data.count(b"\n")
+        if found >= wanted:
+            at = len(data)
+            for _ in range(wanted):
+                at = data.rfind(b"\n", 0, at)
+            return start + at + 1
+        wanted, end = wanted - found, start
+    return 0
+
+
 def _whole(view: Bytes, offset: int, bytes_max: int) -> bytes | None:
     """Read whole lines from `offset`; None if the first one is too long for a message."""
     size = bytes_max

@@ -191,7 +191,7 @@ def check_session(
     Args:
         check: receives the findings.
         folder: the session's folder.
-        sizes: the number of whole bytes of `context.jsonl` and `wire.jsonl`; the next opening
+        sizes: the number of whole bytes of the files that are appended to; the next opening
             repairs the bytes behind them. Files that are not named are checked as a whole.
         live: the present generation of a session that is being written; files that a rewrite may
             be changing are left out. None for a closed session.
@@ -232,7 +232,10 @@ def check_session(
 
 
 def _files(names: Sequence[str], past: Sequence[int]) -> list[str]:
-    wanted = [paths.CONTEXT, *map(paths.generation_file, past), paths.WIRE, paths.TIMELINE]
+    streams = sorted(n for n in names if paths.stream_of(n) or paths.deleted_stream_of(n))
+    wanted = [
+        paths.CONTEXT, *map(paths.generation_file, past), paths.WIRE, *streams, paths.TIMELINE
+    ]  # fmt: skip
     there = set(names)
     return [name for name in wanted if name in there]
 
@@ -336,6 +339,15 @@ def _is_twin(folder: Folder, number: int) -> bool:
     return old is not None and context is not None and old.inode == context.inode
 
 
+def _streams(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the file of each stream with its generation, the number of its deletions."""
+    deleted: dict[str, int] = {}
+    for each in filter(None, map(paths.deleted_stream_of, names)):
+        deleted[each.stream] = max(each.number, deleted.get(each.stream, 0))
+    streams = sorted(filter(None, map(paths.stream_of, names)))
+    return [(paths.stream_file(stream), deleted.get(stream, 0)) for stream in streams]
+
+
 class _Structure(msgspec.Struct, frozen=True):
     """Checks of a session's files against each other."""
 
@@ -360,7 +372,8 @@ class _Structure(msgspec.Struct, frozen=True):
         entries = [entry for entry in self.rewrites if entry.generation <= self._latest]
         for entry in entries:
             self._rewrite(entry, is_last=entry is entries[-1])
-        for name, generation in ((paths.CONTEXT, self.present), (paths.WIRE, 0)):
+        files = [(paths.CONTEXT, self.present), (paths.WIRE, 0), *_streams(names)]
+        for name, generation in files:
             if paths.recovery_point_file(name) in names:
                 self._check_recovery_point(name, generation)
         if paths.STATE in names:

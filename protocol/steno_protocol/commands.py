@@ -29,6 +29,14 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.@:/+-]{1,64}\Z")]
 Why = Annotated[str, msgspec.Meta(max_length=limits.WHY_CHARS_MAX)]
 """A reason, kept in the timeline."""
 
+StreamName = Annotated[str, msgspec.Meta(pattern=r"^(?!(?:context|wire)\Z)[a-z0-9._-]{1,64}\Z")]
+"""A stream's name."""
+
+FileName = Annotated[
+    str, msgspec.Meta(pattern=r"^(?:context|wire|stream-(?!(?:context|wire)\Z)[a-z0-9._-]{1,64})\Z")
+]
+"""A session's file that can be followed, without its ending: `context`, `wire` or a stream."""
+
 Title = Annotated[str, msgspec.Meta(max_length=limits.TITLE_CHARS_MAX)]
 """A session's title for people."""
 
@@ -124,7 +132,9 @@ class List(Command, frozen=True, kw_only=True):
     archived: Literal["no", "only", "all"] = "all"
     labels: tuple[Label, ...] = ()
     title: str = ""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = 1000
+    limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = (
+        limits.LIST_PAGE_SESSIONS_MAX
+    )
 
 
 class Stat(SessionCommand, frozen=True, kw_only=True):
@@ -400,6 +410,57 @@ class ReadWire(Read, frozen=True, kw_only=True):
     """Read whole lines of `wire.jsonl`; all its positions have generation 0."""
 
 
+class AppendStream(Mutation, frozen=True, kw_only=True):
+    """Append the records of the request, any JSON objects, as one atomic batch of a stream.
+
+    `expect` is a position of the stream. The first append creates the stream.
+
+    Attributes:
+        stream: the stream's name.
+    """
+
+    stream: StreamName
+
+
+class ReadStream(Read, frozen=True, kw_only=True):
+    """Read whole lines of a stream; one that does not exist reads as an empty one.
+
+    Attributes:
+        stream: the stream's name.
+        last: begin this many lines before the end, instead of at `after`.
+    """
+
+    stream: StreamName
+    last: Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)] | None = None
+
+
+class Streams(SessionCommand, frozen=True, kw_only=True):
+    """List a session's streams, ordered by name.
+
+    Attributes:
+        stream: only the stream of this name.
+    """
+
+    stream: StreamName | None = None
+
+
+class DeleteStream(SessionCommand, frozen=True, kw_only=True):
+    """Delete a stream; its file keeps its lines under another name until it expires.
+
+    Attributes:
+        stream: the stream's name.
+        key: the idempotency key; a repeat gets the first answer, even if a stream of this name was
+            created since.
+        expect: the head that the caller expects; with another head the reply is `conflict`.
+        by: the client that deletes.
+    """
+
+    stream: StreamName
+    key: Key
+    expect: PositionText | None = None
+    by: Name | None = None
+
+
 class Timeline(SessionCommand, frozen=True, kw_only=True):
     """Ask for the session's timeline."""
 
@@ -417,7 +478,7 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
     """
 
     subscription: Key
-    file: Literal["context", "wire"] = "context"
+    file: FileName = "context"
     after: str = "start"
     window: Annotated[int, msgspec.Meta(ge=1024, le=limits.SUBSCRIPTION_WINDOW_BYTES_MAX)] = (
         limits.SUBSCRIPTION_WINDOW_BYTES
@@ -474,18 +535,19 @@ AnyCommand = (
     | Clear | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
     | Verify | Repair
     | AppendWire | ReadWire
+    | AppendStream | ReadStream | Streams | DeleteStream
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
     | Fork | Describe | Delete
     | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
 )  # fmt: skip
 
-WholeCommand = Stat | Open | Describe | Fork | Delete | Verify
+WholeCommand = Stat | Open | Describe | Fork | Delete | Verify | Streams | DeleteStream
 """Commands about a session as a whole."""
 
 SlowCommand = (
     WholeCommand
-    | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
+    | List | Read | ReadWire | ReadStream | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
 )  # fmt: skip
 """Commands that read files before the reply; their number at a time is bounded."""
 

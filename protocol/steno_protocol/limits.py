@@ -231,6 +231,18 @@ OPEN_SESSIONS_MAX: Final = 512
 HANDLES_PER_SESSION_MAX: Final = 4
 """File handles of an open session: folder and file, for the context and for the wire file."""
 
+STREAMS_MAX: Final = 1000
+"""Streams of one session: the list of them is one reply, and every opening reads the folder."""
+
+STREAMS_OPEN_MAX: Final = 128
+"""Streams of one session that are open at a time; the least recently used one is closed."""
+
+HANDLES_PER_STREAM_MAX: Final = 2
+"""File handles of an open stream: folder and file."""
+
+STREAM_NAME_CHARS_MAX: Final = 64
+"""Characters of a stream's name, so that the name of a deleted stream's file has at most 165."""
+
 HANDLES_PER_CONNECTION_MAX: Final = 12
 """File handles that a client's first connection takes. libzmq ends the process if it finds none
 midway."""
@@ -250,6 +262,9 @@ RETIRED_TOGETHER_MAX: Final = 8
 
 SESSION_IDLE_S: Final = 60.0
 """Time after which an unused session is closed, so that it costs no memory."""
+
+LIST_PAGE_SESSIONS_MAX: Final = 1000
+"""Sessions of one `list` reply unless the client asks for another number: about 200 KiB."""
 
 LIST_SESSIONS_MAX: Final = 10_000
 """Sessions of one `list` reply; `after` continues the list."""

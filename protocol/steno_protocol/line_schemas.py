@@ -219,6 +219,23 @@ class WireSchema(_StampedSchema):
             self._at = at
 
 
+class StreamSchema(_StampedSchema):
+    """Schema of a stream: any JSON objects."""
+
+    def is_record(self, data: bytes) -> bool:
+        """Whether the bytes are an object."""
+        try:
+            _decode_object(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        return True
+
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+        """Check the stamp."""
+        del record
+        yield from self._stamps.take(stamp_of(data), spot)
+
+
 class TimelineSchema(LineSchema):
     """Schema of a timeline: entries."""
 
@@ -280,6 +297,8 @@ def schema_of(name: str, *, in_session: bool) -> LineSchema:
         return ContextSchema()
     if in_session and name == paths.WIRE:
         return WireSchema()
+    if in_session and (paths.stream_of(name) or paths.deleted_stream_of(name)):
+        return StreamSchema()
     if in_session and name == paths.TIMELINE:
         return TimelineSchema()
     return OtherSchema()

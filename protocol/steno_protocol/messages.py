@@ -18,6 +18,7 @@ from steno_protocol.commands import (
     COMMANDS,
     AnyCommand,
     Append,
+    AppendStream,
     AppendWire,
     Command,
     CompactCommit,
@@ -193,7 +194,7 @@ def _check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
         TooLarge: the batch is over its limit.
         BadRequest: the command needs records and has none, or takes none.
     """
-    if isinstance(command, (Append, AppendWire, CompactCommit)):
+    if isinstance(command, (Append, AppendWire, AppendStream, CompactCommit)):
         # The check of records bounds a single one, and most appends have one.
         if len(records) != 1:
             _check_batch(records)
@@ -280,9 +281,7 @@ def _explain(header: bytes, error: msgspec.ValidationError) -> StenoError:
     if command is None:
         return BadRequest(f'the header has no "command": use one of {", ".join(COMMANDS)}')
     if command not in COMMANDS:
-        return BadRequest(
-            f"the command {command[:40]!r} is unknown: use one of {', '.join(COMMANDS)}"
-        )
+        return BadRequest(f"the command {command[:40]!r} is unknown: use {', '.join(COMMANDS)}")
     return BadRequest(
         f"the command {command!r} is malformed: {_cut(error)}; its fields are"
         f" {', '.join(COMMANDS[command].__struct_fields__)}"

@@ -13,6 +13,7 @@ from steno_protocol.errors import BadRequest, Unauthorized
 
 CONTEXT: Final = "context.jsonl"
 WIRE: Final = "wire.jsonl"
+STREAM: Final = "stream-"
 TIMELINE: Final = "timeline.jsonl"
 STATE: Final = "state.json"
 STATE_NEW: Final = "state.json.new"
@@ -40,13 +41,46 @@ _TEMPORARY = "/tmp"  # noqa: S108 (the socket there is in a folder of mode 0700)
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
-_OWN_FILE = re.compile(r"quarantine|(?:context|wire|timeline|state)\..*|.*\.jsonl")
+_OWN_FILE = re.compile(
+    r"quarantine|(?:context|wire|timeline|state)\..*|stream-.*\.mark(?:\.new)?|.*\.jsonl"
+)
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
 # Compiled on first use: most clients have no endpoint.
 _ENDPOINT = r"(?s:ipc://.+)|tcp://(?:[A-Za-z0-9_.-]+|\[[0-9A-Za-z:.%]+\]):(?P<port>[0-9]{1,5})"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+_STREAM_NAME = re.compile(r"[a-z0-9._-]{1,64}", re.ASCII)
+_STREAM_FILE = re.compile(r"stream-([a-z0-9._-]{1,64})\.jsonl", re.ASCII)
+_DELETED_STREAM = re.compile(
+    r"stream-([a-z0-9._-]{1,64})~([1-9][0-9]{0,8})~([0-9]{1,12})~([A-Za-z0-9_-]{1,64})\.jsonl",
+    re.ASCII,
+)
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
+
+
+class DeletedStream(msgspec.Struct, frozen=True):
+    """The name of the file of a deleted stream.
+
+    Attributes:
+        stream: the stream's name.
+        number: the number of its deletion, counted from 1: the generation that follows the file's.
+        at_s: Unix time of the deletion in seconds.
+        key: the idempotency key of the deletion.
+    """
+
+    stream: str
+    number: int
+    at_s: int
+    key: str
+
+    @property
+    def file(self) -> str:
+        """The name as text.
+
+        >>> DeletedStream("notes", 1, 1764000000, "k1").file
+        'stream-notes~1~1764000000~k1.jsonl'
+        """
+        return f"{STREAM}{self.stream}~{self.number}~{self.at_s}~{self.key}.jsonl"
 
 
 class LockNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +269,60 @@ def generation_file(number: int) -> str:
     'context_2.jsonl'
     """
     return f"context_{number}.jsonl"
+
+
+def check_stream(stream: str) -> str:
+    """Return `stream` if it can name a stream, else raise BadRequest."""
+    if not _is_text_of(_STREAM_NAME, stream):
+        raise BadRequest(
+            f"{_briefly(stream)} is not a stream's name: use 1 to {limits.STREAM_NAME_CHARS_MAX} of"
+            " a-z 0-9 . _ -"
+        )
+    if stream in ("context", "wire"):
+        raise BadRequest(
+            f"{stream!r} is not a stream's name, because the session has a {stream} file of its"
+            " own: choose another name"
+        )
+    return stream
+
+
+def stream_file(stream: str) -> str:
+    """Return the name of a stream's file.
+
+    >>> stream_file("notes")
+    'stream-notes.jsonl'
+    """
+    return f"{STREAM}{stream}.jsonl"
+
+
+def file_of(file: str) -> str:
+    """Return the name of a session's file, given without its ending.
+
+    >>> file_of("stream-notes")
+    'stream-notes.jsonl'
+    """
+    return f"{file}.jsonl"
+
+
+def stream_of(name: str) -> str | None:
+    """Return the stream of a file's name; None for another file, and for a deleted stream."""
+    match = _STREAM_FILE.fullmatch(name)
+    return match[1] if match is not None else None
+
+
+def deleted_stream_of(name: str) -> DeletedStream | None:
+    """Return the deleted stream of a file's name; None for any other file."""
+    match = _DELETED_STREAM.fullmatch(name)
+    if match is None:
+        return None
+    return DeletedStream(match[1], int(match[2]), int(match[3]), match[4])
+
+
+def is_stream_file(name: str) -> bool:
+    """Whether a name is that of a stream's file, of a deleted one, or of a recovery point."""
+    if name.endswith((".mark", ".mark.new")):
+        name = f"{name.partition('.mark')[0]}.jsonl"
+    return stream_of(name) is not None or deleted_stream_of(name) is not None
 
 
 def damaged_state_file(number: int) -> str:

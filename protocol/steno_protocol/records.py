@@ -46,6 +46,13 @@ _LINE_SEPARATORS: Final = {"\u0085": r"\u0085", "\u2028": r"\u2028", "\u2029": r
 
 _STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}\r?\n?\Z')
 
+_FACTS: Final = re.compile(
+    rb'(?:(?<=\{)|,)(?:"_at":"[^"]*",)?(?:"_by":"([^"]*)",)?"_id":"[^"]*"\}\s*\Z'
+)
+"""The keys that steno inserts before the last brace of a line."""
+
+_FACTS_BYTES_MAX: Final = 1024
+
 _NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
 
 
@@ -86,7 +93,7 @@ def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
     if not verbatim:
         return CheckedRecord(compact(data, record), chars)
     if b"\n" in data or b"\r" in data:
-        raise BadRequest("the record spans several lines: send it as compact JSON")
+        raise _many_lines()
     if stamp_of(data) is not None:
         # The next opening would take the line for a command's, or for half a batch.
         raise BadRequest(
@@ -122,6 +129,28 @@ def plain_chars(data: Sequence[bytes]) -> int | None:
         return sum([_plain_chars(each, record) for each, record in zip(data, found, strict=True)])
     except (msgspec.DecodeError, UnicodeError, RecursionError, BadRequest):
         return None
+
+
+def check_record(data: bytes) -> bytes:
+    """Check one record of a stream, and return its bytes as they are, without space around them.
+
+    Raises:
+        TooLarge: the record is over `RECORD_BYTES_MAX`.
+        BadRequest: the record is not a JSON object, is too deep, spans several lines, or has a key
+            of steno's own.
+    """
+    record = decode_object(data)
+    if not record:
+        return b"{}"
+    if b"\n" in data or b"\r" in data:
+        raise _many_lines()
+    if not record.keys().isdisjoint(RESERVED_KEYS):
+        reserved = next(key for key in RESERVED_KEYS if key in record)
+        raise BadRequest(
+            f"the record has the key {reserved!r}, which steno adds to lines: put the record into a"
+            " field of another object"
+        )
+    return data.strip()
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
@@ -201,6 +230,22 @@ def stamp_of(data: bytes) -> Stamp | None:
     if match[2] is None:
         return Stamp(match[1].decode(), 0, 1)
     return Stamp(match[1].decode(), int(match[2]), int(match[3]))
+
+
+def unstamped(line: bytes) -> bytes:
+    """Return the record of a line, without its newline and the keys that steno inserted.
+
+    >>> unstamped(b'{"a":1,"_by":"planner","_id":"k1"}\\n')
+    b'{"a":1}'
+    """
+    match = _FACTS.search(line, max(0, len(line) - _FACTS_BYTES_MAX))
+    return line.rstrip(b"\r\n") if match is None else line[: match.start()] + b"}"
+
+
+def author_of(line: bytes) -> str | None:
+    """Return the client in the stamp of a line, None for a line without one."""
+    match = _FACTS.search(line, max(0, len(line) - _FACTS_BYTES_MAX))
+    return match[1].decode() if match is not None and match[1] is not None else None
 
 
 def text_chars(content: object) -> int:
@@ -375,6 +420,10 @@ def _children(value: object) -> list[Any]:
     if is_array(value):
         return [child for child in value if isinstance(child, (dict, list))]
     return []
+
+
+def _many_lines() -> BadRequest:
+    return BadRequest("the record spans several lines: send it as compact JSON")
 
 
 def _too_deep() -> BadRequest:

@@ -135,7 +135,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         session: its id.
         bytes: the size of its context.
-        modified_at: Unix time of the context's last change.
+        modified_at: Unix time of the last change of its context or of a stream.
         generations: the number of its past generations.
         title: its title, empty for none.
         labels: its labels.
@@ -279,6 +279,30 @@ class Deleted(Reply, frozen=True, kw_only=True):
 
     trash: str
     expires_at: float
+
+
+class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream of a session.
+
+    Attributes:
+        stream: its name.
+        head: its head; the generation counts its deletions.
+        records: its lines.
+        bytes: its readable bytes.
+        modified_at: Unix time of its last change, in seconds.
+    """
+
+    stream: str
+    head: str
+    records: int
+    bytes: int
+    modified_at: float
+
+
+class StreamList(Reply, frozen=True, kw_only=True, tag="streams"):
+    """The reply to `streams`, ordered by name."""
+
+    streams: list[StreamEntry]
 
 
 class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -487,4 +511,5 @@ AnyReply = (
     Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
     | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
+    | StreamList
 )  # fmt: skip

@@ -110,7 +110,7 @@ def test_json_has_all_records_events_and_the_timeline(root: Path) -> None:
     document = json.loads(steno("export", "demo", "--json").out)
     assert set(document) == {
         "session", "title", "labels", "archived", "forked_from", "head", "generation", "records",
-        "events", "timeline", "damaged",
+        "events", "streams", "timeline", "damaged",
     }  # fmt: skip
     assert [each["record"] for each in document["records"]] == lines_in(
         root / "sessions" / "demo" / "context.jsonl"

@@ -158,9 +158,9 @@ def _release(view: FileView) -> None:
 def _verify(trees: SessionFolders, place: Place) -> None:
     context = trees.readable(place, None)
     try:
-        wire = trees.readable_wire(place)
+        wire = trees.readable_stream(place, paths.WIRE)
         try:
-            trees.verify(place, context.view, wire.view, live=None)
+            trees.verify(place, {paths.CONTEXT: context.view, paths.WIRE: wire.view}, live=None)
         finally:
             wire.view.release()
     finally:
@@ -199,10 +199,11 @@ def _open_and_close(stored: StoredSession) -> Seen | None:
 @contextmanager
 def _wire(stored: StoredSession, opened: Opened) -> Iterator[Opened]:
     opening = Opening(session=SESSION, path=PATH, now=NOW_S, incarnation="first")
-    wire = file_opening.open_wire(
+    wire = file_opening.open_stream(
         stored.disk,
         stored.disk.open_root(PATH),
         opening,
+        name=paths.WIRE,
         stamp=opened.machine.stamp,
         context_head=lambda: opened.machine.head,
     )

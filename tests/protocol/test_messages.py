@@ -60,7 +60,7 @@ from support.framing import answer_frames, only_request, request_frames
 RECORD = b'{"role":"user","content":"hi"}'
 STATUS = '["r1",0,{"command":"status"}]'
 
-TAKE_RECORDS = {"append", "append_wire", "compact_commit"}
+TAKE_RECORDS = {"append", "append_wire", "append_stream", "compact_commit"}
 SIMPLE_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(st.characters(codec="utf-8"), max_size=20),
     int: st.integers(-(2**63), 2**64 - 1),
@@ -234,7 +234,7 @@ def _smallest(name: str) -> dict[str, Any]:
         "session": "demo", "key": "k1", "protocol": 1, "checkpoint_id": 0, "token_count": 0,
         "prompt": "", "generation": 0, "subscription": "s1", "bytes": 1, "lease": "k1",
         "cut": "0:1", "at": "0:2", "message": "hi", "mail_id": "m1", "new_session": "other",
-        "crc": 0,
+        "crc": 0, "stream": "notes",
     }  # fmt: skip
     required = [field.name for field in msgspec.structs.fields(COMMANDS[name]) if field.required]
     return {"command": name, **{field: values[field] for field in required}}

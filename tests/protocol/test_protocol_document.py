@@ -45,6 +45,7 @@ from steno_protocol.replies import (
     SessionEntry,
     SessionStat,
     Source,
+    StreamEntry,
 )
 from steno_protocol.rights import Right, right_needed
 from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
@@ -81,6 +82,7 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
         Source,
         Mail,
         CheckedFile,
+        StreamEntry,
         CheckFinding,
     )
 }
@@ -109,15 +111,17 @@ def _request(example: Example, taken: list[Example]) -> Request:
 def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
     tested = {"request", "record", "reply", "event", "message", "lines", "lock", "grammar"}
     assert {each.kind for each in EXAMPLES} == {
-        *tested, "block", "line", "happening", "text", "wire-event", "wire-line", "node-client"
+        *tested, "block", "line", "happening", "text", "wire-event", "wire-line", "node-client",
+        "stream-record", "stream-line",
     }  # fmt: skip
 
 
 @_examples("request")
 def test_an_example_of_a_request_is_decoded_as_its_command(example: Example) -> None:
-    kind = {"append": "record", "append_wire": "wire-event", "compact_commit": "record"}.get(
-        example.name
-    )
+    kind = {
+        "append": "record", "append_wire": "wire-event", "append_stream": "stream-record",
+        "compact_commit": "record",
+    }.get(example.name)  # fmt: skip
     request = _request(example, [each for each in EXAMPLES if each.kind == kind][:1])
     assert type(request.command) is COMMANDS[example.name]
 
@@ -184,6 +188,29 @@ def test_the_example_of_a_wire_event_becomes_the_line_that_read_wire_shows() -> 
     facts = b',"_at":"0:4"' + records.stamp(stamp.key, "planner")
     assert header + b"\n" == wire.metadata_line()
     assert records.line(wire.check_event(event.text.encode()), facts) == line + b"\n"
+
+
+@_examples("stream-record")
+def test_an_example_of_a_stream_record_passes_the_gate(example: Example) -> None:
+    assert records.check_record(example.text.encode()) == example.text.encode().strip()
+
+
+@_examples("stream-line")
+def test_an_example_of_a_stream_line_holds_a_record(example: Example) -> None:
+    for line in example.text.encode().splitlines():
+        assert records.stamp_of(line) is not None
+        assert records.check_record(records.unstamped(line))
+
+
+def test_the_example_of_a_stream_record_becomes_the_line_that_read_stream_shows() -> None:
+    [record] = [each for each in COMMAND_SECTIONS["append_stream"].examples if not each.name]
+    [block] = [each for each in COMMAND_SECTIONS["read_stream"].examples if each.kind == "block"]
+    line = block.text.encode().strip()
+    stamp = records.stamp_of(line)
+    assert stamp is not None
+    data = records.check_record(record.text.encode())
+    assert records.stamped_line(data, b"", stamp.key, "planner") == line + b"\n"
+    assert records.unstamped(line) == data
 
 
 @_examples("line")
@@ -490,7 +517,9 @@ def test_every_rule_that_the_grammar_uses_is_defined() -> None:
     given_elsewhere = {"ALPHA", "DIGIT", "HEXDIG", "LF", "json-object", "json-array", "octets"}
     used = set[str]().union(*map(abnf.names_in, GRAMMAR.values()))
     assert used <= {*GRAMMAR, *given_elsewhere}
-    assert {*GRAMMAR} - used <= {"connection", "position", "request-id", "session", "name", "stamp"}
+    assert {*GRAMMAR} - used <= {
+        "connection", "position", "request-id", "session", "name", "stamp", "file",
+    }  # fmt: skip
 
 
 def _accepts(check: Any, text: str) -> bool:
@@ -515,6 +544,7 @@ CHECKS = {
     "position": lambda text: _accepts(Position.parse, text),
     "session": lambda text: _accepts(paths.split_session, text),
     "request-id": _is_request_id,
+    "stream": lambda text: _accepts(paths.check_stream, text),
 }
 CLOSE_TO_THE_RULES = st.text(alphabet="aZ09_.:/@+=,-\n é", max_size=70)
 
@@ -535,8 +565,10 @@ def test_code_accepts_what_the_grammar_generates(rule: str, data: st.DataObject)
         or max(map(len, re.split("[:/]", text))) > limits.SESSION_SEGMENT_CHARS_MAX
     )
     reserved = rule == "session" and re.search(
-        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|[^/]*\.jsonl)(?:$|/)", text
+        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|stream-[^/]*\.mark(?:\.new)?|[^/]*\.jsonl)(?:$|/)",
+        text,
     )
+    reserved = reserved or (rule == "stream" and text in ("context", "wire"))
     assert CHECKS[rule](text) or too_long or reserved
 
 

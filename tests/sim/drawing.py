@@ -38,7 +38,10 @@ FULL_WEIGHTS = {
 }  # fmt: skip
 
 WIRE_SHARE = 0.4
-"""Of a writer's orders in a world of both files."""
+"""Of a writer's orders in a world of both files, or of a stream."""
+
+STREAM_NAME = "notes"
+"""The stream that is written."""
 
 CONTEXT_SHARE = 0.5
 """Of an agent's orders in the world of everything; the rest are of `FULL_WEIGHTS`."""
@@ -73,9 +76,17 @@ class WriterDrawing:
         self._chance = chance
         self._wall_s = wall_s
 
-    def draw(self, head: Position, *, has_wire: bool) -> Order:
-        """Draw an order of a client that last saw the session end at `head`."""
+    def draw(self, head: Position, *, has_wire: bool, stream_head: Position | None) -> Order:
+        """Draw an order of a client that last saw the session end at `head`.
+
+        Args:
+            head: the end of the context.
+            has_wire: draw events, too.
+            stream_head: the end of the stream, if there is one.
+        """
         chance = self._chance
+        if stream_head is not None and chance.random() < WIRE_SHARE:
+            return self._draw_stream(stream_head)
         if has_wire and chance.random() < WIRE_SHARE:
             return self._draw_events()
         key = self._key(chance.random() < 0.7, "job")
@@ -130,6 +141,22 @@ class WriterDrawing:
         count = chance.randint(1, 4)
         records = [event(part, f"{number} {part}" * part) for part in range(count)]
         return self._add(commands.AppendWire(session=SESSION, key=key, by=by, **how), records)
+
+    def _draw_stream(self, head: Position) -> Order:
+        chance, number = self._chance, len(self.orders)
+        key = self._key(chance.random() < 0.7, "stream")
+        how = {
+            "durability": chance.choice(["synced", "written"]),
+            "by": chance.choice([None, "planner"]),
+            "expect": str(head) if chance.random() < 0.2 else None,
+        }
+        records = [
+            b'{"n":%d, "part":%d,"text":"%s"}' % (number, part, b"x" * part * 40)
+            for part in range(chance.randint(1, 4))
+        ]
+        return self._add(
+            commands.AppendStream(session=SESSION, stream=STREAM_NAME, key=key, **how), records
+        )
 
     def _draw_change(self, kind: str, head: Position) -> Drawn:
         chance, number = self._chance, len(self.orders)

@@ -78,6 +78,7 @@ class Folder:
         generations: the lines of each context file, the present one last.
         entries: the timeline, without what was taken back.
         wire: the lines of the wire file.
+        stream: the lines of the stream.
         begun: for a generation that a compaction made, the lines that there were at its beginning;
             what came later lives on in that generation itself.
     """
@@ -85,6 +86,7 @@ class Folder:
     generations: Sequence[Lines]
     entries: Sequence[TimelineEntry]
     wire: Lines
+    stream: Lines = ()
     begun: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
@@ -103,9 +105,14 @@ class Folder:
 
     def keys(self) -> set[str]:
         """Every key that the files contain."""
-        stamps = (stamp_of(line) for lines in (*self.generations, self.wire) for line in lines)
+        stamps = (stamp_of(line) for lines in self._all() for line in lines)
         keys = {stamp.key for stamp in stamps} | {entry.key or "" for entry in self.entries}
         return keys - {""}
+
+    def _all(self) -> Iterator[Lines]:
+        yield from self.generations
+        yield self.wire
+        yield self.stream
 
     def before(self, entry: TimelineEntry) -> list[bytes]:
         """The file that a rewrite replaced, without what another program wrote during it."""
@@ -143,6 +150,7 @@ def read_folder(tree: Mapping[str, bytes], folder: str) -> Folder:
         [tree[f"{folder}/{each}"].splitlines(keepends=True) for each in names],
         timeline.decode(tree.get(f"{folder}/{paths.TIMELINE}", b"")),
         tree.get(f"{folder}/{paths.WIRE}", b"").splitlines(keepends=True),
+        tree.get(f"{folder}/stream-notes.jsonl", b"").splitlines(keepends=True),
     )
 
 

@@ -22,11 +22,12 @@ from steno_protocol.context import ContextState
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
-from stenod.core import dmail, lines, timeline
+from stenod.core import dmail, key_replay, lines, timeline
 from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.machine import FileMachine, Machine, Mailing
+from stenod.core.stream_machine import StreamMachine
 from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
 from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
@@ -34,7 +35,7 @@ from stenod.recovery.tail_repair import FileEnd
 from stenod.rewrite import compaction
 from stenod.sessions import registry
 from stenod.sessions.operations import Operations
-from stenod.sessions.session import _WireOpener
+from stenod.sessions.session import _StreamOpener
 from stenod.store import jsonl
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
@@ -45,7 +46,10 @@ from stenod.writer.writer import Writer
 Patch = tuple[Any, str, Any]
 """A class or module, a name in it, and what stands in its place."""
 
-SEEDS = {"context": 200, "files": 300, "daemon": 200, "full": 120, "foreign": 400, "rough": 400}
+SEEDS = {
+    "context": 200, "files": 300, "streams": 300, "daemon": 200, "full": 120, "foreign": 400,
+    "rough": 400,
+}  # fmt: skip
 """Seeds of each world within which a missing guard has to be noticed."""
 
 
@@ -76,8 +80,8 @@ class Mutant:
         """A seed of a world that notices that the guard is missing."""
         with ExitStack() as held:
             held.enter_context(self.applied())
-            if world == "files":
-                # The verdict of the wire file has to notice it alone.
+            if world in ("files", "streams"):
+                # The verdict of the other file has to notice it alone.
                 held.enter_context(patch.object(SessionSimulation, "_judge_context", _nothing))
             for seed in (self.worlds[world], *range(SEEDS[world])):
                 options = dict.fromkeys(self.options, True)
@@ -256,7 +260,7 @@ _reset = ContextState.reset
 
 NOT_DURABLE_HEAD: Sequence[Patch] = [
     (writers, "context_head", _tentative_head),
-    (_WireOpener, "_context_head", lambda self: _tentative_head(self.context)),
+    (_StreamOpener, "_context_head", lambda self: _tentative_head(self.context)),
 ]
 
 MUTANTS = {
@@ -267,7 +271,8 @@ MUTANTS = {
         [(FileEnd, "make_durable", _sync_without_writing_again)], {"context": 0, "rough": 0}
     ),
     "an opening that reads before it syncs": Mutant(
-        [(FileEnd, "make_durable", _believe_without_sync)], {"context": 0, "files": 0, "rough": 0}
+        [(FileEnd, "make_durable", _believe_without_sync)],
+        {"context": 0, "files": 0, "streams": 0, "rough": 0},
     ),
     "a repair that does not sync what came since": Mutant(
         [(FileEnd, "repair", _repair_and_sync_no_more)], {"rough": 0}
@@ -287,13 +292,14 @@ MUTANTS = {
     # Torn and failed writes.
     "a torn tail that is not cut": Mutant(
         [(tail_repair, "examine_tail", _uncut_tail)],
-        {"context": 0, "files": 0, "rough": 0, "model": 0},
+        {"context": 0, "files": 0, "streams": 0, "rough": 0, "model": 0},
     ),
     "a torn batch of which the whole lines stay": Mutant(
         [(tail_repair, "examine_tail", _whole_lines_alone)], {"context": 50}
     ),
     "a failed group that is not taken back": Mutant(
-        [(JsonlLog, "discard_unsynced", _nothing)], {"context": 26, "files": 97, "rough": 6}
+        [(JsonlLog, "discard_unsynced", _nothing)],
+        {"context": 26, "files": 97, "streams": 18, "rough": 6},
     ),
     "a failed group that is cut without a copy": Mutant(
         [(jsonl, "quarantine", _nothing)], {"rough": 49}
@@ -355,13 +361,23 @@ MUTANTS = {
         [(KeyTable, "youngest_ms", property(_zero))], {"context": 19}
     ),
     "a key that is looked up in vain": Mutant(
-        [(writer.key_lookup, "look_up", _nothing)], {"context": 0, "files": 0, "model": 0}
+        [(writer.key_lookup, "look_up", _nothing)],
+        {"context": 0, "files": 0, "streams": 0, "model": 0},
     ),
     "a key that is looked up in no file": Mutant(
         [(key_lookup, "_look_up_in", _nothing)], {"rough": 0}
     ),
     "a key whose contents are not compared": Mutant(
         [(Machine, "_contents", _nothing)], {"context": 0}
+    ),
+    "a key of a stream whose contents are not compared": Mutant(
+        [(StreamMachine, "_contents", _nothing)], {"streams": 0}
+    ),
+    "a key of a stream that is taken for a message's": Mutant(
+        [(key_replay, "_appended", key_replay._applied)], {"streams": 0}
+    ),
+    "an expectation of a stream that is not checked": Mutant(
+        [(StreamMachine, "_check_expected", _nothing)], {"streams": 1}
     ),
     "a key that is forgotten without a trace": Mutant(
         [(KeyTable, "_forget_oldest", _forget_without_a_time)], {"daemon": 0, "context": 0}

@@ -114,6 +114,11 @@ class Order:
         return isinstance(self.command, commands.AppendWire)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether it belongs to a stream."""
+        return isinstance(self.command, commands.AppendStream)
+
+    @property
     def is_mail(self) -> bool:
         """Whether it sends a D-Mail: a line of the timeline."""
         return isinstance(self.command, commands.SendDmail)

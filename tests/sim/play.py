@@ -7,11 +7,13 @@ from sim.foreign_simulation import ForeignSimulation
 from sim.session_simulation import SessionSimulation
 from sim.simulation import Simulation, run_seed
 from sim.worlds import WORLDS, World
+from sim.writers import STREAM
 from steno_protocol import paths
 
 SIMULATIONS: dict[str, type[Simulation]] = {
     "context": SessionSimulation,
     "files": SessionSimulation,
+    "streams": SessionSimulation,
     "daemon": DaemonSimulation,
     "full": DaemonSimulation,
     "foreign": ForeignSimulation,
@@ -39,8 +41,8 @@ def play(name: str, seed: int, world: World | None = None) -> Simulation:
 
 
 def trace_of(simulation: Simulation) -> str:
-    """A digest of all calls to the disk and of the final context and wire files."""
+    """A digest of all calls to the disk and of the final files of the writers."""
     files = sorted(simulation.disk.tree().items())
-    final = [file for file in files if file[0].endswith((paths.CONTEXT, paths.WIRE))]
+    final = [file for file in files if file[0].endswith((paths.CONTEXT, paths.WIRE, STREAM))]
     trace = simulation.disk.calls, final
     return hashlib.sha256(repr(trace).encode()).hexdigest()

@@ -12,11 +12,11 @@ from sim.files import Folder, read_folder
 from sim.followers import Follower
 from sim.orders import REWRITES, Fate, Order, done, lose_answers, waiting
 from sim.simulation import Simulation
-from sim.verdicts.folders import check_folder, check_wire
+from sim.verdicts.folders import check_folder, check_stream, check_wire
 from sim.verdicts.orders import Tree, check_order, tree_of
 from sim.verdicts.views import check_follower, check_mail_event, check_wire_answers
 from sim.worlds import World
-from sim.writers import WireSent, Writers
+from sim.writers import STREAM, WireSent, Writers
 from steno_protocol import limits, paths
 from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import Conflict, StenoError
@@ -41,7 +41,7 @@ FAULTS = [Fault.CALL, Fault.CALL, Fault.SYNC, Fault.LOOK, Fault.WRITE, Fault.SPA
 
 
 class SessionSimulation(Simulation):
-    """One seed of the worlds `context` and `files`."""
+    """One seed of the worlds `context`, `files` and `streams`."""
 
     lives = 4
     keys_max = 4
@@ -60,6 +60,8 @@ class SessionSimulation(Simulation):
         self._misused: list[tuple[Order, Sent]] = []
         self._followers: list[Follower] = []
         self._wire_follower = Follower(Position(0, 0), from_start=True)
+        self._stream_follower = Follower(Position(0, 0), from_start=True)
+        self._stream_head = Position(0, 0)
         self._wire_answers: list[WireSent] = []
         self._head = Position(0, 0)
         self._half_line = b""
@@ -93,6 +95,8 @@ class SessionSimulation(Simulation):
         desk.spawn(desk.open_context)
         if self.world.has_wire:
             desk.spawn(desk.wire.serve)
+        if self.world.has_stream:
+            desk.spawn(desk.stream.serve)
         return desk
 
     def _tick(self) -> None:
@@ -110,7 +114,9 @@ class SessionSimulation(Simulation):
         return max(1.0, self.wall_s + self._skew_s)
 
     async def _drain(self, daemon: Writers) -> None:
-        writers = [daemon.wire, daemon.writer] if self.world.has_wire else [daemon.writer]
+        writers = [daemon.wire] if self.world.has_wire else []
+        writers += [daemon.stream] if self.world.has_stream else []
+        writers.append(daemon.writer)
         for writer in writers:
             if not self.disk.died and self._chance.random() < 0.5:
                 writer.mailbox.close()
@@ -118,7 +124,7 @@ class SessionSimulation(Simulation):
 
     def _kill(self, daemon: Writers) -> None:
         lose_answers(self.orders)
-        for follower in (*self._followers, self._wire_follower):
+        for follower in (*self._followers, self._wire_follower, self._stream_follower):
             follower.subscriber = None
         survival = None
         if not self.disk.died:
@@ -133,7 +139,7 @@ class SessionSimulation(Simulation):
 
     def _evict(self) -> None:
         """Memory gets short: the disk forgets what it can read again."""
-        for path in (CONTEXT, TIMELINE, WIRE):
+        for path in (CONTEXT, TIMELINE, WIRE, f"{PATH}/{STREAM}"):
             if self.disk.has_file(path):
                 self.disk.evict(path)
 
@@ -143,6 +149,9 @@ class SessionSimulation(Simulation):
         chance, world = self._chance, self.world
         if world.has_wire:
             self._follow_wire(daemon)
+        if world.has_stream:
+            self._follow_stream(daemon)
+            self._stream_head = max(self._stream_head, daemon.stream_feed.head)
         self._head = max(self._head, daemon.feed.head)
         self._set_clocks()
         daemon.wall_s = self.disk.now_s = self.wall_s
@@ -157,7 +166,8 @@ class SessionSimulation(Simulation):
         if chance.random() < 0.3:
             self._grant(daemon)
         if world.faults and chance.random() < 0.15:
-            inject(self.disk, chance, FAULTS, [paths.CONTEXT])
+            names = [paths.CONTEXT, STREAM] if world.has_stream else [paths.CONTEXT]
+            inject(self.disk, chance, FAULTS, names)
         if world.storms and self._storms.random() < 0.2:
             self._begin_storm()
         if world.foreign_lines and chance.random() < 0.2:
@@ -181,7 +191,8 @@ class SessionSimulation(Simulation):
         return self._draw_order()
 
     def _draw_order(self) -> Order:
-        return self._drawing.draw(self._head, has_wire=self.world.has_wire)
+        stream_head = self._stream_head if self.world.has_stream else None
+        return self._drawing.draw(self._head, has_wire=self.world.has_wire, stream_head=stream_head)
 
     def _send(self, desk: Writers, order: Order) -> None:
         command = order.repeated(repeat=order.tries > 0)
@@ -248,6 +259,10 @@ class SessionSimulation(Simulation):
         if self._wire_follower.subscriber is None and desk.wire.opened is not None:
             self._wire_follower.subscribe(desk.wire_feed, 1 << 20)
 
+    def _follow_stream(self, desk: Writers) -> None:
+        if self._stream_follower.subscriber is None and desk.stream.opened is not None:
+            self._stream_follower.subscribe(desk.stream_feed, 1 << 20)
+
     def _grant(self, desk: Writers) -> None:
         for follower in self._followers:
             if follower.subscriber is not None:
@@ -286,6 +301,8 @@ class SessionSimulation(Simulation):
             await self._catch_up(desk)
             if self.world.has_wire:
                 await self._catch_up_with_events(desk)
+            if self.world.has_stream:
+                await self._catch_up_with_stream(desk)
             desk.writer.mailbox.close()
             await desk.settle(20)
             tasks.cancel_scope.cancel()
@@ -327,11 +344,20 @@ class SessionSimulation(Simulation):
         desk.wire.mailbox.close()
         assert self._wire_follower.position == desk.wire_feed.head
 
+    async def _catch_up_with_stream(self, desk: Writers) -> None:
+        await desk.stream.open()
+        self._follow_stream(desk)
+        await desk.stream.settle()
+        await desk.settle(200)
+        desk.stream.mailbox.close()
+        assert self._stream_follower.position == desk.stream_feed.head
+
     def _judge(self) -> None:
         folder = read_folder(self.disk.tree(), PATH)
         tree = tree_of({PATH: folder}, has_foreign=self.world.foreign_lines)
         self._judge_context(folder, tree)
         self._judge_events(folder, tree)
+        self._judge_stream(folder, tree)
 
     def _judge_context(self, folder: Folder, tree: Tree) -> None:
         has_foreign = self.world.foreign_lines
@@ -340,11 +366,18 @@ class SessionSimulation(Simulation):
         stored = StoredSession(self.disk, PATH).mail()
         assert mail == (stored and stored.id)
         for order in self.orders:
-            if not order.is_event:
+            if not (order.is_event or order.is_stream):
                 check_order(order, tree)
         for follower in self._followers:
             check_mail_event(follower, mail)
             check_follower(follower, folder.generations)
+
+    def _judge_stream(self, folder: Folder, tree: Tree) -> None:
+        check_stream(SESSION, folder)
+        for order in self.orders:
+            if order.is_stream:
+                check_order(order, tree)
+        check_follower(self._stream_follower, [folder.stream])
 
     def _judge_events(self, folder: Folder, tree: Tree) -> None:
         check_wire(SESSION, folder)

@@ -17,15 +17,21 @@ from sim.files import Folder, folders_of
 from sim.foreign_program import IN_PLACE, MANNERS
 from sim.play import play, trace_of
 from sim.worlds import WORLDS
+from sim.writers import STREAM
 from steno_protocol import paths
 from steno_protocol.timeline_entries import TimelineEntry
 from support.writing import PATH
 
 BLOCK = 30
-SEEDS = {"context": 240, "files": 90, "daemon": 320, "full": 180, "foreign": 100, "rough": 240}
+SEEDS = {
+    "context": 240, "files": 90, "streams": 90, "daemon": 320, "full": 180, "foreign": 100,
+    "rough": 240,
+}  # fmt: skip
 """Seeds that every run plays in each world."""
 
-DRAWN = {"context": 30, "files": 30, "daemon": 40, "full": 30, "foreign": 24, "rough": 60}
+DRAWN = {
+    "context": 30, "files": 30, "streams": 30, "daemon": 40, "full": 30, "foreign": 24, "rough": 60,
+}  # fmt: skip
 """Seeds that each run plays anew."""
 
 BLOCKS = [(world, first) for world, count in SEEDS.items() for first in range(0, count, BLOCK)]
@@ -84,6 +90,11 @@ def test_most_seeds_leave_events_and_messages_behind(world: str) -> None:
         tree = play(world, seed).disk.tree()
         both += all(tree.get(f"{PATH}/{name}") for name in (paths.CONTEXT, paths.WIRE))
     assert both >= 7
+
+
+def test_most_seeds_leave_records_of_the_stream_behind() -> None:
+    trees = [play("streams", seed).disk.tree() for seed in range(10)]
+    assert sum(bool(tree.get(f"{PATH}/{STREAM}")) for tree in trees) >= 7
 
 
 @pytest.mark.slow

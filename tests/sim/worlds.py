@@ -24,6 +24,7 @@ class World:
             alone.
         shared: the session's folder is a mount's.
         has_wire: events are written beside the context.
+        has_stream: records are written to a stream beside the context.
         foreign_lines: another program appends lines to the context between steps. Not together with
             power cuts: unsynced lines of others may vanish from between ours, and then no line is
             where it was. In a shared folder it may stop in the middle of a line.
@@ -46,6 +47,7 @@ class World:
     at_once: bool = False
     shared: bool = False
     has_wire: bool = False
+    has_stream: bool = False
     foreign_lines: bool = False
     foreign_manner: str = ""
     disconnects: bool = False
@@ -74,6 +76,10 @@ def _context(seed: int) -> World:
 
 def _files(seed: int) -> World:
     return replace(_context(seed), has_wire=True)
+
+
+def _streams(seed: int) -> World:
+    return replace(_context(seed), has_stream=True)
 
 
 def _daemon(seed: int) -> World:
@@ -114,6 +120,8 @@ WORLDS: Mapping[str, Callable[[int], World]] = {
     "context": _context,
     # The same with the writer of the wire file.
     "files": _files,
+    # The writer of the context with that of a stream.
+    "streams": _streams,
     # A daemon with its clients, whose connections break.
     "daemon": _daemon,
     # The same with events, compactions and D-Mails.

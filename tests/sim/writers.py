@@ -1,12 +1,14 @@
-"""The two writers of one session over a simulated disk, without a daemon around them."""
+"""The writers of one session over a simulated disk, without a daemon around them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio.abc
 import msgspec
 
-from steno_protocol.commands import AppendWire, Mutation
+from steno_protocol import paths
+from steno_protocol.commands import AppendStream, AppendWire, Mutation
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed
@@ -62,10 +64,16 @@ class NotedSent(Sent):
         self.note(answer)
 
 
+STREAM = "stream-notes.jsonl"
+"""The file of the stream."""
+
+
 class Writers(Desk):
-    """A desk with two writers: that of the context, and beside it `wire`.
+    """A desk with the writer of the context, and beside it `wire` and `stream`.
 
     Attributes:
+        stream: the writer of the stream.
+        stream_feed: the feed of the stream.
         wire: the writer of the wire file.
         wire_feed: the feed of the wire file.
         wire_answers: every answered command of the wire file, in the order of the answers.
@@ -80,11 +88,25 @@ class Writers(Desk):
         self.wire_answers: list[WireSent] = []
         self.wire_feed = Feed(self.spawn, self._read, lambda: self.now_s)
         services = msgspec.structs.replace(self.services)
-        self.wire = Writer(SESSION, self._open_wire, self.wire_feed, services, needs=self.writer)
+        self.wire = Writer(
+            SESSION, partial(self._open_beside, paths.WIRE), self.wire_feed, services,
+            needs=self.writer,
+        )  # fmt: skip
+        self.stream_feed = Feed(self.spawn, self._read, lambda: self.now_s)
+        self.stream = Writer(
+            SESSION, partial(self._open_beside, STREAM), self.stream_feed, services,
+            needs=self.writer,
+        )  # fmt: skip
 
     def writer_of(self, command: Mutation) -> Writer:
         """The writer that a command is for."""
-        return self.wire if isinstance(command, AppendWire) else self.writer
+        match command:
+            case AppendWire():
+                return self.wire
+            case AppendStream():
+                return self.stream
+            case _:
+                return self.writer
 
     def submit(self, sent: Sent, records: Sequence[bytes], deadline_s: float | None = None) -> Sent:
         """Put one command into the mailbox of the writer that it is for."""
@@ -113,11 +135,15 @@ class Writers(Desk):
 
     def end(self) -> None:
         """Leave nothing behind that touches the disk of the next life."""
-        for feed, writer in ((self.feed, self.writer), (self.wire_feed, self.wire)):
+        for feed, writer in (
+            (self.feed, self.writer),
+            (self.wire_feed, self.wire),
+            (self.stream_feed, self.stream),
+        ):
             feed.detach()
             writer._files.opened = writer._files._aside = None
 
-    def _open_wire(self, how: OpenOptions) -> Opened:
+    def _open_beside(self, name: str, how: OpenOptions) -> Opened:
         context = self.writer.opened
         if context is None:
             # As a daemon's: the context failed meanwhile, and is opened by the next command.
@@ -132,10 +158,11 @@ class Writers(Desk):
             changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
-        return file_opening.open_wire(
+        return file_opening.open_stream(
             self.disk,
             self.disk.open_root(PATH),
             opening,
+            name=name,
             stamp=context.machine.stamp,
             context_head=lambda: context_head(self.writer),
         )

@@ -24,7 +24,7 @@ COMMAND: Final = "PYTHONPATH=tests python -m support.generate_sync"
 
 CLIENT: Final = PROJECT / "client" / "steno"
 
-MODULES: Final = ("client", "session", "streams")
+MODULES: Final = ("client", "session", "stream", "streams")
 """Modules of `steno._async` that are the source of a module of `steno._sync`."""
 
 NAMES: Final = {
@@ -38,6 +38,8 @@ NAMES: Final = {
     "Link": "BlockingLink",
     "RecordStream": "BlockingRecordStream",
     "Session": "BlockingSession",
+    "Stream": "BlockingStream",
+    "StreamRecords": "BlockingStreamRecords",
     "StopAsyncIteration": "StopIteration",
     "Subscription": "BlockingSubscription",
     "Summarize": "BlockingSummarize",
@@ -52,6 +54,7 @@ NAMES: Final = {
 DROPPED: Final = {
     "client": ("Client.__init__", "Client.__aenter__", "Client.__aexit__", "Client.welcome"),
     "session": ("Session.wait_for",),
+    "stream": (),
     "streams": (),
 }
 """Methods that `steno._sync.bases` has in another form."""
@@ -185,6 +188,13 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
             there leave the session unchanged.
 """,
         ),
+    ),
+    "stream": (
+        (
+            '"""One stream of a session, through an async client."""',
+            '"""One stream of a session, through a blocking client."""',
+        ),
+        ("Follow it with `async for`: the", "Follow it with `for`: the"),
     ),
     "streams": (),
 }

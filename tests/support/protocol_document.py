@@ -28,6 +28,8 @@ _PATTERNS = {
     _pattern(commands.Key): "key",
     _pattern(commands.Name): "name",
     _pattern(commands.Label): "label",
+    _pattern(commands.StreamName): "stream",
+    _pattern(commands.FileName): "file",
 }
 
 

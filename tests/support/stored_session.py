@@ -96,7 +96,8 @@ class StoredSession:
         wire = self.view(paths.WIRE) if paths.WIRE in self.names() else context
         folder = self.disk.open_root(self.path)
         try:
-            return verify(self.disk, folder, SESSION, context, wire, live=None)
+            views = {paths.CONTEXT: context, paths.WIRE: wire}
+            return verify(self.disk, folder, SESSION, views, live=None, failed_syncs=FailedSyncs())
         finally:
             for view in {context, wire}:
                 view.release()
@@ -105,8 +106,13 @@ class StoredSession:
         """Open its wire file for the writer; the context has to be open."""
         opening = Opening(session=SESSION, path=self.path, now=NOW_S, incarnation="wire")
         folder = self.disk.open_root(self.path)
-        return file_opening.open_wire(
-            self.disk, folder, opening, stamp=True, context_head=lambda: Position(0, 0)
+        return file_opening.open_stream(
+            self.disk,
+            folder,
+            opening,
+            name=paths.WIRE,
+            stamp=True,
+            context_head=lambda: Position(0, 0),
         )
 
     def file(self, name: str = paths.CONTEXT) -> bytes:

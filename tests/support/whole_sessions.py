@@ -59,7 +59,7 @@ class World:
         """The session as it is now."""
         trees, log = self.trees, opened.log
         place = trees.place(SESSION)
-        wire = trees.readable_wire(place).view
+        wire = trees.readable_stream(place, paths.WIRE).view
         context = log.view(log.generation)
         try:
             yield Snapshot(

@@ -110,10 +110,11 @@ class WireDesk(Desk):
             changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
-        return file_opening.open_wire(
+        return file_opening.open_stream(
             self.disk,
             self.disk.open_root(PATH),
             opening,
+            name=paths.WIRE,
             stamp=context.machine.stamp,
             context_head=lambda: self.context.feed.head,
         )

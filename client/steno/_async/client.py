@@ -11,7 +11,7 @@ from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
 from steno._sansio.forks import delete_command
 from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.requests import ReplyT, open_unfollowed, opening
+from steno._sansio.requests import ReplyT, open_unfollowed, opening, page_size
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
@@ -143,6 +143,8 @@ class Client(NotPicklable):
         archived: Literal["no", "only", "all"] = "all",
         labels: Sequence[str] = (),
         title: str = "",
+        after: str = "",
+        limit: int | None = None,
     ) -> list[replies.SessionEntry]:
         """List the sessions whose id starts with `prefix`, ordered by id.
 
@@ -151,21 +153,29 @@ class Client(NotPicklable):
             archived: `no` leaves archived sessions out, `only` leaves the others out.
             labels: only sessions with all of these labels.
             title: only sessions whose title contains this, ignoring case.
+            after: only ids after this one; the id of the last session continues a list.
+            limit: at most this many sessions; None for all.
+
+        Returns:
+            The sessions; `modified_at` of each is the last change of its context or of a stream.
+
+        Raises:
+            BadRequest: the limit is below 1.
         """
         entries: list[replies.SessionEntry] = []
         more = True
         while more:
-            after = entries[-1].session if entries else ""
             asked = commands.List(
                 prefix=prefix,
-                after=after,
+                after=entries[-1].session if entries else after,
+                limit=page_size(limit, len(entries)),
                 archived=archived,
                 labels=given_labels(labels),
                 title=title,
             )
             page = await self._link.ask(asked, replies.Sessions)
             entries += page.sessions
-            more = page.more
+            more = page.more and len(entries) != limit
         return entries
 
     async def stat(self, session: str) -> replies.SessionStat:

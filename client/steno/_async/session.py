@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio.lowlevel
 
 from steno._async.model_call import ModelCall
+from steno._async.stream import Stream
 from steno._async.streams import LineStream, RecordStream, WireRecordStream
 from steno._async.subscription import Subscription
 from steno._sansio.compaction import Compacting, check_asking
@@ -35,7 +36,17 @@ from steno._sansio.wire_events import (
     header_fields,
     turn_of,
 )
-from steno.values import Ack, Compacted, Mail, SentMail, Turn, mail_of, sent_mail_of
+from steno.values import (
+    Ack,
+    Compacted,
+    Mail,
+    SentMail,
+    StreamInfo,
+    Turn,
+    mail_of,
+    sent_mail_of,
+    stream_info,
+)
 from steno_protocol import commands, replies, wire
 from steno_protocol.context import ContextState
 from steno_protocol.errors import StenoError, StorageFailed
@@ -435,6 +446,26 @@ class Session(SessionView):
     async def turns(self) -> list[Turn]:
         """Return the turns of the session, oldest first."""
         return [turn async for record in self.wire_records() if (turn := turn_of(record))]
+
+    # --- streams ---------------------------------------------------------------------------------
+
+    async def stream(self, name: str) -> Stream:
+        """Return a handle to one of the session's streams; no request is sent, nothing is made.
+
+        Args:
+            name: 1 to 64 of a-z 0-9 . _ -, but neither `context` nor `wire`.
+
+        Raises:
+            BadRequest: the name is invalid.
+        """
+        await anyio.lowlevel.checkpoint()
+        return Stream(self._link, self.id, name)
+
+    async def streams(self) -> list[StreamInfo]:
+        """List the session's streams with size, records and modification time, by name."""
+        asked = commands.Streams(session=self.id)
+        found = await self._link.ask(asked, replies.StreamList)
+        return [stream_info(entry) for entry in found.streams]
 
     # --- compaction -------------------------------------------------------------------------------
 

@@ -36,6 +36,13 @@ def given_labels(labels: Any) -> tuple[Any, ...]:
     return tuple(labels)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
+def given_count(count: Any, what: str, least: int = 0) -> int:
+    """A whole number from `least` on."""
+    if not isinstance(count, int) or not least <= count <= limits.COUNT_MAX:
+        raise BadRequest(f"{what} is {briefly(count)}: give a whole number from {least} on")
+    return count
+
+
 def given_timeout(timeout: object) -> float:
     """The time limit of a client's requests in seconds."""
     # Otherwise the clocks would raise in the middle of a call.

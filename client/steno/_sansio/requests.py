@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
-from steno._sansio.argument_checks import briefly
+from steno._sansio.argument_checks import briefly, given_count
 from steno._sansio.pending import Pending
 from steno.values import Ack
 from steno_protocol import limits, replies
@@ -208,6 +208,13 @@ def _draw_key_ends() -> list[str]:
     drawn = os.urandom(10 * _KEYS_TOGETHER).hex()
     pieces = [drawn[start : start + 20] for start in range(0, len(drawn), 20)]
     return [f"7{each[:3]}-{_VARIANT[each[3]]}{each[4:7]}-{each[7:19]}" for each in pieces]
+
+
+def page_size(limit: int | None, listed: int) -> int:
+    """The sessions to ask for when `listed` of at most `limit` are there already."""
+    if limit is None:
+        return limits.LIST_PAGE_SESSIONS_MAX
+    return min(limits.LIST_PAGE_SESSIONS_MAX, given_count(limit, "limit", 1) - listed)
 
 
 def mutation(

@@ -9,7 +9,7 @@ from typing import Literal
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
 from steno._sansio.forks import delete_command
-from steno._sansio.requests import ReplyT, open_unfollowed, opening
+from steno._sansio.requests import ReplyT, open_unfollowed, opening, page_size
 from steno._sync.bases import ConnectedClient
 from steno._sync.link import BlockingLink
 from steno._sync.session import BlockingSession
@@ -128,6 +128,8 @@ class BlockingClient(ConnectedClient):
         archived: Literal["no", "only", "all"] = "all",
         labels: Sequence[str] = (),
         title: str = "",
+        after: str = "",
+        limit: int | None = None,
     ) -> list[replies.SessionEntry]:
         """List the sessions whose id starts with `prefix`, ordered by id.
 
@@ -136,21 +138,29 @@ class BlockingClient(ConnectedClient):
             archived: `no` leaves archived sessions out, `only` leaves the others out.
             labels: only sessions with all of these labels.
             title: only sessions whose title contains this, ignoring case.
+            after: only ids after this one; the id of the last session continues a list.
+            limit: at most this many sessions; None for all.
+
+        Returns:
+            The sessions; `modified_at` of each is the last change of its context or of a stream.
+
+        Raises:
+            BadRequest: the limit is below 1.
         """
         entries: list[replies.SessionEntry] = []
         more = True
         while more:
-            after = entries[-1].session if entries else ""
             asked = commands.List(
                 prefix=prefix,
-                after=after,
+                after=entries[-1].session if entries else after,
+                limit=page_size(limit, len(entries)),
                 archived=archived,
                 labels=given_labels(labels),
                 title=title,
             )
             page = self._link.ask(asked, replies.Sessions)
             entries += page.sessions
-            more = page.more
+            more = page.more and len(entries) != limit
         return entries
 
     def stat(self, session: str) -> replies.SessionStat:

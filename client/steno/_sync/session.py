@@ -32,9 +32,20 @@ from steno._sansio.wire_events import (
 )
 from steno._sync.bases import RefreshedSession
 from steno._sync.model_call import ModelCall
+from steno._sync.stream import BlockingStream
 from steno._sync.streams import BlockingLineStream, BlockingRecordStream, BlockingWireRecordStream
 from steno._sync.subscription import BlockingSubscription
-from steno.values import Ack, Compacted, Mail, SentMail, Turn, mail_of, sent_mail_of
+from steno.values import (
+    Ack,
+    Compacted,
+    Mail,
+    SentMail,
+    StreamInfo,
+    Turn,
+    mail_of,
+    sent_mail_of,
+    stream_info,
+)
 from steno_protocol import commands, limits, replies, wire
 from steno_protocol.context import ContextState
 from steno_protocol.errors import StenoError, StorageFailed
@@ -430,6 +441,25 @@ class BlockingSession(RefreshedSession):
     def turns(self) -> list[Turn]:
         """Return the turns of the session, oldest first."""
         return [turn for record in self.wire_records() if (turn := turn_of(record))]
+
+    # --- streams ---------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> BlockingStream:
+        """Return a handle to one of the session's streams; no request is sent, nothing is made.
+
+        Args:
+            name: 1 to 64 of a-z 0-9 . _ -, but neither `context` nor `wire`.
+
+        Raises:
+            BadRequest: the name is invalid.
+        """
+        return BlockingStream(self._link, self.id, name)
+
+    def streams(self) -> list[StreamInfo]:
+        """List the session's streams with size, records and modification time, by name."""
+        asked = commands.Streams(session=self.id)
+        found = self._link.ask(asked, replies.StreamList)
+        return [stream_info(entry) for entry in found.streams]
 
     # --- compaction -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from steno.cli.command_table import COMMANDS
 from steno.cli.render.output import Output
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
-from steno_protocol.paths import check_endpoint, check_key, check_name
+from steno_protocol.paths import check_endpoint, check_key, check_name, check_stream
 from steno_protocol.positions import Position
 
 ROLES: Final = ("user", "assistant", "system", "tool")
@@ -162,8 +162,13 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def stream_name(text: str) -> str:
+    """The type of a stream's name."""
+    return _read(check_stream, text)
+
+
 def span_options(parser: argparse.ArgumentParser) -> None:
-    """Add --after and --until, the ends of a span of the wire file."""
+    """Add --after and --until, the ends of a span of a file."""
     parser.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
     parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
 

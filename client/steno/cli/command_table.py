@@ -45,6 +45,8 @@ COMMANDS: Final = {
     "turns": "list the turns of a session",
     "replay": "replay the events with their original pauses",
     "emit": "append an event to a session's wire file",
+    # streams
+    "stream": "list the streams of a session, or read or change one",
     # the daemon
     "status": "show the daemon's state (does not start it)",
     "start": "start the daemon and print its address",

@@ -97,6 +97,7 @@ class _Writer:
         stat = self._client.stat(session)
         source = Path(stat.folder)
         self._context_and_wire(stat, folder)
+        self._streams(session, folder)
         self._below(session, source, folder, done={path.name for path in folder.iterdir()})
         for written in folder.iterdir():
             _keep_time(source / written.name, written)
@@ -106,6 +107,7 @@ class _Writer:
         """Write the parts that the daemon can send: the lines, and a `state.json` from the stat."""
         stat = self._client.stat(session)
         self._context_and_wire(stat, folder)
+        self._streams(session, folder)
         state = _state(stat)
         if state is not None:
             self._write(folder / paths.STATE, [state])
@@ -130,10 +132,23 @@ class _Writer:
                 # The generation has expired; the later ones keep their names.
                 path.unlink()
 
+    def _streams(self, session: str, folder: Path) -> None:
+        """Write the records of each stream as they were appended."""
+        handle = self._client.session(session)
+        for info in handle.streams():
+            records = handle.stream(info.name).records(until=info.head)
+            path = folder / paths.stream_file(info.name)
+            self._write(path, (each.data + b"\n" for each in records))
+            self.written.damaged += records.damaged
+
     def _below(self, session: str, source: Path, folder: Path, done: set[str]) -> None:
         """Write the other files of a session's folder."""
         for name in sorted(os.listdir(source)):  # noqa: PTH208  # names are enough
-            is_own = name in _OWN_NAMES or paths.generation_of(name) is not None
+            is_own = (
+                name in _OWN_NAMES
+                or paths.generation_of(name) is not None
+                or paths.is_stream_file(name)
+            )
             if not is_own and name not in done:
                 self._any(f"{session}/{name}", source / name, folder / name)
 

@@ -9,7 +9,7 @@ import enum
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 import anyio
 import msgspec
@@ -213,7 +213,7 @@ class Subscription(msgspec.Struct):
     feed: Feed
     subscriber: Subscriber
     send_error: Callable[[StenoError], None]
-    file: Literal["context", "wire"] = "context"
+    file: str = "context"
 
     def resume(self) -> None:
         """Send events again: the peer reads."""

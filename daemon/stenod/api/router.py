@@ -9,6 +9,7 @@ from steno_protocol import limits
 from steno_protocol.commands import (
     AnyCommand,
     Append,
+    AppendStream,
     AppendWire,
     Checkpoint,
     Clear,
@@ -18,6 +19,7 @@ from steno_protocol.commands import (
     CompactCommit,
     Configuration,
     Delete,
+    DeleteStream,
     DeliverDmail,
     Describe,
     Drain,
@@ -39,6 +41,7 @@ from steno_protocol.commands import (
     Stat,
     Stats,
     Status,
+    Streams,
     Subscribe,
     Timeline,
     Unsubscribe,
@@ -121,7 +124,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(reply)
 
 
-_ChangingCommand = Open | Fork | Delete | Describe | Gc
+_ChangingCommand = Open | Fork | Delete | DeleteStream | Describe | Gc
 """The slow commands that change files."""
 
 
@@ -326,7 +329,7 @@ class Router:
         match command:
             case (
                 Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
-                | WriteSystemPrompt() | RestoreGeneration() | AppendWire()
+                | WriteSystemPrompt() | RestoreGeneration() | AppendWire() | AppendStream()
                 | CompactCommit() | SendDmail() | DeliverDmail() | Repair()
             ):  # fmt: skip
                 self._submit(asker, command, request)
@@ -354,6 +357,7 @@ class Router:
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
                 | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete() | Gc()
+                | Streams() | DeleteStream()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -367,7 +371,7 @@ class Router:
         # A client that follows its own session mostly waits for its own records in the feed.
         is_awaited = (
             command.durability == "written"
-            and not isinstance(command, AppendWire)
+            and not isinstance(command, (AppendWire, AppendStream))
             and asker.peer.follows(command.session)
         )
         item = Item(command, request.records, asker, size, deadline_s, is_awaited)
@@ -410,7 +414,10 @@ class Router:
             case List():
                 asker.peer.check_backpressure()
                 asker.reply(await self._queries.sessions(command))
-            case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
+            case (
+                Stat() | Open() | Describe() | Fork() | Delete() | Verify()
+                | Streams() | DeleteStream()
+            ):  # fmt: skip
                 asker.reply(await self._operations.serve(command))
             case Read():
                 async with asker.peer.reading:

@@ -10,13 +10,16 @@ from stenod.core.keys import Applied, fingerprint_of_arguments, fingerprint_of_l
 from stenod.core.lines import holds_object
 
 
-def applied_in(lines: list[bytes], generation: int, first: int) -> Iterator[tuple[str, Applied]]:
+def applied_in(
+    lines: list[bytes], generation: int, first: int, *, is_stream: bool = False
+) -> Iterator[tuple[str, Applied]]:
     """Yield key and answer of every command whose lines are all present and whole.
 
     Args:
         lines: consecutive lines of one generation.
         generation: the generation.
         first: number of the first line.
+        is_stream: the lines are a stream's, whose records may look like any other file's.
     """
     begun: int | None = None
     expected: Stamp | None = None
@@ -32,8 +35,14 @@ def applied_in(lines: list[bytes], generation: int, first: int) -> Iterator[tupl
         expected = Stamp(stamp.key, stamp.index + 1, stamp.size)
         if stamp.index + 1 == stamp.size:
             place = Position(generation, first + begun)
-            yield stamp.key, _applied(lines[begun : index + 1], place)
+            found = lines[begun : index + 1]
+            yield stamp.key, _appended(found, place) if is_stream else _applied(found, place)
             begun, expected = None, None
+
+
+def _appended(lines: list[bytes], first: Position) -> Applied:
+    asked = fingerprint_of_lines(lines, are_events=False)
+    return Applied("append_stream", first, len(lines), contents=asked)
 
 
 def _applied(lines: list[bytes], first: Position) -> Applied:

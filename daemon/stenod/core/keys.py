@@ -29,6 +29,7 @@ from steno_protocol.commands import (
 )
 from steno_protocol.paths import key_time_ms
 from steno_protocol.positions import Position
+from steno_protocol.records import unstamped
 from steno_protocol.timeline_entries import TimelineEntry
 
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
@@ -213,11 +214,6 @@ class KeyFilter:
 
 # --- fingerprints ---
 
-_FACTS: Final = re.compile(rb'(?:,"_at":"[^"]*")?(?:,"_by":"[^"]*")?,"_id":"[^"]*"\}\s*\Z')
-"""The keys that steno inserts before the last brace of a line."""
-
-_FACTS_BYTES_MAX: Final = 1024
-
 _MESSAGE: Final = b'"message":'
 
 _ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
@@ -244,7 +240,7 @@ def fingerprint_of_events(events: Sequence[bytes]) -> int:
 
 def fingerprint_of_lines(lines: Sequence[bytes], *, are_events: bool) -> int:
     """Return the fingerprint of lines of a file, after removing steno's own keys."""
-    records = [_without_facts(line) for line in lines]
+    records = [unstamped(line) for line in lines]
     return fingerprint_of_events(records) if are_events else fingerprint_of_records(records)
 
 
@@ -285,8 +281,3 @@ def fingerprint_of_entry(entry: TimelineEntry) -> int | None:
     if names is None or not all(name in entry.details for name in names):
         return None
     return fingerprint_of_arguments(*(entry.details[name] for name in names))
-
-
-def _without_facts(line: bytes) -> bytes:
-    match = _FACTS.search(line, max(0, len(line) - _FACTS_BYTES_MAX))
-    return line if match is None else line[: match.start()] + b"}"

@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from steno_protocol.commands import AppendWire, Mutation, command_name
-from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.wire import check_event, metadata_line
 from stenod.core.keys import KeyTable, fingerprint_of_events
-from stenod.core.machine import Decision, FileMachine
+from stenod.core.machine import Decision
+from stenod.core.stream_machine import StreamMachine
 
 _START: Final = Position(0, 0)
 
 
-class WireMachine(FileMachine):
-    """The wire file of one session.
+class WireMachine(StreamMachine):
+    """The wire file of one session: a stream of events with a header.
 
     Args:
         session: the session's id, for error messages.
@@ -37,7 +37,7 @@ class WireMachine(FileMachine):
         context_head: Callable[[], Position],
         floor: Position = _START,
     ) -> None:
-        super().__init__(session, head, ContextCounters(), keys, stamp=stamp)
+        super().__init__(session, head, keys, stamp=stamp)
         self._context_head = context_head
         self._floor = floor
 
@@ -50,7 +50,7 @@ class WireMachine(FileMachine):
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
         if not isinstance(command, AppendWire):
             raise BadRequest(f"the command {command_name(command)!r} is not for the wire file")
-        checked = self._check_each(data, check_event)
+        checked = self._gated(data)
         # The header is written exactly once, because there is only one writer.
         begun = metadata_line(command.header)
         header = begun if self._tentative.head.line == 0 else b""

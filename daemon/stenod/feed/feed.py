@@ -11,7 +11,7 @@ the meantime are sent together. So the number of subscribers hardly slows the wr
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -23,10 +23,14 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.core.machine import FileMachine, Machine
+from stenod.core.stream_machine import StreamMachine
 from stenod.feed.recent_commits import CommitRun, RecentCommits
 from stenod.feed.rewrite_history import RewriteEffect, RewriteHistory, read_rewrites
 from stenod.runtime.executor import Blocking, Spawn
 from stenod.store.log import View
+
+STREAM_DELETED: Final = "stream_deleted"
+"""The reason of a reset to the generation of a stream that follows a deletion."""
 
 
 class FollowedLog(Protocol):
@@ -158,8 +162,12 @@ class Feed:
         """Load the state that no line of a context holds; called right after `attach`.
 
         Args:
-            machine: the state of the file; a wire file's has nothing to load.
+            machine: the state of the file. A stream's generations follow its deletions.
         """
+        if isinstance(machine, StreamMachine):
+            made = range(1, machine.head.generation + 1)[-limits.REWRITE_HISTORY_MAX :]
+            for generation in made:
+                self._rewrites.add(generation, RewriteEffect(0, STREAM_DELETED, 0))
         if not isinstance(machine, Machine):
             return
         self.checkpoint_floor = machine.checkpoint_floor

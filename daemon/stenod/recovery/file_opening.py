@@ -6,14 +6,14 @@ rewrite, a torn tail. `inspect` reads a session and repairs nothing.
 
 import contextlib
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from steno_protocol import checkpoint_ids, limits, paths, timeline_entries
 from steno_protocol.checksums import BlockChecksums
 from steno_protocol.context import ContextCounters
-from steno_protocol.errors import BadRequest, Busy, Corrupt, Held, NotFound
+from steno_protocol.errors import BadRequest, Busy, Corrupt, Held, NotFound, TooLarge
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
@@ -25,6 +25,7 @@ from stenod.core.keys import KeyTable
 from stenod.core.machine import FileMachine, Machine
 from stenod.core.recovery_point import RecoveryPoint, encode_recovery_point
 from stenod.core.replay import Replay
+from stenod.core.stream_machine import StreamMachine
 from stenod.core.wire_machine import WireMachine
 from stenod.recovery import crash_recovery
 from stenod.recovery.tail_repair import FileEnd
@@ -32,7 +33,7 @@ from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
-from stenod.store.names import past_generations, read_file
+from stenod.store.names import deleted_streams, past_generations, read_file, streams
 
 
 class OpenOptions(msgspec.Struct, frozen=True):
@@ -339,15 +340,16 @@ def _record_change(
         jsonl.append_timeline(end.disk, end.folder, timeline.encode(change))
 
 
-def open_wire(
+def open_stream(
     disk: Disk,
     folder: int,
     opening: Opening,
     *,
+    name: str,
     stamp: bool,
     context_head: Callable[[], Position],
 ) -> Opened:
-    """Open the wire file of a session whose context this process has open and locked.
+    """Open a stream or the wire file of a session whose context this process has open and locked.
 
     Takes over the folder's handle, and closes it on failure. A missing file is created.
 
@@ -355,32 +357,37 @@ def open_wire(
         disk: the disk of the session.
         folder: the session's open folder.
         opening: the options, time and path.
+        name: the name of the file.
         stamp: True if the session's lines get an `_id`.
         context_head: returns the durable head of the context.
 
     Raises:
+        TooLarge: the session has `STREAMS_MAX` streams, and none of this name.
         Busy: another program seems to be writing lines.
         OSError: the disk failed; any repair may or may not have been made.
     """
     handle: int | None = None
     try:
-        handle = disk.open_append(folder, paths.WIRE, create=True)
+        deleted = _deleted_files(disk, folder, name)
+        generation = stream_generation(deleted)
+        _check_stream_count(disk, folder, name, opening)
+        handle = disk.open_append(folder, name, create=True)
         entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
         end = FileEnd(
-            disk, folder, handle, paths.WIRE, 0, opening.session, opening.path, opening.failed_syncs
-        )
+            disk, folder, handle, name, generation, opening.session, opening.path,
+            opening.failed_syncs,
+        )  # fmt: skip
         size, replay, recovery_point, checksums = _recover_file(end, opening, entries)
         log = JsonlLog(
-            disk, folder, opening.path, handle, 0, size,
-            name=paths.WIRE, failed_syncs=opening.failed_syncs, checksums=checksums,
+            disk, folder, opening.path, handle, generation, size, name=name,
+            failed_syncs=opening.failed_syncs, checksums=checksums, deleted=deleted,
         )  # fmt: skip
-        machine = WireMachine(
-            opening.session,
-            Position(0, replay.lines),
-            _recent_keys(log, opening, replay.lines, 0, recovery_point, ()),
-            stamp=stamp,
-            context_head=context_head,
-            floor=_last_joined_position(log),
+        head = Position(generation, replay.lines)
+        keys = _recent_keys(
+            log, opening, replay.lines, 0, recovery_point, (), is_stream=deleted is not None
+        )
+        machine = _stream_machine(
+            log, opening.session, head, keys, stamp=stamp, context_head=context_head
         )
         return Opened(log, machine, timeline.incarnation_of(entries) or "", created=False)
     except BaseException:
@@ -388,6 +395,71 @@ def open_wire(
             if opened is not None:
                 disk.close(opened)
         raise
+
+
+def _stream_machine(
+    log: JsonlLog,
+    session: str,
+    head: Position,
+    keys: KeyTable,
+    *,
+    stamp: bool,
+    context_head: Callable[[], Position],
+) -> StreamMachine:
+    if log.name != paths.WIRE:
+        return StreamMachine(session, head, keys, stamp=stamp)
+    floor = _last_joined_position(log)
+    return WireMachine(session, head, keys, stamp=stamp, context_head=context_head, floor=floor)
+
+
+def _deleted_files(disk: Disk, folder: int, name: str) -> dict[int, str] | None:
+    """Returns the files that deletions of a stream left behind; None for the wire file."""
+    stream = paths.stream_of(name)
+    if stream is None:
+        return None
+    return {each.number - 1: each.file for each in deleted_streams(disk, folder, stream)}
+
+
+def stream_generation(deleted: Mapping[int, str] | None) -> int:
+    """Returns the generation of a stream's file, by the files that its deletions left behind."""
+    return max(deleted, default=-1) + 1 if deleted else 0
+
+
+def _check_stream_count(disk: Disk, folder: int, name: str, opening: Opening) -> None:
+    if name == paths.WIRE or disk.stat_name(folder, name) is not None:
+        return
+    if len(streams(disk, folder)) >= limits.STREAMS_MAX:
+        raise TooLarge(
+            f"the session has {limits.STREAMS_MAX} streams, which is the limit: delete one that is"
+            " not needed, or use another session",
+            session=opening.session,
+        )
+
+
+class StreamSize(msgspec.Struct, frozen=True):
+    """The readable part of a stream's file: its bytes and lines, and its generation."""
+
+    bytes: int
+    lines: int
+    generation: int
+
+
+def measure_stream(
+    disk: Disk, folder: int, handle: int, name: str, failed_syncs: FailedSyncs
+) -> StreamSize:
+    """Returns the readable part of a closed stream or wire file; reads from its recovery point on.
+
+    The file is synced first, so that no reader gets lines that a power cut could lose.
+
+    Raises:
+        Unproven: an earlier sync of the file failed, so a sync proves nothing.
+    """
+    failed_syncs.sync_to_read(disk, handle, name)
+    generation = stream_generation(_deleted_files(disk, folder, name))
+    end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
+    recovery_point = end.recovery_point()
+    size = end.readable_size(recovery_point)
+    return StreamSize(size, end.line_count(recovery_point, size), generation)
 
 
 def _apply_checkpoint_floor(replay: Replay, entries: list[TimelineEntry], generation: int) -> None:
@@ -447,6 +519,8 @@ def _recent_keys(
     first_lines: int,
     recovery_point: RecoveryPoint | None,
     entries: Sequence[TimelineEntry],
+    *,
+    is_stream: bool = False,
 ) -> KeyTable:
     """Returns the keys of the last lines, except lines that a rewrite copied."""
     begin, known = log.size, 0 if log.size == log.generation == 0 else None
@@ -462,7 +536,8 @@ def _recent_keys(
     else:
         table = KeyTable(opened_ms, youngest_ms, limits.UNSTAMPED_KEYS_MAX)
     found = _last_lines(log, begin)
-    for key, applied in applied_in(found, log.generation, lines - len(found)):
+    first = lines - len(found)
+    for key, applied in applied_in(found, log.generation, first, is_stream=is_stream):
         if applied.first.line >= first_lines:
             table.add(key, applied)
     return table

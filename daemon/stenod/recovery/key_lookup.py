@@ -81,7 +81,8 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
         if stamp is not None and (stamp.key, stamp.index) != (key, 0):
             return None
         if stamp is not None and len(lines) >= stamp.size:
-            found = applied_in(lines[: stamp.size], generation, number)
+            is_stream = paths.stream_of(log.name) is not None
+            found = applied_in(lines[: stamp.size], generation, number, is_stream=is_stream)
             return next((applied for name, applied in found if name == key), None)
         if len(data) < size or (lines and stamp is None) or size > limits.BATCH_BYTES_MAX * 4:
             return None

@@ -12,6 +12,7 @@ import msgspec
 from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.checksums import BlockChecksums
 from steno_protocol.errors import Busy
+from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
@@ -57,7 +58,8 @@ class FileEnd(msgspec.Struct, frozen=True):
         folder: its open folder.
         handle: the open file.
         name: the file's name.
-        generation: the file's generation; 0 for a wire file.
+        generation: the file's generation; 0 for a wire file, and the number of its deletions for a
+            stream.
         session: the session's id, for messages.
         path: the folder's path, for messages.
         failed_syncs: the files with a failed sync in this process.
@@ -216,7 +218,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         """Copy the damaged bytes to quarantine; returns the timeline entry of the repair."""
         return TimelineEntry(
             kind=timeline_entries.REPAIRED,
-            generation=self.generation,
+            generation=self.generation if self.name == paths.CONTEXT else 0,
             at=now,
             why=repair.tail.damage or "the last line lacked its newline",
             details={
@@ -288,6 +290,13 @@ class FileEnd(msgspec.Struct, frozen=True):
             offset += len(block)
             replay.seek_index.record_offset(offset, replay.lines, replay.counters)
         return replay
+
+    def line_count(self, recovery_point: RecoveryPoint | None, size: int) -> int:
+        """Returns the number of lines in the first `size` bytes, from the recovery point on."""
+        lines, offset = (0, 0) if recovery_point is None else (
+            recovery_point.lines, recovery_point.bytes
+        )  # fmt: skip
+        return lines + sum(count_lines(block) for block in self._blocks(offset, size))
 
     def _examine(
         self, recovery_point: RecoveryPoint | None, reach: int = limits.TORN_TAIL_BYTES_MAX

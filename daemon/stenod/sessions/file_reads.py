@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.blocks import read_block
-from steno_protocol.commands import Read
+from steno_protocol.blocks import read_block, seek_last
+from steno_protocol.commands import Read, ReadStream
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Source
@@ -41,11 +41,15 @@ class Readable(msgspec.Struct, frozen=True):
         """
         source = self._source() if is_local else None
         line, until = _line(command), _last_line(command, self.generation)
-        wanted = command.bytes_max
+        offset, wanted = command.offset, command.bytes_max
+        if isinstance(command, ReadStream) and command.last is not None and self.head is not None:
+            line = max(0, self.head.line - command.last)
+            count = self.head.line - line
+            offset = seek_last(self.view, self.view.size, count) if line else 0
         if source is not None and command.opened == source.identity:
             # A reader that has opened the file itself gets the offset without lines.
             until, wanted = line, 1
-        block = read_block(self.view, line, command.offset, wanted, until)
+        block = read_block(self.view, line, offset, wanted, until)
         is_end = block.offset == self.view.size
         head = self.head
         if head is None and is_end:

@@ -25,9 +25,10 @@ from stenod.recovery.key_lookup import blocks_of
 from stenod.sessions import metadata
 from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.session_folders import Place, SessionFolders
+from stenod.sessions.streams import StreamPart
 from stenod.store.disk import Disk, close_with
 from stenod.store.handles import FileView, SharedHandle, write_all
-from stenod.store.names import read_file, remove_all
+from stenod.store.names import deleted_streams, read_file, remove_all
 
 _BUILT: Final = "session"
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
@@ -243,6 +244,8 @@ def _build(
             entries = list(_entries(source, chosen, view))
         if chosen.wire_size:
             _put(disk, folder, paths.WIRE, source.wire, chosen.wire_size)
+        for part in source.streams:
+            _copy_stream(disk, origin, folder, part, wanted)
         _copy_uploads(disk, origin, folder, _mentioned(source.wire, chosen.wire_size))
         title = _title(disk, origin, wanted)
         lines = [*entries, _first_entry(source, chosen, wanted, title)]
@@ -251,6 +254,29 @@ def _build(
         state = {"version": 1, **described, "forked_from": wanted.source.session}
         metadata.save(disk, folder, state)
         disk.fsync(folder)
+
+
+def _copy_stream(disk: Disk, origin: int, folder: int, part: StreamPart, wanted: Wanted) -> None:
+    """Copy a stream as it was at the snapshot, with its generation.
+
+    Raises:
+        Busy: the stream was deleted meanwhile; no fork was created.
+    """
+    name = paths.stream_file(part.stream)
+    named = disk.stat_name(origin, name)
+    if named is None or named.inode != part.inode:
+        raise Busy(
+            f"the stream {part.stream!r} was deleted while the session was being forked: try again",
+            session=wanted.source.session,
+        )
+    shared = SharedHandle(disk, disk.open_read(origin, name))
+    try:
+        _put(disk, folder, name, FileView(shared, part.bytes), part.bytes)
+    finally:
+        shared.release()
+    for deleted in deleted_streams(disk, origin, part.stream)[-1:]:
+        # An empty file is enough: its number is the generation of the positions.
+        _write(disk, folder, deleted.file, b"")
 
 
 def _check_same(disk: Disk, origin: int, source: Snapshot) -> None:

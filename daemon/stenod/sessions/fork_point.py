@@ -3,7 +3,7 @@
 Everything here blocks and changes nothing.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -21,6 +21,7 @@ from stenod.core.replay import Replay
 from stenod.core.turn_places import Unplaced, generations_of, place
 from stenod.core.turns import Turn, UserMessage, WireScan, scan_wire, user_messages
 from stenod.recovery.key_lookup import blocks_of
+from stenod.sessions.streams import StreamPart
 from stenod.store.handles import FileView
 
 _POSITIONS_NAMED = 5
@@ -35,6 +36,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         generation: its present generation.
         context: the durable bytes of that generation.
         wire: the durable bytes of its wire file, no newer than the context.
+        streams: the durable parts of its streams, no newer than the context.
         checkpoints: the number of assigned checkpoint ids.
         past: opens a past generation.
         timeline: its timeline.
@@ -49,6 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     past: Callable[[int], FileView]
     timeline: list[TimelineEntry]
     incarnation: str
+    streams: Sequence[StreamPart] = ()
 
     @contextmanager
     def view(self, generation: int) -> Generator[FileView]:

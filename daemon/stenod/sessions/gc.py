@@ -12,14 +12,15 @@ import msgspec
 from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.commands import Gc, List
 from steno_protocol.errors import StenoError
-from steno_protocol.replies import GarbageEntry, GcReport
+from steno_protocol.replies import GarbageEntry, GcReport, SessionEntry
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Retention
 from stenod.recovery import crash_recovery, file_opening
-from stenod.sessions import trash
+from stenod.sessions import streams, trash
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
+from stenod.sessions.streams import Expired
 from stenod.store.disk import Disk
 from stenod.store.names import past_generations, read_file, stat_generation
 from stenod.store.usage import tree_bytes
@@ -74,6 +75,8 @@ class Collector:
             for session in await self._services.read(lambda: self._rewritten(command.prefix)):
                 await self._collect_from(session, command, found)
         if command.trash:
+            for session in await self._services.read(lambda: self._sessions(command.prefix)):
+                await self._expire_streams(session, command, found)
             await self._services.read(lambda: self._expire_all(command, found))
         if not command.dry_run:
             self._services.log(
@@ -89,14 +92,39 @@ class Collector:
 
     def _rewritten(self, prefix: str) -> list[str]:
         """List the sessions with more than the one past generation that always stays."""
-        found: list[str] = []
+        entries = self._entries(prefix)
+        return [entry.session for entry in entries if entry.generations > 1]
+
+    def _sessions(self, prefix: str) -> list[str]:
+        return [entry.session for entry in self._entries(prefix)]
+
+    def _entries(self, prefix: str) -> list[SessionEntry]:
+        found: list[SessionEntry] = []
         after, more = "", True
         while more:
             wanted = List(prefix=prefix, after=after, limit=limits.LIST_SESSIONS_MAX)
             page = self._trees.sessions(wanted)
-            found += [entry.session for entry in page.sessions if entry.generations > 1]
+            found += page.sessions
             after, more = page.sessions[-1].session if page.sessions else after, page.more
         return found
+
+    async def _expire_streams(self, session: str, command: Gc, found: _Found) -> None:
+        """Remove the deleted streams of a session that have expired."""
+        place, now = self._trees.place(session), self._services.wall()
+        expiry_s = trash.expiry_of(self._services.settings())
+
+        def expire() -> list[Expired]:
+            with self._trees.opened(place) as folder:
+                going = streams.expired(self._disk, folder, now, expiry_s)
+                if going and not command.dry_run:
+                    streams.expire(self._disk, folder, going)
+                return going
+
+        try:
+            for each in await self._services.read(expire):
+                found.add(session, each.file, each.bytes)
+        except (StenoError, OSError) as error:
+            found.failed.append(f"{session}: {error}")
 
     async def _collect_from(self, session: str, command: Gc, found: _Found) -> None:
         place, retention = self._trees.place(session), self._retention(command)

@@ -257,7 +257,7 @@ def _entry(
     return SessionEntry(
         session=address,
         bytes=stat.size,
-        modified_at=stat.modified_s,
+        modified_at=max([stat.modified_s, *_stream_times(disk, folder, names)]),
         generations=sum(paths.generation_of(name) is not None for name in names),
         title=described.title,
         labels=described.labels,
@@ -268,6 +268,13 @@ def _entry(
             work_dir is not None and work_dir.last_session_id == address.rpartition("/")[2]
         ),
     )
+
+
+def _stream_times(disk: Disk, folder: int, names: list[str]) -> Iterator[float]:
+    for name in names:
+        stat = disk.stat_name(folder, name) if paths.stream_of(name) is not None else None
+        if stat is not None:
+            yield stat.modified_s
 
 
 def _may_be_session(address: str) -> bool:

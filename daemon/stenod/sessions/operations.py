@@ -9,17 +9,28 @@ from weakref import WeakValueDictionary
 import anyio
 import msgspec
 
-from steno_protocol import limits
-from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, WholeCommand
+from steno_protocol import limits, paths
+from steno_protocol.commands import (
+    Delete,
+    DeleteStream,
+    Describe,
+    Fork,
+    Open,
+    Stat,
+    Streams,
+    Verify,
+    WholeCommand,
+)
 from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
-from steno_protocol.replies import Deleted, SessionStat, Verification
+from steno_protocol.replies import Deleted, SessionStat, StreamList, Verification
 from stenod.recovery.file_opening import Inspection
-from stenod.sessions import fork, metadata, trash
+from stenod.sessions import fork, metadata, streams, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Snapshot
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
+from stenod.sessions.session import file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.store.usage import session_bytes
@@ -57,7 +68,9 @@ class Operations:
         self._swept_at: float | None = None
         self._under_way: set[tuple[str, str]] = set()
 
-    async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Verification:
+    async def serve(
+        self, command: WholeCommand
+    ) -> SessionStat | Deleted | Verification | StreamList:
         """Execute a command; its effect is durable on return.
 
         Raises:
@@ -79,6 +92,12 @@ class Operations:
                     return await self._delete(command)
             case Verify():
                 return await self._verify(command.session)
+            case Streams():
+                parts = await self._queries.streams(command.session, command.stream)
+                return StreamList(streams=[part.entry for part in parts])
+            case DeleteStream():
+                with self._alone(command):
+                    return await self._delete_stream(command)
             case _:
                 assert_never(command)
 
@@ -176,17 +195,19 @@ class Operations:
             context = await self._queries.readable(place.session, "context", None)
         else:
             context = await self._services.read(lambda: self._trees.readable(place, None))
+        held = {paths.CONTEXT: context.view}
         try:
-            wire = await self._queries.readable(place.session, "wire", None)
+            held[paths.WIRE] = (await self._queries.readable(place.session, "wire", None)).view
+            # Closed streams are measured one by one, because all sessions share the handles.
+            for writer in self._registry.writers(place.session):
+                opened = writer.opened
+                if opened is not None and opened.log.name not in held:
+                    held[opened.log.name] = opened.log.view(opened.log.generation)
             live = context.generation if is_live else None
-            try:
-                return await self._services.read(
-                    lambda: self._trees.verify(place, context.view, wire.view, live=live)
-                )
-            finally:
-                wire.view.release()
+            return await self._services.read(lambda: self._trees.verify(place, held, live=live))
         finally:
-            context.view.release()
+            for view in held.values():
+                view.release()
 
     def _is_live(self, session: str) -> bool:
         """Whether a session is open and no other program has changed its file.
@@ -268,6 +289,7 @@ class Operations:
         session = place.session
         opened = await (await self._registry.writer(session, "context")).open()
         held: list[Readable] = []
+        parts = await self._queries.streams(session)
         try:
             held.append(await self._queries.readable(session, "wire", None))
             held.append(await self._queries.readable(session, "context", None))
@@ -280,6 +302,7 @@ class Operations:
                     generation=context.generation,
                     context=context.view,
                     wire=wire.view,
+                    streams=parts,
                     checkpoints=checkpoints,
                     past=lambda generation: self._trees.past(place, generation),
                     timeline=timeline,
@@ -329,6 +352,35 @@ class Operations:
                     )
                 )
 
+    async def _delete_stream(self, command: DeleteStream) -> Deleted:
+        session = command.session
+        place = self._trees.place(session)
+        done = await self._stream_deleted_before(place, command)
+        if done is not None:
+            # A stream that was created with this name since is not deleted.
+            return done
+        self._registry.check_taking()
+        # The open context holds the folder's lock, so that no other daemon has the stream open.
+        await self._registry.writer(session, "context")
+
+        def discard() -> Deleted:
+            with self._trees.opened(place) as folder:
+                return streams.discard(
+                    self._disk, folder, place, command, self._services.wall(), self._expiry_s,
+                    self._trees.failed_syncs,
+                )  # fmt: skip
+
+        async with self._registry.stream_ended(session, file_of(command)):
+            done = await self._stream_deleted_before(place, command)
+            return done if done is not None else await self._services.read(discard)
+
+    async def _stream_deleted_before(self, place: Place, command: DeleteStream) -> Deleted | None:
+        def find() -> Deleted | None:
+            with self._trees.opened(place) as folder:
+                return streams.find_deleted(self._disk, folder, place, command, self._expiry_s)
+
+        return await self._done_before(command, find)
+
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
         return await self._done_before(
             command,
@@ -336,7 +388,7 @@ class Operations:
         )
 
     @contextmanager
-    def _alone(self, command: Fork | Delete) -> Generator[None]:
+    def _alone(self, command: Fork | Delete | DeleteStream) -> Generator[None]:
         """Refuse a copy of a command while another copy is being served.
 
         Raises:
@@ -356,7 +408,7 @@ class Operations:
         finally:
             self._under_way.discard(copies)
 
-    async def _done_before(self, command: Fork | Delete, find: Callable[[], T]) -> T:
+    async def _done_before(self, command: Fork | Delete | DeleteStream, find: Callable[[], T]) -> T:
         """Return the result of an earlier copy of a command, by `find`.
 
         Raises:

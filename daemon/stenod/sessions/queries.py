@@ -4,20 +4,25 @@ A query changes nothing, with two exceptions: an open session takes in the chang
 program, and a session whose sync failed is opened, which writes the doubtful bytes again.
 """
 
-from steno_protocol.commands import List, Read, ReadWire
+from steno_protocol import paths
+from steno_protocol.commands import List, Read, ReadStream
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Mail, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
+from stenod.sessions import streams
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.registry import Registry
-from stenod.sessions.session import File, inspection_of
-from stenod.sessions.session_folders import SessionFolders
+from stenod.sessions.session import File, file_of, inspection_of
+from stenod.sessions.session_folders import SessionFolders, no_present
+from stenod.sessions.streams import StreamPart
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import Unproven
 from stenod.store.handles import FileView
 from stenod.writer.services import Services
+from stenod.writer.writer import Writer
 
 
 class Queries:
@@ -30,6 +35,7 @@ class Queries:
     """
 
     def __init__(self, registry: Registry, trees: SessionFolders, services: Services) -> None:
+        self._disk: Disk = trees.disk
         self._registry = registry
         self._trees = trees
         self._services = services
@@ -66,32 +72,94 @@ class Queries:
         """
         after = Position.parse(command.after) if command.after is not None else None
         generation = after.generation if after is not None else None
-        file: File = "wire" if isinstance(command, ReadWire) else "context"
+        file = file_of(command)
         if file == "wire" and generation not in {None, 0}:
             raise BadRequest(
                 f"{after} is not a position of a wire file: all of them have generation 0",
                 session=command.session,
             )
-        found = await self.readable(command.session, file, generation)
+        is_from_end = isinstance(command, ReadStream) and command.last is not None
+        if is_from_end and after is not None:
+            raise BadRequest(
+                "`last` counts from the end: leave `after` out", session=command.session
+            )
+        found = await self.readable(command.session, file, generation, with_head=is_from_end)
         try:
             return await self._services.read(lambda: found.answer(command, is_local=is_local))
         finally:
             found.view.release()
 
-    async def readable(self, session: str, file: File, generation: int | None) -> Readable:
+    async def streams(self, session: str, wanted: str | None = None) -> list[StreamPart]:
+        """Return the durable parts of a session's streams, ordered by name.
+
+        Args:
+            session: the session's id.
+            wanted: only the stream of this name; None for all.
+
+        Raises:
+            NotFound: the session does not exist.
+        """
+        try:
+            return await self._stream_parts(session, wanted)
+        except Unproven:
+            # Opening a stream for writing writes the bytes again that a failed sync may have
+            # dropped.
+            for stream in await self._unproven_streams(session, wanted):
+                await self._registry.writer(session, f"{paths.STREAM}{stream}")
+            return await self._stream_parts(session, wanted)
+
+    async def _unproven_streams(self, session: str, wanted: str | None) -> list[str]:
+        place = self._trees.place(session)
+
+        def names() -> list[str]:
+            with self._trees.opened(place) as folder:
+                return streams.unproven(self._disk, folder, wanted, self._trees.failed_syncs)
+
+        return await self._services.read(names)
+
+    async def _stream_parts(self, session: str, wanted: str | None) -> list[StreamPart]:
+        place = self._trees.place(session)
+        found = await self._registry.found(session)
+        for writer in [] if found is None else found.writers:
+            if _is_wanted(writer, wanted):
+                await writer.settle()
+        # They may have been closed, or the session replaced, meanwhile.
+        writers = self._registry.writers(session)
+        live = [each.opened for each in writers if _is_wanted(each, wanted) and each.opened]
+        parts = [part for part in map(streams.open_part, live) if part is not None]
+        known = {part.stream for part in parts}
+
+        def closed() -> list[StreamPart]:
+            with self._trees.opened(place) as folder:
+                if self._disk.stat_name(folder, paths.CONTEXT) is None:
+                    raise no_present(self._disk, folder, place)
+                return streams.closed_parts(
+                    self._disk, folder, wanted, self._trees.failed_syncs, known
+                )
+
+        parts += await self._services.read(closed)
+        return sorted(parts, key=lambda part: part.stream)
+
+    async def readable(
+        self, session: str, file: File, generation: int | None, *, with_head: bool = False
+    ) -> Readable:
         """Return the readable bytes of one generation of a file, None for the present one.
+
+        With `with_head` the head of a stream is known, too.
 
         Raises:
             NotFound: the session or generation does not exist.
         """
         try:
-            return await self._readable(session, file, generation)
+            return await self._readable(session, file, generation, with_head=with_head)
         except Unproven:
             # Opening it for writing writes the bytes again that a failed sync may have dropped.
             await self._registry.writer(session, file)
-            return await self._readable(session, file, generation)
+            return await self._readable(session, file, generation, with_head=with_head)
 
-    async def _readable(self, session: str, file: File, generation: int | None) -> Readable:
+    async def _readable(
+        self, session: str, file: File, generation: int | None, *, with_head: bool
+    ) -> Readable:
         found = self._registry.known(session)
         if found is not None and found.opened(file) is not None:
             await found.writer(file).settle()
@@ -103,8 +171,11 @@ class Queries:
             log, head = opened.log, opened.machine.head
             return Readable(log.view(present), present, head, log.file_path)
         place = self._trees.place(session)
-        if file == "wire":
-            return await self._services.read(lambda: self._trees.readable_wire(place))
+        if file != "context":
+            name = paths.file_of(file)
+            return await self._services.read(
+                lambda: self._trees.readable_stream(place, name, generation, with_head=with_head)
+            )
         return await self._services.read(lambda: self._trees.readable(place, generation))
 
     async def timeline(self, session: str) -> list[TimelineEntry]:
@@ -120,3 +191,9 @@ class Queries:
             return opened.machine.mail
         place = self._trees.place(session)
         return await self._services.read(lambda: self._trees.pending_mail(place))
+
+
+def _is_wanted(writer: Writer, stream: str | None) -> bool:
+    """Whether an open writer's file may be the stream of this name, or any stream."""
+    opened = writer.opened
+    return opened is not None and stream in {None, paths.stream_of(opened.log.name)}

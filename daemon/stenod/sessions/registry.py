@@ -8,14 +8,14 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.commands import AppendWire, Open
+from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.sessions import trash
-from stenod.sessions.session import ClosedSessionKeys, File, Session
+from stenod.sessions.session import ClosedSessionKeys, File, Session, file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.writer.group_commit import GroupCommit
@@ -114,8 +114,9 @@ class Registry:
             if found is None:
                 self._queue_unopened(session, item)
                 return
-            is_event = isinstance(item.command, AppendWire)
-            writer = found.writer("wire") if is_event else found.context
+            command = item.command
+            is_beside = isinstance(command, (AppendWire, AppendStream))
+            writer = found.writer(file_of(command)) if is_beside else found.context
             writer.mailbox.put(item)
         except (Busy, ShuttingDown) as error:
             raise doubted(error, item.command) from None
@@ -190,6 +191,30 @@ class Registry:
         finally:
             _end_feeds(found, why)
 
+    @asynccontextmanager
+    async def stream_ended(self, session: str, file: File) -> AsyncGenerator[None]:
+        """Close a stream of an open session, and keep it from being opened until the block ends.
+
+        Its queued commands are written and answered first. At the end of the block its followers
+        get `gone`.
+
+        Raises:
+            Busy: the session was closed meanwhile, or another deletion is under way.
+        """
+        found = self._addresses.get(session)
+        if found is None:
+            raise Busy("the session was closed meanwhile: try again", session=session)
+        with found.stream_kept_out(file) as writer:
+            if writer is not None:
+                await self._end_writer(writer)
+            why = _CLOSED
+            try:
+                yield
+                why = "the stream was deleted"
+            finally:
+                if writer is not None:
+                    writer.feed.end(why)
+
     async def open(self, command: Open) -> Opened:
         """Open a session for writing, and create it if necessary.
 
@@ -253,6 +278,8 @@ class Registry:
         for number, session in enumerate(self._unused()):
             if number < surplus or session.used_at < since:
                 self._retire(session)
+        for session in self._sessions.values():
+            session.retire_streams(since)
 
     @property
     def _sessions_max(self) -> int:
@@ -330,12 +357,13 @@ class Registry:
                 item.to.refuse(doubted(refusal, item.command, is_deleted=is_deleted))
         else:
             for item in self._resolving.pop(session).take_all():
-                writer = found.writer(_file_of(item))
                 try:
+                    writer = found.writer(file_of(item.command))
                     writer.mailbox.put(item)
                 except StenoError as error:
                     item.to.refuse(doubted(error, item.command))
-                writer.mailbox.wake()
+                else:
+                    writer.mailbox.wake()
         self._tell_changed()
         self._services.flush()
 
@@ -381,8 +409,9 @@ class Registry:
         if session is None:
             self._make_room(place.session)
             session = Session(
-                place, self._trees, self._disk, self._services, self._kept, self._spawn, self._start
-            )
+                place, self._trees, self._disk, self._services, self._kept, self._spawn,
+                self._start, self._handles.take,
+            )  # fmt: skip
             self._sessions[identity] = session
             self._names[session] = (identity, set())
         self._addresses[place.session] = session
@@ -430,10 +459,6 @@ def _end_feeds(sessions: Iterable[Session], why: str) -> None:
     for session in sessions:
         for writer in session.writers:
             writer.feed.end(why)
-
-
-def _file_of(item: Item) -> File:
-    return "wire" if isinstance(item.command, AppendWire) else "context"
 
 
 def _kept_out(place: Place) -> Busy:

@@ -5,12 +5,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import limits, paths
+from steno_protocol.commands import (
+    AppendStream,
+    AppendWire,
+    Command,
+    DeleteStream,
+    ReadStream,
+    ReadWire,
+)
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod.core.keys import KeyTable
@@ -23,8 +31,8 @@ from stenod.store.disk import Disk
 from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
-File = Literal["context", "wire"]
-"""One of a session's files."""
+File = str
+"""One of a session's files, without its ending: `context`, `wire` or `stream-` and a name."""
 
 Start = Callable[[Writer], None]
 """Starts a writer's task."""
@@ -71,6 +79,12 @@ class ClosedSessionKeys:
         return sum(len(table) + 1 for table in self._tables.values())
 
 
+def _always(handles: int) -> bool:
+    """Return True: the default for a session without a limit of handles."""
+    del handles
+    return True
+
+
 class _ContextOpener(msgspec.Struct, frozen=True):
     """Opens a session's context for its writer, at the first use and after each failure."""
 
@@ -105,11 +119,12 @@ class _ContextOpener(msgspec.Struct, frozen=True):
         )
 
 
-class _WireOpener(msgspec.Struct, frozen=True):
-    """Opens a session's wire file; the context is open before, and holds the folder's lock."""
+class _StreamOpener(msgspec.Struct, frozen=True):
+    """Opens a stream or the wire file; the context is open before, and holds the folder's lock."""
 
     opener: _ContextOpener
     context: Writer
+    file: File
 
     def __call__(self, how: OpenOptions) -> Opened:
         opened = self.context.opened
@@ -120,15 +135,16 @@ class _WireOpener(msgspec.Struct, frozen=True):
             )
         with _full_path_in_errors(self.opener.place):
             folder = self.opener.folders.open_folder(self.opener.place)
-            wire = file_opening.open_wire(
+            stream = file_opening.open_stream(
                 self.opener.disk,
                 folder,
                 self.opener.opening(how),
+                name=paths.file_of(self.file),
                 stamp=opened.machine.stamp,
                 context_head=self._context_head,
             )
-        self.opener.closed_keys.restore(self.opener.place.path, "wire", wire)
-        return wire
+        self.opener.closed_keys.restore(self.opener.place.path, self.file, stream)
+        return stream
 
     def _context_head(self) -> Position:
         return self.context.feed.head
@@ -145,6 +161,7 @@ class Session:
         closed_keys: keeps the session's keys while its files are closed.
         spawn: starts a background task.
         start: starts a writer's task.
+        take_handles: reserves file handles; False if there are none left.
 
     Attributes:
         place: the session's id and path.
@@ -161,8 +178,10 @@ class Session:
         closed_keys: ClosedSessionKeys,
         spawn: Spawn,
         start: Start,
+        take_handles: Callable[[int], bool] = _always,
     ) -> None:
         self._services = services
+        self._take_handles = take_handles
         self._spawn = spawn
         self._start = start
         self.place = place
@@ -170,18 +189,19 @@ class Session:
         self._id = place.session
         self._opener = _ContextOpener(disk, folders, place, services.wall, closed_keys)
         self.context = Writer(self._id, self._opener, self._feed(), services)
-        self._wire: Writer | None = None
+        self._streams: dict[File, Writer] = {}
+        self._kept_out: set[File] = set()
         start(self.context)
 
     @property
     def writers(self) -> list[Writer]:
-        """Its writers; the wire file's, which needs the context's, comes first."""
-        return [self.context] if self._wire is None else [self._wire, self.context]
+        """Its writers; those of the streams, which need the context's, come first."""
+        return [*self._streams.values(), self.context]
 
     @property
     def is_idle(self) -> bool:
         """True when all its writers are idle."""
-        return all(writer.is_idle for writer in self.writers)
+        return not self._kept_out and all(writer.is_idle for writer in self.writers)
 
     @property
     def is_followed(self) -> bool:
@@ -194,19 +214,75 @@ class Session:
         return max(writer.used_at for writer in self.writers)
 
     def writer(self, file: File) -> Writer:
-        """Returns the writer of one of its files; creates the wire file's at its first use."""
+        """Returns the writer of one of its files; creates a stream's at its first use.
+
+        Raises:
+            Busy: the stream is being deleted, or too many streams are in use.
+        """
         if file == "context":
             return self.context
-        if self._wire is None:
-            opener = _WireOpener(self._opener, self.context)
-            self._wire = Writer(self._id, opener, self._feed(), self._services, needs=self.context)
-            self._start(self._wire)
-        return self._wire
+        return self._streams.get(file) or self._begin(file)
 
     def opened(self, file: File) -> Opened | None:
         """Returns one of its files if it is open, else None."""
-        writer = self.context if file == "context" else self._wire
+        writer = self.context if file == "context" else self._streams.get(file)
         return writer.opened if writer is not None else None
+
+    @contextmanager
+    def stream_kept_out(self, file: File) -> Generator[Writer | None]:
+        """Keep a stream from being opened until the block ends; yields its writer, which must end.
+
+        Raises:
+            Busy: another deletion of the stream is under way.
+        """
+        self._check_kept_out(file)
+        self._kept_out.add(file)
+        try:
+            yield self._streams.pop(file, None)
+        finally:
+            self._kept_out.discard(file)
+
+    def retire_streams(self, since: float, surplus: int = 0) -> None:
+        """Close the streams that were not used since a time, and the `surplus` oldest idle ones."""
+        idle = [(file, each) for file, each in self._streams.items() if each.is_idle]
+        idle.sort(key=lambda entry: entry[1].used_at)
+        for number, (file, writer) in enumerate(idle):
+            if number < surplus or writer.used_at < since:
+                writer.retire()
+                del self._streams[file]
+
+    def _begin(self, file: File) -> Writer:
+        self._check_kept_out(file)
+        if file != "wire":
+            self._make_room()
+        opener = _StreamOpener(self._opener, self.context, file)
+        writer = Writer(self._id, opener, self._feed(), self._services, needs=self.context)
+        self._streams[file] = writer
+        self._start(writer)
+        return writer
+
+    def _make_room(self) -> None:
+        """Close the least recently used stream, if the limit of open ones is reached.
+
+        Raises:
+            Busy: all open streams are in use, or no file handles are left.
+        """
+        if len(self._streams) >= limits.STREAMS_OPEN_MAX:
+            self.retire_streams(-inf, surplus=1)
+        is_room = len(self._streams) < limits.STREAMS_OPEN_MAX
+        if is_room and not self._take_handles(limits.HANDLES_PER_STREAM_MAX):
+            self.retire_streams(-inf, surplus=limits.RETIRED_TOGETHER_MAX)
+            is_room = self._take_handles(limits.HANDLES_PER_STREAM_MAX)
+        if not is_room:
+            raise Busy(
+                f"{len(self._streams)} streams of the session are in use, and there is no room or"
+                " no file handle for another one: try again when one of them is idle",
+                session=self._id,
+            )
+
+    def _check_kept_out(self, file: File) -> None:
+        if file in self._kept_out:
+            raise Busy("the stream is being deleted: try again in a moment", session=self._id)
 
     def inspect(self) -> Inspection | None:
         """Returns the state of its context if that is open, else None."""
@@ -231,6 +307,17 @@ class Session:
 
     def _feed(self) -> Feed:
         return Feed(self._spawn, self._services.read, self._services.monotonic)
+
+
+def file_of(command: Command) -> File:
+    """Returns the file that a command is about."""
+    match command:
+        case AppendWire() | ReadWire():
+            return "wire"
+        case AppendStream() | ReadStream() | DeleteStream():
+            return f"{paths.STREAM}{command.stream}"
+        case _:
+            return "context"
 
 
 def inspection_of(opened: Opened) -> Inspection:

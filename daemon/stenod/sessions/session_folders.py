@@ -5,8 +5,8 @@ that no id leads out of a tree.
 """
 
 import errno
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,7 @@ from stenod.sessions.metadata import Description
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle
-from stenod.store.names import past_generations, read_file, stat_generation
+from stenod.store.names import deleted_streams, past_generations, read_file, stat_generation
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -71,6 +71,11 @@ class SessionFolders:
         self.failed_syncs = FailedSyncs()
         self._config = config
         self._disk = disk
+
+    @property
+    def disk(self) -> Disk:
+        """The disk they lie on."""
+        return self._disk
 
     def place(self, session: str) -> Place:
         """Return the place of a session by its id, without touching the disk.
@@ -230,20 +235,64 @@ class SessionFolders:
         with self.opened(place) as folder:
             return self._past(folder, place, generation)
 
-    def readable_wire(self, place: Place) -> Readable:
-        """Return the readable part of a session's wire file, empty if there is none.
+    def readable_stream(
+        self, place: Place, name: str, generation: int | None = None, *, with_head: bool = False
+    ) -> Readable:
+        """Return the readable part of a stream or wire file, empty if there is none.
+
+        Args:
+            place: the place of the session.
+            name: the name of the file.
+            generation: a stream's generation; None for the present one.
+            with_head: determine the head, too.
 
         Raises:
             NotFound: the session does not exist.
             Unproven: its durable length is unknown until it is opened.
         """
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, paths.WIRE) is not None:
-                return self._readable(folder, place, paths.WIRE, 0)
-            # There is no wire file yet: an empty view of another file.
+            if generation is not None and generation != self._stream_generation(folder, name):
+                return self._deleted_stream(folder, place, name, generation)
+            if self._disk.stat_name(folder, name) is not None:
+                # A deletion may come between.
+                with suppress(NotFound):
+                    return self._readable_stream(folder, place, name, with_head=with_head)
+            # There is no such file: an empty view of another file.
+            present = self._stream_generation(folder, name)
             held = self._readable(folder, place, paths.CONTEXT, 0)
             held.view.size = 0
-            return Readable(held.view, 0, Position(0, 0), held.path)
+            return Readable(held.view, present, Position(present, 0), held.path)
+
+    def _stream_generation(self, folder: int, name: str) -> int:
+        deleted = deleted_streams(self._disk, folder, paths.stream_of(name) or "")
+        return deleted[-1].number if deleted else 0
+
+    def _readable_stream(
+        self, folder: int, place: Place, name: str, *, with_head: bool
+    ) -> Readable:
+        present = self._stream_generation(folder, name)
+        held = self._readable(folder, place, name, present)
+        if not with_head:
+            return held
+        try:
+            lines = file_opening.measure_stream(
+                self._disk, folder, held.view.handle, name, self.failed_syncs
+            )
+        except BaseException:
+            held.view.release()
+            raise
+        held.view.size = lines.bytes
+        return Readable(held.view, present, Position(present, lines.lines), held.path)
+
+    def _deleted_stream(self, folder: int, place: Place, name: str, generation: int) -> Readable:
+        for deleted in deleted_streams(self._disk, folder, paths.stream_of(name) or ""):
+            if deleted.number == generation + 1:
+                return self._readable(folder, place, deleted.file, generation)
+        raise NotFound(
+            f"there is no generation {generation} of the stream: it was deleted and has expired, or"
+            " it never existed",
+            session=place.session,
+        )
 
     def _readable(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         try:
@@ -280,11 +329,13 @@ class SessionFolders:
         return FileView(shared, size)
 
     def verify(
-        self, place: Place, context: FileView, wire: FileView, *, live: int | None
+        self, place: Place, views: Mapping[str, FileView], *, live: int | None
     ) -> Verification:
         """Check all files of a session; see `verify.verify`."""
         folder = self.open_folder(place)
-        return verify.verify(self._disk, folder, place.session, context, wire, live=live)
+        return verify.verify(
+            self._disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
+        )
 
     def timeline(self, place: Place) -> list[TimelineEntry]:
         """Return a session's timeline, rotations by other programs included."""

@@ -1,12 +1,16 @@
 """Verification of a session's files, which changes nothing."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from steno_protocol import paths
 from steno_protocol.checks import Check, Facts, check_session
 from steno_protocol.replies import Verification
+from stenod.recovery import file_opening
 from stenod.store.disk import Disk
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.log import View
+from stenod.store.names import streams
 
 
 class DiskFolder:
@@ -73,7 +77,13 @@ class DiskFolder:
 
 
 def verify(
-    disk: Disk, folder: int, session: str, context: View, wire: View, *, live: int | None
+    disk: Disk,
+    folder: int,
+    session: str,
+    views: Mapping[str, View],
+    *,
+    live: int | None,
+    failed_syncs: FailedSyncs,
 ) -> Verification:
     """Check all files of a session, and close its folder.
 
@@ -81,22 +91,39 @@ def verify(
         disk: the disk it lies on.
         folder: its open folder.
         session: its id.
-        context: the readable bytes of the present generation.
-        wire: the readable bytes of the wire file.
+        views: the readable bytes of the present generation, of the wire file and of the open
+            streams, by the name of the file.
         live: the present generation of a session that is open for writing.
+        failed_syncs: the files with a failed sync.
 
     Raises:
         OSError: the folder cannot be read, or the process has no handle or memory left. An
             unreadable file is a finding.
     """
-    views = {paths.CONTEXT: context, paths.WIRE: wire}
     files = DiskFolder(disk, folder, views, live is not None)
     try:
         check = Check()
         sizes = {name: view.size for name, view in views.items()}
+        for stream in streams(disk, folder):
+            name = paths.stream_file(stream)
+            if name not in sizes:
+                _measure(disk, folder, name, failed_syncs, sizes)
         # Past generations never change, and only the context is rewritten.
         repairable = frozenset({paths.CONTEXT, paths.STATE})
         generation = check_session(check, files, sizes=sizes, live=live, repairable=repairable)
     finally:
         files.close()
     return check.report(session, generation)
+
+
+def _measure(
+    disk: Disk, folder: int, name: str, failed_syncs: FailedSyncs, sizes: dict[str, int]
+) -> None:
+    """Add the whole bytes of a closed stream; an unreadable one is checked as a whole."""
+    with suppress(OSError):
+        handle = disk.open_read(folder, name)
+        try:
+            found = file_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            sizes[name] = found.bytes
+        finally:
+            disk.close(handle)

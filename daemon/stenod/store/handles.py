@@ -93,6 +93,11 @@ class FileView:
         self.size = size
         self._shared = shared
 
+    @property
+    def handle(self) -> int:
+        """The open file."""
+        return self._shared.handle
+
     def read(self, size: int, offset: int) -> bytes:
         """Returns up to `size` bytes from `offset`; blocks."""
         size = min(size, self.size - offset)

@@ -9,7 +9,7 @@ import errno
 import functools
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
@@ -78,8 +78,11 @@ class JsonlLog:
         failed_syncs: records a failed sync of the file.
         checksums: the checksums of the file's blocks; without them the blocks of the present bytes
             have unknown checksums.
+        deleted: the files of the stream's earlier generations, which deletions left behind; None
+            for the context and the wire file.
 
     Attributes:
+        name: the name of the file that is appended to.
         generation: the generation that is appended to.
         size: bytes of the file.
         synced: durable bytes of the file.
@@ -101,6 +104,7 @@ class JsonlLog:
         name: str = paths.CONTEXT,
         failed_syncs: FailedSyncs | None = None,
         checksums: BlockChecksums | None = None,
+        deleted: Mapping[int, str] | None = None,
     ) -> None:
         self.generation = generation
         self.size = size
@@ -108,7 +112,8 @@ class JsonlLog:
         self.path = path
         self._disk = disk
         self.folder_handle = SharedHandle(disk, folder)
-        self._name = name
+        self.name = name
+        self._deleted = deleted
         self._file = SharedHandle(disk, handle)
         self._failed_syncs = FailedSyncs() if failed_syncs is None else failed_syncs
         self._identity = disk.stat(handle)
@@ -128,7 +133,7 @@ class JsonlLog:
     @property
     def file_path(self) -> str:
         """The path of the file that is appended to."""
-        return f"{self.path}/{self._name}"
+        return f"{self.path}/{self.name}"
 
     def append(self, data: bytes) -> None:
         """Append lines; they are not durable on return.
@@ -239,15 +244,15 @@ class JsonlLog:
             is_cut = self._disk.stat(handle).size < self.synced
             if is_cut or not (ours.startswith(tail) or self.still_holds(self.confirmed_tail)):
                 # The log's own bytes may be before the durable size, where nothing may be cut.
-                raise OSError(errno.ESTALE, "another program changed this file", self._name)
+                raise OSError(errno.ESTALE, "another program changed this file", self.name)
             if not ours.startswith(tail):
-                quarantine(self._disk, self._folder, self._name, self.synced, tail)
+                quarantine(self._disk, self._folder, self.name, self.synced, tail)
             # One read of one byte more than expected: another program may write between two
             # system calls.
             if self._disk.read(handle, len(tail) + 1, self.synced) == tail:
                 break
         else:
-            raise OSError(errno.EBUSY, "another program keeps writing", self._name)
+            raise OSError(errno.EBUSY, "another program keeps writing", self.name)
         if tail:
             self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
@@ -263,7 +268,7 @@ class JsonlLog:
     def is_foreign_changed(self) -> bool:
         """Returns whether another program appended to, cut or replaced the file."""
         folder = self.folder_handle.number
-        return not self._disk.has(folder, self._name, self._identity.inode, self.size)
+        return not self._disk.has(folder, self.name, self._identity.inode, self.size)
 
     def may_be_foreign_changed(self) -> bool:
         """Returns `is_foreign_changed`, or True if the disk fails."""
@@ -296,7 +301,7 @@ class JsonlLog:
             True if a generation was created. A file that was moved to a generation's name is a
             generation already, and a file that was appended to or cut is still in its place.
         """
-        if self._name != paths.CONTEXT or self._is_in_place():
+        if self.name != paths.CONTEXT or self._is_in_place():
             return False
         past = past_generations(self._disk, self._folder)
         for generation in past:
@@ -317,7 +322,7 @@ class JsonlLog:
         """Call `keep_replaced`; if it kept the file, create an empty one for the next opening."""
         if self.keep_replaced():
             with self.folder_handle.held() as folder:
-                self._disk.close(self._disk.open_append(folder, self._name, create=True))
+                self._disk.close(self._disk.open_append(folder, self.name, create=True))
                 self._disk.fsync(folder)
 
     def length(self, generation: int) -> int:
@@ -340,13 +345,21 @@ class JsonlLog:
 
     def generations(self) -> list[int]:
         """Returns the existing generations, oldest first; the present one is the last."""
-        if self._name != paths.CONTEXT:
+        if self._deleted is not None:
+            # `gc` removes expired ones while the stream is open.
+            with self.folder_handle.pinned() as folder:
+                there = set(self._disk.names(folder))
+            past = [number for number, name in self._deleted.items() if name in there]
+            return [*sorted(past), self.generation]
+        if self.name != paths.CONTEXT:
             return [self.generation]
         with self.folder_handle.pinned() as folder:
             return [*past_generations(self._disk, folder), self.generation]
 
     def timeline(self) -> bytes:
-        """Returns the session's timeline."""
+        """Returns the session's timeline; empty for a stream, which has no entry in it."""
+        if self._deleted is not None:
+            return b""
         with self.folder_handle.pinned() as folder:
             return read_file(self._disk, folder, paths.TIMELINE)
 
@@ -410,20 +423,20 @@ class JsonlLog:
             self._disk.link(self._folder, paths.CONTEXT, rotated)
         except (FileNotFoundError, FileExistsError) as error:
             # Only another program can remove the first name or create the second one.
-            raise Replaced(error.errno, "another program moved this file", self._name) from error
+            raise Replaced(error.errno, "another program moved this file", self.name) from error
         linked = self._disk.stat_name(self._folder, rotated)
         if linked is None or linked.inode != self._identity.inode:
             remove(self._disk, self._folder, rotated)
-            raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
+            raise Replaced(errno.ESTALE, "another program replaced this file", self.name)
 
     def _check_in_place(self) -> None:
         """Refuse to replace a file that another program has just created at the name."""
         if not self._is_in_place():
-            raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
+            raise Replaced(errno.ESTALE, "another program replaced this file", self.name)
 
     def _is_in_place(self) -> bool:
         """Returns whether the file's name still leads to the open file."""
-        named = self._disk.stat_name(self._folder, self._name)
+        named = self._disk.stat_name(self._folder, self.name)
         return named is not None and named.inode == self._identity.inode
 
     def save_recovery_point(self, data: bytes, generation: int, size: int) -> None:
@@ -436,7 +449,7 @@ class JsonlLog:
             generation: the generation that it describes.
             size: the durable bytes that it describes.
         """
-        name = paths.recovery_point_file(self._name)
+        name = paths.recovery_point_file(self.name)
         fresh = f"{name}.new"
         with self.folder_handle.pinned() as folder:
             if (generation, size) < self._recovery_point_at:
@@ -470,7 +483,15 @@ class JsonlLog:
 
     def _open_past(self, generation: int) -> int:
         with self.folder_handle.pinned() as folder:
-            return self._disk.open_read(folder, paths.generation_file(generation + 1))
+            return self._disk.open_read(folder, self._past_name(generation))
+
+    def _past_name(self, generation: int) -> str:
+        if self._deleted is None:
+            return paths.generation_file(generation + 1)
+        try:
+            return self._deleted[generation]
+        except KeyError:
+            raise FileNotFoundError(f"there is no generation {generation}") from None
 
     def _checksum_tail(self, handle: int, size: int) -> tuple[int, int]:
         """Returns the offset of a file's last `FINGERPRINT_BYTES` bytes, and their CRC-32."""

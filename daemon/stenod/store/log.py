@@ -44,9 +44,11 @@ class Log(Protocol):
 
     Attributes:
         generation: the present generation.
+        name: the name of the file.
     """
 
     generation: int
+    name: str
 
     def length(self, generation: int) -> int:
         """Returns the durable bytes of a generation; FileNotFoundError if there is none."""

@@ -5,6 +5,7 @@ import errno
 import os
 
 from steno_protocol import limits, paths
+from steno_protocol.paths import DeletedStream
 from stenod.store.disk import Disk, FileStat
 
 
@@ -24,6 +25,21 @@ def past_generations(disk: Disk, folder: int) -> list[int]:
     """List the past generations, oldest first."""
     numbers = (paths.generation_of(name) for name in disk.names(folder))
     return sorted(number - 1 for number in numbers if number is not None)
+
+
+def streams(disk: Disk, folder: int) -> list[str]:
+    """List the names of a session's streams, ordered."""
+    found = (paths.stream_of(name) for name in disk.names(folder))
+    return sorted(stream for stream in found if stream is not None)
+
+
+def deleted_streams(disk: Disk, folder: int, stream: str | None = None) -> list[DeletedStream]:
+    """List a session's deleted streams in order of their deletion; `stream` names one of them."""
+    found = (paths.deleted_stream_of(name) for name in disk.names(folder))
+    return sorted(
+        (each for each in found if each is not None and stream in {None, each.stream}),
+        key=lambda each: (each.stream, each.number),
+    )
 
 
 def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:

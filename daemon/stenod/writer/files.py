@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import msgspec
 
-from steno_protocol import limits, timeline_entries
+from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
@@ -368,7 +368,7 @@ class OpenFiles:
         before, after = change.before, opened.machine.head
         entry = TimelineEntry(
             kind=timeline_entries.FOREIGN,
-            generation=after.generation,
+            generation=after.generation if opened.log.name == paths.CONTEXT else 0,
             at=self._services.wall(),
             why="another program changed the file",
             details={"before": str(before), "after": str(after), "kept": change.is_kept},

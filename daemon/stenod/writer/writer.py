@@ -15,7 +15,13 @@ import anyio
 import anyio.lowlevel
 
 from steno_protocol import limits
-from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenCount
+from steno_protocol.commands import (
+    Append,
+    AppendStream,
+    AppendWire,
+    Checkpoint,
+    UpdateTokenCount,
+)
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.keys import Applied
@@ -33,12 +39,12 @@ from stenod.writer.services import Services
 
 _AS_IT_IS = OpenOptions()
 
-_APPENDING = (Append, AppendWire, Checkpoint, UpdateTokenCount)
+_APPENDING = (Append, AppendWire, AppendStream, Checkpoint, UpdateTokenCount)
 """Commands that only append."""
 
 
 class Writer:
-    """The task that writes one of a session's files, its context or its wire file.
+    """The task that writes one of a session's files, its context, its wire file or a stream.
 
     Args:
         session: the session's id.

@@ -104,16 +104,20 @@ async def test_the_wire_file_appends_to_the_timeline_when_the_context_does_not()
 
 async def test_a_fork_beside_a_rewrite_lists_every_earlier_rewrite() -> None:
     ends: set[Position] = set()
-    for turns in range(24):
+    for turns in range(-24, 24):
         daemon = DaemonInProcess(SimulatedDisk())
         async with daemon.running():
             await ask(daemon, "o", Open(session=SESSION))
             await ask(daemon, "a", append("k1"), user("one"))
-            send(daemon, "c", clear("c"))
-            for _ in range(turns):
+            asked = Fork(session=SESSION, new_session="copy", key="f")
+            first, second = [("c", clear("c")), ("f", asked)][:: -1 if turns < 0 else 1]
+            send(daemon, *first)
+            for _ in range(abs(turns)):
                 await anyio.lowlevel.checkpoint()
-            made = await ask(daemon, "f", Fork(session=SESSION, new_session="copy", key="f"))
+            send(daemon, *second)
             await daemon.wait_for_answer(b"c")
+            await daemon.wait_for_answer(b"f")
+            made = daemon.answers[b"f"][0]
             assert isinstance(made, SessionStat)
         end = Position.parse(made.head)
         entries = timeline.decode(daemon.disk.content(f"{ROOT}/sessions/copy/{paths.TIMELINE}"))

@@ -77,7 +77,8 @@ def check_files(name: str, folder: Folder, *, has_foreign: bool = False) -> None
 def places_of(folder: Folder) -> dict[str, Place]:
     """Where each command stands whole for the first time."""
     places: dict[str, Place] = {}
-    for generation, lines in [*enumerate(folder.generations), (0, folder.wire)]:
+    files = [*enumerate(folder.generations), (0, folder.wire), (0, folder.stream)]
+    for generation, lines in files:
         for number, line in enumerate(lines):
             stamp = stamp_of(line)
             if stamp.key and stamp.index == 0 and _is_whole(lines, number, stamp):
@@ -134,6 +135,14 @@ def check_wire(name: str, folder: Folder) -> None:
         assert at.line <= end, f"{name}: an event is joined to {at}, there are {end} lines"
 
 
+def check_stream(name: str, folder: Folder) -> None:
+    """Whole batches of whole lines, each key once."""
+    assert not folder.stream or folder.stream[-1].endswith(b"\n")
+    _check_batches(f"{name}: stream", [folder.stream], has_foreign=False)
+    for line in folder.stream:
+        assert set(record_of(line)) <= {"n", "part", "text", "_by", "_id"}, line
+
+
 def _check_numbers(name: str, folder: Folder) -> None:
     """Each generation but the first was made by one rewrite, and checkpoint ids rise."""
     numbers, count = sorted(folder.rewrites), len(folder.generations)
@@ -159,7 +168,7 @@ def _check_once(name: str, folder: Folder) -> None:
     """No command was applied again after a rewrite had removed its lines."""
     made = {number: entry.details["lines"] for number, entry in folder.rewrites.items()}
     applied = Counter(entry.key for entry in folder.entries if entry.key and entry.kind != "fork")
-    for number, lines in enumerate([*folder.generations, folder.wire[1:]]):
+    for number, lines in enumerate([*folder.generations, folder.wire[1:], folder.stream]):
         stamps = map(stamp_of, lines[made.get(number, 0) :])
         applied.update(stamp.key for stamp in stamps if stamp.index == 0)
     twice = {key: times for key, times in applied.items() if times > 1}

@@ -152,7 +152,9 @@ def _fault_in(order: Order, acks: list[Ack], tree: Tree, path: str) -> str | Non
     head = Position(place.generation, place.line + place.count)
     if (ack.first, ack.head) != (f"{place.generation}:{place.line}", str(head)):
         return f"{path}: at {place}"
-    lines = folder.wire if order.is_event else folder.lines(place.generation)
+    lines = folder.lines(place.generation)
+    if order.is_event or order.is_stream:
+        lines = folder.wire if order.is_event else folder.stream
     return _fault_in_content(order, ack, lines[place.line : head.line])
 
 

@@ -41,10 +41,11 @@ def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
 
 def open_events(disk: SimulatedDisk, now_s: float) -> Opened:
     """Open the wire file of a session with an open context."""
-    return file_opening.open_wire(
+    return file_opening.open_stream(
         disk,
         disk.open_root(PATH),
         Opening(session=SESSION, path=PATH, now=now_s, incarnation="first"),
+        name=paths.WIRE,
         stamp=True,
         context_head=lambda: Position(0, 0),
     )

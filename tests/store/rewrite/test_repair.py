@@ -13,6 +13,7 @@ from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
 from stenod.recovery.file_opening import save_recovery_point
 from stenod.sessions.verify import verify
+from stenod.store.failed_syncs import FailedSyncs
 from support.lines import (
     SESSION,
     append,
@@ -343,7 +344,8 @@ def test_verify_reports_a_missing_present_generation() -> None:
     folder = found.disk.open_root(PATH)
     context = found.session.view("context_1.jsonl")
     found.disk.unlink(folder, paths.CONTEXT)
-    report = verify(found.disk, folder, SESSION, context, context, live=None)
+    views = {paths.CONTEXT: context, paths.WIRE: context}
+    report = verify(found.disk, folder, SESSION, views, live=None, failed_syncs=FailedSyncs())
     assert [(each.kind, each.file) for each in report.findings] == [("no_context", "context.jsonl")]
 
 

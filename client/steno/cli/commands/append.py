@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
 
 from steno._sansio.requests import Message, encode_messages
 from steno.cli.arguments import (
@@ -19,9 +18,8 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
 from steno.cli.render.wording import count
-from steno.cli.stdin import is_typed, stdin
-from steno_protocol import limits
-from steno_protocol.errors import BadRequest, StenoError, TooLarge
+from steno.cli.stdin import is_typed, json_batch, json_lines, stdin
+from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.paths import check_key
 from steno_protocol.records import check_message
 
@@ -52,13 +50,13 @@ def run(options: Namespace, output: Output) -> int:
     if options.text is not None:
         message = {"role": options.role or "user", "content": options.text}
         return change(options, output, *_appending(message))
-    lines = _lines(stdin().buffer)
+    lines = json_lines(stdin().buffer)
     if is_typed():
         output.say(
             "reading records from the terminal, one JSON object a line; Ctrl-D ends the input"
         )
     if options.batch:
-        return change(options, output, *_appending(_batch(lines)))
+        return change(options, output, *_appending(json_batch(lines)))
     return _append_stream(options, output, lines)
 
 
@@ -85,21 +83,6 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
             session=options.session,
         )
     return Exit.DONE
-
-
-def _batch(lines: Iterator[tuple[int, bytes]]) -> list[bytes]:
-    """The records of one batch; an endless stdin is read no further than a batch can hold."""
-    batch: list[bytes] = []
-    size = 0
-    for _, line in lines:
-        batch.append(line)
-        size += len(line)
-        if len(batch) > limits.BATCH_RECORDS_MAX or size > limits.BATCH_BYTES_MAX:
-            raise TooLarge(
-                f"stdin holds more than a batch, which is {limits.BATCH_RECORDS_MAX} records and"
-                f" {limits.BATCH_BYTES_MAX} bytes at most: send several batches"
-            )
-    return batch
 
 
 def _appending(messages: Message | Sequence[Message]) -> tuple[Verb, Check]:
@@ -132,17 +115,3 @@ def _check_line_key(key: str) -> None:
 
 def _line_key(key: str, line_number: int) -> str:
     return f"{key}-{line_number}"
-
-
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines without their ends, with their numbers from 1; blank lines are skipped."""
-    line_number = 0
-    while line := stream.readline(limits.RECORD_BYTES_MAX + 2):
-        line_number += 1
-        if not line.endswith(b"\n") and len(line) > limits.RECORD_BYTES_MAX:
-            raise TooLarge(
-                f"line {line_number} of stdin is longer than {limits.RECORD_BYTES_MAX} bytes:"
-                " split it, or store the large part elsewhere and refer to it"
-            )
-        if line.strip():
-            yield line_number, line.rstrip(b"\r\n")

@@ -24,11 +24,11 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "export", run,
-        "markdown: the conversation for people. json: all records, events and the timeline with"
-        " their cursors. kimi: a session folder in kimi-cli's format, without the keys that steno"
-        " adds, with past generations, uploads, tasks and subagents. A daemon on another machine"
-        " sends only the lines and the title. Symbolic links are skipped. Existing files are"
-        " never overwritten.",
+        "markdown: the conversation for people. json: all records, events, streams and the"
+        " timeline with their cursors. kimi: a session folder in kimi-cli's format, without the"
+        " keys that steno adds, with past generations, streams, uploads, tasks and subagents. A"
+        " daemon on another machine sends only the lines and the title. Symbolic links are skipped."
+        " Existing files are never overwritten.",
         example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
@@ -109,13 +109,23 @@ class _Pieces:
         yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":['
         records = self._session.records(until=self._stat.head)
         yield from _joined(self._document(contract.record(each), each.raw) for each in records)
+        damaged = records.damaged
         yield '],"events":['
         events = self._session.wire_records()
         yield from _joined(self._document(contract.record(each), each.raw) for each in events)
+        yield '],"streams":{'
+        for number, info in enumerate(self._session.streams()):
+            yield f'{"," if number else ""}"{info.name}":['
+            stream = self._session.stream(info.name).records(until=info.head)
+            yield from _joined(
+                self._document(contract.stream_record(each), each.data) for each in stream
+            )
+            damaged += stream.damaged
+            yield "]"
         entries = [contract.reply(entry) for entry in self._session.timeline()]
-        self.damaged = records.damaged + events.damaged
+        self.damaged = damaged + events.damaged
         timeline = json.dumps(entries, ensure_ascii=False)
-        yield f'],"timeline":{timeline},"damaged":{self.damaged}}}'
+        yield f'}},"timeline":{timeline},"damaged":{self.damaged}}}'
 
     def _document(self, line: bytes, raw: bytes) -> str:
         self._count(raw)

@@ -119,7 +119,8 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
         names = list(found.names)
         if found.is_session and (found.is_whole or paths.CONTEXT in names):
             check = Check(show)
-            repairable = frozenset({paths.WIRE}) if found.is_owned else None
+            beside = {paths.WIRE, *(name for name in found.names if paths.stream_of(name))}
+            repairable = frozenset(beside) if found.is_owned else None
             generation = check_session(check, folder, sizes={}, repairable=repairable)
             report = check.report(None, generation)
             yield Checked(report, str(found.folder), str(found.folder), found.program_of(""))
@@ -129,7 +130,8 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
         for name in names:
             check = Check(show)
             schema = schema_of(name, in_session=found.is_session)
-            is_repairable = not found.is_owned or name == paths.WIRE
+            is_beside = name == paths.WIRE or paths.stream_of(name) is not None
+            is_repairable = not found.is_owned or is_beside
             try:
                 check_file(check, name, folder.blocks(name), schema, remedies=is_repairable)
             except OSError as error:

@@ -23,7 +23,7 @@ _shtab_steno_commands() {
     dmail:'Send a message back to a checkpoint. At most one D-Mail is pending per session. Its delivery reverts the session to the checkpoint and appends the message there, in one atomic step; the agent that owns the session runs it.'
     doctor:'Check everything the daemon needs and suggest fixes. Works without a daemon and beside one that hangs. It starts no daemon and changes nothing.'
     emit:'Append an event to a session'"'"'s wire file. Prints the new head of the wire file once the event is durable. Creates a missing session with a note; in a mount, only with --create.'
-    export:'Export a session for people or other programs. markdown: the conversation for people. json: all records, events and the timeline with their cursors. kimi: a session folder in kimi-cli'"'"'s format, without the keys that steno adds, with past generations, uploads, tasks and subagents. A daemon on another machine sends only the lines and the title. Symbolic links are skipped. Existing files are never overwritten.'
+    export:'Export a session for people or other programs. markdown: the conversation for people. json: all records, events, streams and the timeline with their cursors. kimi: a session folder in kimi-cli'"'"'s format, without the keys that steno adds, with past generations, streams, uploads, tasks and subagents. A daemon on another machine sends only the lines and the title. Symbolic links are skipped. Existing files are never overwritten.'
     fork:'Create a new session from a past state. The fork is atomic and does not change SESSION. Its wire file is cut at the same instant as its context. Prints the new id. Without an option, the fork is a copy of the present state.'
     gc:'Remove old generations and expired trash. Removes only what the options name. The newest past generation always stays, and so does every generation that holds a checkpoint or a D-Mail in use.'
     grep:'Find text in the messages of sessions. Searches texts, thoughts, tool calls and their results. Prints each matching line with its session, cursor and time. Archived sessions are included. Exits with 4 if nothing matches.'
@@ -47,6 +47,7 @@ _shtab_steno_commands() {
     stats:'Show the daemon'"'"'s counters (does not start it). Counters start at zero with each daemon.'
     status:'Show the daemon'"'"'s state (does not start it).'
     stop:'Stop the daemon after its queued commands. Returns once all queued commands are on the disk and the root is unlocked.'
+    stream:'List the streams of a session, or read or change one. Without NAME, lists the streams with records, size and last change. With NAME, prints its records exactly as they were appended; -f prints new ones once they are durable. --append prints the new head once the record is durable; the first append creates the stream. --delete keeps the records in a file of the session until they expire.'
     tail:'Print the last records. With -f, prints each new record once it is durable: no gap and no duplicate, across rewrites and restarts of the daemon.'
     timeline:'Show the history of a session as a tree. Shows each generation, and for each rewrite its author, time, reason and kept lines.'
     title:'Show or set the title of a session. An empty TEXT removes the title.'
@@ -899,6 +900,33 @@ _shtab_steno_stop_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_stop_defaults_added=0
 
+_shtab_steno_stream_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  {-n,--lines}"[only the last N records]:N:"
+  "--after=[start after POSITION]:POSITION:"
+  "--until=[stop at POSITION]:POSITION:"
+  {-f,--follow}"[print new records as they become durable]"
+  "--append=[append a JSON object, or - for the lines of stdin as one atomic batch]:RECORD:"
+  "--delete[delete the stream]"
+  "--create[create the session if it does not exist, in a mount too]"
+  "--no-create[fail if the session does not exist]"
+  "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
+  "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
+  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  ":a session id or a unique prefix:_steno_session_ids"
+  ":the stream\'s name:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_stream_defaults_added=0
+
 _shtab_steno_tail_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1107,6 +1135,7 @@ _shtab_steno() {
         stats) _arguments -C -s $_shtab_steno_stats_options ;;
         status) _arguments -C -s $_shtab_steno_status_options ;;
         stop) _arguments -C -s $_shtab_steno_stop_options ;;
+        stream) _arguments -C -s $_shtab_steno_stream_options ;;
         tail) _arguments -C -s $_shtab_steno_tail_options ;;
         timeline) _arguments -C -s $_shtab_steno_timeline_options ;;
         title) _arguments -C -s $_shtab_steno_title_options ;;

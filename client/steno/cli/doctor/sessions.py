@@ -114,7 +114,8 @@ def _misplaced(session: str, folder: Path, names: set[str]) -> Iterator[Finding]
     """The files of the session, and its quarantine, that have another type."""
     for name in sorted(names):
         is_folder = name == paths.QUARANTINE
-        if not is_folder and name not in _FILES and paths.generation_of(name) is None:
+        is_own = name in _FILES or paths.is_stream_file(name)
+        if not is_folder and not is_own and paths.generation_of(name) is None:
             continue
         mode = _mode(folder / name)
         if mode is not None and not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):

@@ -7,7 +7,11 @@ sessions    {"sessions": [{session bytes modified_at generations title labels ar
             forked_from work_dir last_in_work_dir}],
             "flat": [the same, for sessions in kimi-cli's old format]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
-reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
+stream      cursor key by record                `stream SESSION NAME`: one a line; key and by are
+            null if the line has none
+streams     session streams [{name head records bytes modified_at}]            `stream SESSION`
+reset       {"reset": {generation kept why}}    `tail -f`, `stream -f`: a rewrite; lines from
+            `kept` on follow
 hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
 turn        turn cursor timestamp at user_input `turns`: one a line; at is null if unknown
 state       session head generation system_prompt token_count token_count_with_pending
@@ -23,7 +27,7 @@ mail        session mail {id checkpoint_id message cursor by at}, null if none i
 sent        as ack, and mail_id                 `dmail send`
 delivered   as ack, and mail_id mail; mail is null if MAIL_ID was given, and in the answer to a
             repeat                              `dmail deliver`
-deleted     session trash expires_at            `delete`
+deleted     session trash expires_at            `delete`, `stream --delete`
 compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
             --watch one a line; all but the first three are null if there was nothing to do
 timeline    session head entries [{kind generation kept at by why key details inferred}]
@@ -46,7 +50,8 @@ config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
 export      session title labels archived forked_from head generation records [{cursor record}]
-            events [{cursor record}] timeline damaged                     `export --format json`
+            events [{cursor record}] streams {name: [{cursor key by record}]} timeline damaged
+            `export --format json`
 exported    session format path                 `export -o`
 imported    session folder head bytes damaged state why      `import`: one a line; state is
             imported, there, or left_out: then why is the reason, and unknown keys are null
@@ -71,7 +76,18 @@ from typing import Any, Final
 
 import msgspec
 
-from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, Turn, WireRecord
+from steno.values import (
+    Ack,
+    Compacted,
+    Deleted,
+    Mail,
+    Record,
+    Reset,
+    StreamInfo,
+    StreamRecord,
+    Turn,
+    WireRecord,
+)
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
@@ -83,6 +99,8 @@ from steno_protocol.replies import (
     Verification,
 )
 from steno_protocol.timeline_entries import TimelineEntry
+
+_encode = msgspec.json.Encoder().encode
 
 EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
@@ -119,6 +137,28 @@ def sessions(
 def record(value: Record | WireRecord) -> bytes:
     """One record or event as a line of JSON, with its own bytes unchanged."""
     return b'{"cursor":"%s","record":%s}\n' % (str(value.cursor).encode(), value.raw.strip())
+
+
+def stream_record(value: StreamRecord) -> bytes:
+    """One record of a stream as a line of JSON, with its own bytes unchanged."""
+    return b'{"cursor":"%s","key":%s,"by":%s,"record":%s}\n' % (
+        str(value.cursor).encode(), _encode(value.key), _encode(value.by), value.data
+    )  # fmt: skip
+
+
+def streams(session: str, found: Sequence[StreamInfo]) -> dict[str, Any]:
+    """The streams of a session."""
+    listed = [
+        {
+            "name": each.name,
+            "head": str(each.head),
+            "records": each.records,
+            "bytes": each.bytes,
+            "modified_at": each.modified_at,
+        }
+        for each in found
+    ]
+    return {"session": session, "streams": listed}
 
 
 def reset(value: Reset) -> dict[str, Any]:

@@ -1,0 +1,221 @@
+"""One stream of a session, through an async client."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+from steno._async.streams import LineStream
+from steno._async.subscription import Subscription
+from steno._sansio.argument_checks import given_count
+from steno._sansio.event_merge import start_of
+from steno._sansio.not_picklable import NotPicklable
+from steno._sansio.requests import (
+    Durability,
+    Message,
+    PositionLike,
+    ack_of,
+    encode_messages,
+    mutation,
+    position_text,
+)
+from steno._sansio.streams import (
+    StreamReader,
+    delete_stream_command,
+    file_of,
+    head_command,
+)
+from steno.values import Ack, Deleted, StreamInfo, StreamRecord, deleted_of, stream_info
+from steno_protocol import commands, replies
+from steno_protocol.errors import NotFound
+from steno_protocol.paths import check_stream
+from steno_protocol.positions import Position
+
+if TYPE_CHECKING:
+    from steno._async.link import Link
+
+
+class StreamRecords(AsyncIterator[StreamRecord]):
+    """Records with their cursors, fetched block by block."""
+
+    def __init__(self, link: "Link", reader: StreamReader, *, strict: bool) -> None:
+        self._link = link
+        self._reader = reader
+        self._strict = strict
+        self._records = reader.stream_records(strict=strict)
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged lines were skipped so far."""
+        return self._reader.damaged
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamRecord:
+        """The next record."""
+        while (record := next(self._records, None)) is None:
+            # The generator ends with a block, and with a line that it refuses.
+            self._records = self._reader.stream_records(strict=self._strict)
+            if not self._reader.lines and not await self._link.fetch(self._reader):
+                raise StopAsyncIteration
+        return record
+
+
+class Stream(NotPicklable):
+    """An append-only file of JSON objects in a session; made by `Session.stream`.
+
+    The daemon does not interpret the records, and keeps the bytes of each as they were given. The
+    first append creates the file, and a missing one reads as empty. Its positions are its own:
+    the generation counts its deletions.
+
+    Attributes:
+        session: the session's id.
+        name: the name, unique in the session.
+    """
+
+    def __init__(self, link: "Link", session: str, name: str) -> None:
+        self._link = link
+        self.session = session
+        self.name = check_stream(name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self.session!r}>"
+
+    async def append(
+        self,
+        record: Message | Sequence[Message],
+        *,
+        key: str | None = None,
+        expect: PositionLike | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append one record, or a sequence of them as one atomic batch.
+
+        Args:
+            record: any JSON object: a mapping, or the bytes of one. Bytes on one line are kept as
+                they are; a record on several lines is written on one. `_id`, `_by` and `_at` are
+                steno's own and no keys of a record.
+            key: the idempotency key: the command is applied once, however often it is sent.
+            expect: the head that the caller assumes; with another head nothing is written.
+            durability: `synced` (on the disk) or `written` (in the page cache, on the disk within a
+                second; readers see the record only then).
+
+        Returns:
+            The ack; the records are as durable as its `durability` states.
+
+        Raises:
+            BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            NotFound: there is no such session.
+            Conflict: another writer was faster, and `head` is the end; or the key was used before
+                with other records.
+            StorageFailed: the disk failed, and nothing was written.
+            OutcomeUnknown: the records may be there; repeat with the error's `key`.
+            Unreachable: the request was never sent.
+        """
+        records = encode_messages(record)
+        command = mutation(
+            commands.AppendStream, self.session, self._link.name, key, expect, durability,
+            stream=self.name,
+        )  # fmt: skip
+        ack, _ = await self._link.request(command, replies.Ack, records)
+        return ack_of(ack, command.key)
+
+    def records(
+        self,
+        after: PositionLike | None = None,
+        until: PositionLike | None = None,
+        *,
+        strict: bool = False,
+    ) -> StreamRecords:
+        """Read the records between two positions of one generation, each with its cursor.
+
+        Args:
+            after: where to begin; None is the start of the present generation. An earlier one is
+                readable until the deleted records expire.
+            until: where to end; None is the end at the time of reading.
+            strict: stop at the first damaged line with Corrupt; otherwise damaged lines are
+                skipped, and counted in `damaged` of the returned object.
+        """
+        reader = StreamReader(self.session, self.name, after, until)
+        return StreamRecords(self._link, reader, strict=strict)
+
+    def lines(
+        self, after: PositionLike | None = None, until: PositionLike | None = None
+    ) -> LineStream:
+        """Read the lines between two positions as bytes in the file, stamps included."""
+        return LineStream(self._link, StreamReader(self.session, self.name, after, until))
+
+    async def last(self, count: int) -> list[StreamRecord]:
+        """Return the last records, oldest first, without reading what lies before them.
+
+        Args:
+            count: how many lines of the file; damaged ones among them are left out.
+        """
+        reader = StreamReader(self.session, self.name, last=given_count(count, "count"))
+        found: list[StreamRecord] = []
+        while await self._link.fetch(reader):
+            found.extend(reader.stream_records(strict=False))
+        return found
+
+    async def head(self) -> Position:
+        """Return the end, the `expect` of the next append; `0:0` before the first append."""
+        command = head_command(self.session, self.name)
+        reply, _ = await self._link.request(command, replies.Lines)
+        return Position.parse(reply.head or reply.next)
+
+    async def count(self) -> int:
+        """Return the number of lines, which are the records unless another program wrote some."""
+        return (await self.head()).line
+
+    async def stat(self) -> StreamInfo:
+        """Return its head, size and modification time.
+
+        Raises:
+            NotFound: nothing was appended yet, or it was deleted since.
+        """
+        asked = commands.Streams(session=self.session, stream=self.name)
+        found = (await self._link.ask(asked, replies.StreamList)).streams
+        if not found:
+            raise NotFound(
+                f"there is no stream {self.name!r}: the first append creates it",
+                session=self.session,
+            )
+        return stream_info(found[0])
+
+    def subscribe(
+        self, after: PositionLike = "start", *, incarnation: str | None = None
+    ) -> Subscription:
+        """Follow it with `async for`: the backlog, Live, then each new record once it is durable.
+
+        No record is missed and none is delivered twice, across restarts of the daemon.
+        `stream_records` of each event has its records. A deletion ends the subscription with
+        NotFound; a later one after an old position begins with a Reset that keeps nothing.
+
+        Args:
+            after: `start` (of the present generation), `now`, or a position.
+            incarnation: the `incarnation` of the subscription at the time when the position was
+                saved, as for `Session.subscribe`.
+        """
+        starts = [(file_of(self.name), start_of(after))]
+        return Subscription(self._link, self.session, starts, incarnation)
+
+    async def delete(
+        self, *, key: str | None = None, expect: PositionLike | None = None
+    ) -> Deleted:
+        """Delete it; the file stays in the session's folder under another name until it expires.
+
+        Args:
+            key: the idempotency key of this deletion: a repeat gets the first answer, also after
+                another append.
+            expect: the head that the caller assumes; with another head nothing is deleted.
+
+        Returns:
+            The file with the deleted records, and when it expires; the deletion is on the disk.
+
+        Raises:
+            NotFound: there is no such session or stream.
+            Conflict: another writer was faster.
+            OutcomeUnknown: it may have been deleted; repeat with the error's `key`.
+        """
+        text = None if expect is None else position_text(expect)
+        asked = delete_stream_command(self.session, self.name, self._link.name, key, text)
+        return deleted_of(await self._link.ask(asked, replies.Deleted))

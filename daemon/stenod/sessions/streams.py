@@ -1,0 +1,240 @@
+"""Files of a session's streams: the list, deletions, and the expiry of deleted ones.
+
+    stream-notes.jsonl                      the stream
+    stream-notes.mark                       its recovery point
+    stream-notes~1~1764000000~<key>.jsonl   its first generation, deleted at that time by that key
+
+A deletion is one rename, and all its facts are in the new name. The newest deleted file of a stream
+keeps its name when it expires, and loses its contents: its number is the stream's generation.
+Everything here blocks.
+"""
+
+from collections.abc import Set
+
+import msgspec
+
+from steno_protocol import paths
+from steno_protocol.commands import DeleteStream
+from steno_protocol.errors import BadRequest, Conflict, ErrorCode, NotFound, OutcomeUnknown
+from steno_protocol.paths import DeletedStream
+from steno_protocol.positions import Position
+from steno_protocol.replies import Deleted, StreamEntry
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Opened
+from stenod.sessions.session_folders import Place
+from stenod.store.disk import Disk
+from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.names import deleted_streams, remove, streams
+
+
+class StreamPart(msgspec.Struct, frozen=True):
+    """The durable part of a stream.
+
+    Attributes:
+        stream: the stream's name.
+        head: its head.
+        bytes: its durable bytes.
+        modified_s: Unix time of its last change, in seconds.
+        inode: the inode of its file.
+    """
+
+    stream: str
+    head: Position
+    bytes: int
+    modified_s: float
+    inode: int
+
+    @property
+    def entry(self) -> StreamEntry:
+        """Its entry in a list."""
+        return StreamEntry(
+            stream=self.stream,
+            head=str(self.head),
+            records=self.head.line,
+            bytes=self.bytes,
+            modified_at=self.modified_s,
+        )
+
+
+def open_part(opened: Opened) -> StreamPart | None:
+    """Return the durable part of an open file; None for the wire file."""
+    stream = paths.stream_of(opened.log.name)
+    if stream is None:
+        return None
+    stat = opened.log.stat()
+    return StreamPart(stream, opened.machine.head, opened.log.synced, stat.modified_s, stat.inode)
+
+
+def closed_parts(
+    disk: Disk, folder: int, wanted: str | None, failed_syncs: FailedSyncs, known: Set[str]
+) -> list[StreamPart]:
+    """Return the durable parts of the closed streams of a session.
+
+    Args:
+        disk: the disk it lies on.
+        folder: its open folder.
+        wanted: only the stream of this name; None for all.
+        failed_syncs: the files with a failed sync.
+        known: the streams to leave out, because they are open.
+
+    Raises:
+        Unproven: a stream's durable length is unknown until it is opened.
+        OSError: a stream cannot be read.
+    """
+    names = streams(disk, folder) if wanted is None else [wanted]
+    found = (_part(disk, folder, name, failed_syncs) for name in names if name not in known)
+    return [part for part in found if part is not None]
+
+
+def unproven(disk: Disk, folder: int, wanted: str | None, failed_syncs: FailedSyncs) -> list[str]:
+    """List the streams with a failed sync."""
+    found: list[str] = []
+    for name in streams(disk, folder) if wanted is None else [wanted]:
+        stat = disk.stat_name(folder, paths.stream_file(name))
+        if stat is not None and failed_syncs.has(stat):
+            found.append(name)
+    return found
+
+
+def _part(disk: Disk, folder: int, stream: str, failed_syncs: FailedSyncs) -> StreamPart | None:
+    name = paths.stream_file(stream)
+    try:
+        handle = disk.open_read(folder, name)
+    except FileNotFoundError:
+        return None
+    try:
+        size = file_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+        stat = disk.stat(handle)
+        head = Position(size.generation, size.lines)
+        return StreamPart(stream, head, size.bytes, stat.modified_s, stat.inode)
+    finally:
+        disk.close(handle)
+
+
+def find_deleted(
+    disk: Disk, folder: int, place: Place, command: DeleteStream, expiry_s: float
+) -> Deleted | None:
+    """Return the first answer of an earlier, now durable deletion; None if there was none.
+
+    Raises:
+        BadRequest: the key deleted another stream.
+    """
+    found = [each for each in deleted_streams(disk, folder) if each.key == command.key]
+    if not found:
+        return None
+    if found[0].stream != command.stream:
+        raise BadRequest(
+            f"the key {command.key!r} deleted another stream, {found[0].stream!r}: a key names one"
+            " command for ever; use a new one",
+            session=place.session,
+        )
+    # The process that renamed it may have died before the sync.
+    disk.fsync(folder)
+    return _answer(place, found[0], expiry_s)
+
+
+def discard(
+    disk: Disk, folder: int, place: Place, command: DeleteStream, now: float, expiry_s: float,
+    failed_syncs: FailedSyncs,
+) -> Deleted:  # fmt: skip
+    """Delete a closed stream; durable on return.
+
+    Raises:
+        NotFound: the stream does not exist.
+        Conflict: the stream's head is not the expected one.
+        OutcomeUnknown: the disk failed after the rename.
+        OSError: the disk failed; the stream was not deleted.
+    """
+    name = paths.stream_file(command.stream)
+    if disk.stat_name(folder, name) is None:
+        raise NotFound(
+            f"there is no stream {command.stream!r}: `steno stream` lists the existing ones",
+            session=place.session,
+        )
+    _check_head(disk, folder, place, command, failed_syncs)
+    before = deleted_streams(disk, folder, command.stream)
+    number = before[-1].number + 1 if before else 1
+    deleted = DeletedStream(command.stream, number, int(now), command.key)
+    try:
+        disk.rename(folder, name, deleted.file)  # the instant
+        disk.fsync(folder)  # durable from here on
+    except OSError as error:
+        if disk.stat_name(folder, name) is not None:
+            raise
+        raise OutcomeUnknown(
+            f"the stream may be deleted, but the disk failed to sync it ({error}): send the command"
+            " again with its key",
+            session=place.session,
+            code=ErrorCode.STORAGE_FAILED,
+            key=command.key,
+        ) from None
+    _forget_recovery_point(disk, folder, name)
+    return _answer(place, deleted, expiry_s)
+
+
+def _check_head(
+    disk: Disk, folder: int, place: Place, command: DeleteStream, failed_syncs: FailedSyncs
+) -> None:
+    if command.expect is None:
+        return
+    part = _part(disk, folder, command.stream, failed_syncs)
+    head = Position(0, 0) if part is None else part.head
+    if Position.parse(command.expect) != head:
+        raise Conflict(
+            f"another writer was faster: {command.expect} was expected and the stream ends at"
+            f" {head}; read from there, then decide again",
+            session=place.session,
+            head=str(head),
+        )
+
+
+def _forget_recovery_point(disk: Disk, folder: int, name: str) -> None:
+    """Remove the recovery point of a deleted stream; another generation's is never used."""
+    try:
+        remove(disk, folder, paths.recovery_point_file(name))
+    except OSError:
+        return
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """A deleted stream that has expired: its file, and the bytes that it takes."""
+
+    file: str
+    bytes: int
+    is_newest: bool
+
+
+def expired(disk: Disk, folder: int, now: float, expiry_s: float) -> list[Expired]:
+    """List the deleted streams of a session that have expired and still take room."""
+    found: list[Expired] = []
+    deleted = deleted_streams(disk, folder)
+    for number, each in enumerate(deleted):
+        is_newest = number + 1 == len(deleted) or deleted[number + 1].stream != each.stream
+        stat = disk.stat_name(folder, each.file)
+        if stat is None or each.at_s + expiry_s >= now or (is_newest and not stat.size):
+            continue
+        found.append(Expired(each.file, stat.size, is_newest))
+    return found
+
+
+def expire(disk: Disk, folder: int, going: list[Expired]) -> None:
+    """Remove expired streams, durable on return; the newest of each is emptied.
+
+    Raises:
+        OSError: a part of them may be left; the next collection removes the rest.
+    """
+    for each in going:
+        if each.is_newest:
+            handle = disk.open_append(folder, each.file)
+            try:
+                disk.truncate(handle, 0)
+                disk.fsync(handle)
+            finally:
+                disk.close(handle)
+        else:
+            disk.unlink(folder, each.file)
+    disk.fsync(folder)
+
+
+def _answer(place: Place, deleted: DeletedStream, expiry_s: float) -> Deleted:
+    return Deleted(trash=f"{place.path}/{deleted.file}", expires_at=deleted.at_s + expiry_s)
