@@ -116,6 +116,7 @@ class List(Command, frozen=True, kw_only=True):
         archived: leave archived sessions out (`no`), list only those (`only`), or list all.
         labels: only sessions that have all of these.
         title: only sessions whose title contains this, whatever its case.
+        records: count the records of each session, where few bytes have to be read for that.
         limit: the number of sessions in the reply.
     """
 
@@ -124,6 +125,7 @@ class List(Command, frozen=True, kw_only=True):
     archived: Literal["no", "only", "all"] = "all"
     labels: tuple[Label, ...] = ()
     title: str = ""
+    records: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = 1000
 
 
@@ -337,6 +339,47 @@ class Delete(SessionCommand, frozen=True, kw_only=True):
     by: Name | None = None
 
 
+class Undelete(SessionCommand, frozen=True, kw_only=True):
+    """Restore a deleted session, and the sessions deleted with it, from the trash.
+
+    Attributes:
+        key: the idempotency key; a repeat gets the first answer.
+        trash: the name of its folder in the trash; None is the latest deletion of this id.
+    """
+
+    key: Key
+    trash: str | None = None
+
+
+class Trash(Command, frozen=True, kw_only=True):
+    """List the deleted sessions in the trash, the latest deletion first.
+
+    Attributes:
+        prefix: only ids that begin with this.
+        after: only entries after this one, given by the path of its folder.
+        limit: the number of entries in the reply.
+    """
+
+    prefix: str = ""
+    after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = 1000
+
+
+class Rename(SessionCommand, frozen=True, kw_only=True):
+    """Give a session, and the sessions below it, another id in the same tree.
+
+    Attributes:
+        new_session: the new id.
+        key: the idempotency key; a repeat gets the first answer, even if a session with the old id
+            was created since.
+        by: the client that renames.
+    """
+
+    new_session: str
+    key: Key
+    by: Name | None = None
+
+
 class Verify(SessionCommand, frozen=True, kw_only=True):
     """Check all files of a session for damage; nothing is opened for writing or repaired."""
 
@@ -476,16 +519,16 @@ AnyCommand = (
     | AppendWire | ReadWire
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
-    | Fork | Describe | Delete
+    | Fork | Describe | Delete | Undelete | Trash | Rename
     | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
 )  # fmt: skip
 
-WholeCommand = Stat | Open | Describe | Fork | Delete | Verify
+WholeCommand = Stat | Open | Describe | Fork | Delete | Undelete | Rename | Verify
 """Commands about a session as a whole."""
 
 SlowCommand = (
     WholeCommand
-    | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
+    | List | Trash | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
 )  # fmt: skip
 """Commands that read files before the reply; their number at a time is bounded."""
 

@@ -254,6 +254,14 @@ SESSION_IDLE_S: Final = 60.0
 LIST_SESSIONS_MAX: Final = 10_000
 """Sessions of one `list` reply; `after` continues the list."""
 
+LIVE_S: Final = 15.0
+"""Time after a change for which `list` calls a session live: a model's turn has longer pauses, but
+a person who looks at the list means now."""
+
+COUNTED_BYTES_MAX: Final = 256 * KIB
+"""Bytes behind the recovery point of a session that `list` reads to count its records: 10 000
+sessions are then counted in a few seconds."""
+
 SESSION_TREE_DEPTH_MAX: Final = 8
 """Levels of folders that `list` descends below `sessions/` or a mount."""
 
@@ -436,6 +444,9 @@ more."""
 
 TRASH_SWEEP_ENTRIES_MAX: Final = 256
 """Expired sessions that one sweep of a tree removes; the next round continues."""
+
+MOVES_SWEEP_MAX: Final = 4096
+"""Expired records of renames and restorations that one sweep of a tree removes."""
 
 FOLDER_DEPTH_MAX: Final = 64
 """Levels of folders that a removal descends; each level costs it a file handle."""

@@ -143,6 +143,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         forked_from: the id of the session that it was forked from.
         work_dir: kimi-cli's work directory of the session; empty if unknown.
         last_in_work_dir: kimi-cli recorded it as the last session used there.
+        live: a client follows it, or changed it within the last `LIVE_S` seconds.
+        records: the number of its records; None if it was not asked for or is not known quickly.
     """
 
     session: str
@@ -155,6 +157,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     forked_from: str | None = None
     work_dir: str = ""
     last_in_work_dir: bool = False
+    live: bool = False
+    records: int | None = None
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -279,6 +283,45 @@ class Deleted(Reply, frozen=True, kw_only=True):
 
     trash: str
     expires_at: float
+
+
+class TrashEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One deleted session.
+
+    Attributes:
+        session: its id, of a long one the first 128 characters.
+        trash: the path of its folder in the trash.
+        bytes: the size of its context.
+        deleted_at: Unix time of its deletion, in seconds.
+        expires_at: Unix time after which its files may be removed.
+        title: its title, empty for none.
+    """
+
+    session: str
+    trash: str
+    bytes: int
+    deleted_at: float
+    expires_at: float
+    title: str = ""
+
+
+class TrashReport(Reply, frozen=True, kw_only=True, tag="trash"):
+    """The reply to `trash`, the latest deletion first; `more` means that the limit cut the list."""
+
+    entries: list[TrashEntry]
+    more: bool = False
+
+
+class Moved(Reply, frozen=True, kw_only=True):
+    """The reply to `rename` and `undelete`.
+
+    Attributes:
+        session: the id of the session now.
+        folder: the path of its folder.
+    """
+
+    session: str
+    folder: str
 
 
 class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -487,4 +530,5 @@ AnyReply = (
     Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
     | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
+    | TrashReport | Moved
 )  # fmt: skip

@@ -30,12 +30,14 @@ RIGHTS: Final = {right.label: right for right in Right}
 
 _READ: Final = (
     commands.Hello, commands.Status, commands.Stats, commands.Configuration, commands.List,
-    commands.Stat, commands.Read,
+    commands.Trash, commands.Stat, commands.Read,
     commands.ReadWire, commands.Timeline, commands.Subscribe, commands.Grant,
     commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify,
 )  # fmt: skip
 
-_ADMIN: Final = (commands.Delete, commands.Drain, commands.Repair, commands.Gc)
+_ADMIN: Final = (
+    commands.Delete, commands.Undelete, commands.Drain, commands.Repair, commands.Gc,
+)  # fmt: skip
 
 _NEEDED: Final = {
     **dict.fromkeys(commands.COMMANDS, Right.WRITE),

@@ -87,6 +87,9 @@ SENT: Final = "sent"
 FORK: Final = "fork"
 """The session was forked; the entry is in the source's timeline."""
 
+RENAMED: Final = "renamed"
+"""The session got another id; earlier entries and its forks name it by the old one."""
+
 REPAIRED: Final = "repaired"
 """An opening repaired the tail of a file."""
 
@@ -145,6 +148,7 @@ FACTS: Final[Mapping[str, Facts]] = {
     COMPACTING: Facts({"checkpoint_id", "at"}),
     SENT: Facts({"checkpoint_id", "cursor", "message", "head"}, {"replaces"}),
     FORK: Facts({"to", "at"}),
+    RENAMED: Facts({"from", "to"}),
     REPAIRED: Facts({"file", "offset", "bytes", "kept_in"}),
     COLLECTED: Facts({"generations"}),
     FOREIGN: Facts({"before", "after", "kept"}),

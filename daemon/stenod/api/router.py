@@ -30,6 +30,7 @@ from steno_protocol.commands import (
     Open,
     PendingDmail,
     Read,
+    Rename,
     Repair,
     RestoreGeneration,
     RevertTo,
@@ -41,6 +42,8 @@ from steno_protocol.commands import (
     Status,
     Subscribe,
     Timeline,
+    Trash,
+    Undelete,
     Unsubscribe,
     UpdateTokenCount,
     Verify,
@@ -121,7 +124,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(reply)
 
 
-_ChangingCommand = Open | Fork | Delete | Describe | Gc
+_ChangingCommand = Open | Fork | Rename | Delete | Undelete | Describe | Gc
 """The slow commands that change files."""
 
 
@@ -353,7 +356,8 @@ class Router:
                 self._abort(asker, command)
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
-                | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete() | Gc()
+                | CompactBegin() | PendingDmail() | Describe() | Fork() | Rename() | Delete()
+                | Undelete() | Trash() | Gc()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -410,8 +414,13 @@ class Router:
             case List():
                 asker.peer.check_backpressure()
                 asker.reply(await self._queries.sessions(command))
-            case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
+            case (
+                Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | Verify()
+            ):  # fmt: skip
                 asker.reply(await self._operations.serve(command))
+            case Trash():
+                asker.peer.check_backpressure()
+                asker.reply(await self._operations.list_trash(command))
             case Read():
                 async with asker.peer.reading:
                     asker.peer.check_backpressure()

@@ -1,4 +1,4 @@
-"""Operations on whole sessions: verify, describe, fork, delete."""
+"""Operations on whole sessions: verify, describe, fork, rename, delete, undelete."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -10,11 +10,23 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, WholeCommand
+from steno_protocol.commands import (
+    Delete,
+    Describe,
+    Fork,
+    Open,
+    Rename,
+    Stat,
+    Trash,
+    Undelete,
+    Verify,
+    WholeCommand,
+)
 from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
-from steno_protocol.replies import Deleted, SessionStat, Verification
+from steno_protocol.replies import Deleted, Moved, SessionStat, TrashReport, Verification
+from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.recovery.file_opening import Inspection
-from stenod.sessions import fork, metadata, trash
+from stenod.sessions import fork, metadata, moves, rename, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Snapshot
@@ -26,6 +38,9 @@ from stenod.store.usage import session_bytes
 from stenod.writer.services import Services
 
 T = TypeVar("T")
+
+_KeyedCommand = Fork | Rename | Delete | Undelete
+"""The commands that create, move or remove a session by a key of their own."""
 
 
 class Operations:
@@ -57,7 +72,7 @@ class Operations:
         self._swept_at: float | None = None
         self._under_way: set[tuple[str, str]] = set()
 
-    async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Verification:
+    async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Moved | Verification:
         """Execute a command; its effect is durable on return.
 
         Raises:
@@ -77,6 +92,12 @@ class Operations:
             case Delete():
                 with self._alone(command):
                     return await self._delete(command)
+            case Rename():
+                with self._alone(command):
+                    return await self._rename(command)
+            case Undelete():
+                with self._alone(command):
+                    return await self._undelete(command)
             case Verify():
                 return await self._verify(command.session)
             case _:
@@ -96,22 +117,23 @@ class Operations:
             self._swept_at = None
 
     async def _sweep(self, folder: str) -> bool:
-        left, expired = await self._services.read(lambda: self._removed(folder))
-        if left or expired:
-            self._services.log("swept", folder=folder, forks=left, trash=expired)
+        left, expired, moved = await self._services.read(lambda: self._removed(folder))
+        if left or expired or moved:
+            self._services.log("swept", folder=folder, forks=left, trash=expired, moves=moved)
         return expired < limits.TRASH_SWEEP_ENTRIES_MAX
 
-    def _removed(self, folder: str) -> tuple[int, int]:
+    def _removed(self, folder: str) -> tuple[int, int, int]:
         try:
             tree = self._disk.open_root(folder)
         except OSError:
             # A tree that does not exist has nothing to remove.
-            return 0, 0
+            return 0, 0, 0
         try:
             wall = self._services.wall()
             return (
                 fork.sweep(self._disk, tree),
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
+                moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
         finally:
             self._disk.close(tree)
@@ -327,6 +349,94 @@ class Operations:
                     )
                 )
 
+    async def _rename(self, command: Rename) -> Moved:
+        source, target = self._trees.place(command.session), self._trees.place(command.new_session)
+        wanted = rename.Wanted(command, source, target)
+        rename.check(wanted)
+        found = await self._renamed(wanted)
+        if found is None:
+            self._registry.check_taking()
+            # A session that cannot be opened could not record the rename.
+            await self._registry.writer(source.session, "context")
+            with self._registry.kept_out(source), self._registry.kept_out(target):
+                found = await self._renamed(wanted) or await self._rename_closed(wanted)
+        if not found.is_complete:
+            await self._complete(wanted)
+        return found.answer
+
+    async def _renamed(self, wanted: rename.Wanted) -> rename.Renamed | None:
+        return await self._done_before(
+            wanted.command, lambda: rename.find(self._disk, self._trees, wanted)
+        )
+
+    async def _rename_closed(self, wanted: rename.Wanted) -> rename.Renamed:
+        async with self._registry.ended(wanted.source, wanted.target):
+            now = self._services.wall()
+            return await self._services.read(
+                lambda: rename.rename(self._disk, self._trees, wanted, now)
+            )
+
+    async def _complete(self, wanted: rename.Wanted) -> None:
+        """Record a rename in the session's timeline, and mark it as complete."""
+        command = wanted.command
+        try:
+            await self._record_rename(wanted)
+            await self._services.read(lambda: rename.finish(self._disk, self._trees, wanted))
+        except (StenoError, OSError) as error:
+            raise OutcomeUnknown(
+                f"the session is renamed to {command.new_session!r}, but the rename could not be"
+                f" recorded ({error}): send the command again with its key",
+                session=command.session,
+                code=getattr(error, "code", None),
+                key=command.key,
+            ) from None
+
+    async def _record_rename(self, wanted: rename.Wanted) -> None:
+        command = wanted.command
+        try:
+            entries = await self._queries.timeline(command.new_session)
+            if any(entry.kind == RENAMED and entry.key == command.key for entry in entries):
+                return
+            writer = await self._registry.writer(command.new_session, "context")
+        except NotFound:
+            # It was moved or deleted since.
+            return
+        entry = TimelineEntry(
+            kind=RENAMED,
+            generation=writer.feed.head.generation,
+            at=self._services.wall(),
+            by=command.by,
+            key=command.key,
+            details={"from": command.session, "to": command.new_session},
+        )
+        await writer.note(entry)
+
+    async def _undelete(self, command: Undelete) -> Moved:
+        place = self._trees.place(command.session)
+        done = await self._restored(place, command)
+        if done is not None:
+            return done
+        self._registry.check_taking()
+        with self._registry.kept_out(place):
+            done = await self._restored(place, command)
+            if done is not None:
+                return done
+            now = self._services.wall()
+            return await self._services.read(
+                lambda: trash.restore(self._disk, self._trees, place, command, now, self._expiry_s)
+            )
+
+    async def _restored(self, place: Place, command: Undelete) -> Moved | None:
+        return await self._done_before(
+            command, lambda: trash.restored(self._disk, self._trees, place, command)
+        )
+
+    async def list_trash(self, command: Trash) -> TrashReport:
+        """List the deleted sessions, the latest deletion first, up to the limit."""
+        return await self._services.read(
+            lambda: trash.report(self._disk, self._trees, command, self._expiry_s)
+        )
+
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
         return await self._done_before(
             command,
@@ -334,7 +444,7 @@ class Operations:
         )
 
     @contextmanager
-    def _alone(self, command: Fork | Delete) -> Generator[None]:
+    def _alone(self, command: _KeyedCommand) -> Generator[None]:
         """Refuse a copy of a command while another copy is being served.
 
         Raises:
@@ -354,7 +464,7 @@ class Operations:
         finally:
             self._under_way.discard(copies)
 
-    async def _done_before(self, command: Fork | Delete, find: Callable[[], T]) -> T:
+    async def _done_before(self, command: _KeyedCommand, find: Callable[[], T]) -> T:
         """Return the result of an earlier copy of a command, by `find`.
 
         Raises:
