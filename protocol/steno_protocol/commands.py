@@ -77,7 +77,10 @@ class Mutation(SessionCommand, frozen=True, kw_only=True):
         repeat: the command may have been applied before, so its key is looked up in the files.
         expect: the head that the caller expects; with another head the reply is `conflict`.
         durability: state of the bytes when the reply is sent.
-        by: the author, stored in the line as `_by`.
+        by: the author, stored in the line as `_by`; of a client on another machine the daemon
+            stores the name of its key.
+        claim: the name that the author claims, stored as `_claim` beside `_by`; of a client on
+            another machine the daemon stores its `by`.
     """
 
     key: Key
@@ -85,6 +88,7 @@ class Mutation(SessionCommand, frozen=True, kw_only=True):
     expect: PositionText | None = None
     durability: Durability = "synced"
     by: Name | None = None
+    claim: Name | None = None
 
 
 class Hello(Command, frozen=True, kw_only=True):
@@ -141,6 +145,7 @@ class Open(SessionCommand, frozen=True, kw_only=True):
         exclusive: refuse with `exists` if it exists.
         stamp: whether lines get `_id` and `_by`; fixed when the daemon first opens the session.
         by: the client that creates it.
+        claim: the name that it claims, as in a mutation.
         key: the idempotency key of this call: a retry of the creation gets `created` again.
     """
 
@@ -148,6 +153,7 @@ class Open(SessionCommand, frozen=True, kw_only=True):
     exclusive: bool = False
     stamp: bool = True
     by: Name | None = None
+    claim: Name | None = None
     key: Key | None = None
 
 
@@ -211,6 +217,7 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
         preserve: how many of the last user and assistant messages stay as they are.
         lease_ms: the time after which the lease expires unless it is renewed.
         by: the compactor.
+        claim: the name that it claims, as in a mutation.
     """
 
     lease: Key
@@ -219,6 +226,7 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
         limits.COMPACTION_LEASE_MS
     )
     by: Name | None = None
+    claim: Name | None = None
 
 
 class CompactCommit(Mutation, frozen=True, kw_only=True):
@@ -297,6 +305,7 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
         undo: before this many of the last turns.
         title: the title of the new session; None derives it from the source's.
         by: the client that forks.
+        claim: the name that it claims, as in a mutation.
     """
 
     new_session: str
@@ -307,6 +316,7 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
     undo: Annotated[int, msgspec.Meta(ge=1, le=limits.COUNT_MAX)] | None = None
     title: Title | None = None
     by: Name | None = None
+    claim: Name | None = None
 
 
 class Describe(SessionCommand, frozen=True, kw_only=True):
@@ -373,11 +383,13 @@ class Rename(SessionCommand, frozen=True, kw_only=True):
         key: the idempotency key; a repeat gets the first answer, even if a session with the old id
             was created since.
         by: the client that renames.
+        claim: the name that it claims, as in a mutation.
     """
 
     new_session: str
     key: Key
     by: Name | None = None
+    claim: Name | None = None
 
 
 class Verify(SessionCommand, frozen=True, kw_only=True):
@@ -525,6 +537,9 @@ AnyCommand = (
 
 WholeCommand = Stat | Open | Describe | Fork | Delete | Undelete | Rename | Verify
 """Commands about a session as a whole."""
+
+SignedCommand = Mutation | Open | CompactBegin | Fork | Rename
+"""Commands with an author, which the files record."""
 
 SlowCommand = (
     WholeCommand

@@ -258,9 +258,12 @@ LIVE_S: Final = 15.0
 """Time after a change for which `list` calls a session live: a model's turn has longer pauses, but
 a person who looks at the list means now."""
 
-COUNTED_BYTES_MAX: Final = 256 * KIB
-"""Bytes behind the recovery point of a session that `list` reads to count its records: 10 000
-sessions are then counted in a few seconds."""
+COUNTED_BYTES_MAX: Final = 8 * MIB
+"""Bytes behind the recovery point of a session that `list` reads to count its records: nearly every
+session of kimi-cli is smaller."""
+
+COUNTED_TOGETHER_BYTES_MAX: Final = 256 * MIB
+"""Bytes that one `list` reads to count records, so that its reply takes about a second at most."""
 
 SESSION_TREE_DEPTH_MAX: Final = 8
 """Levels of folders that `list` descends below `sessions/` or a mount."""

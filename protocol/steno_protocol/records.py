@@ -22,7 +22,7 @@ from steno_protocol.errors import BadRequest, TooLarge
 MESSAGE_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
 """The roles that a client may append; kimi-cli knows no others."""
 
-RESERVED_KEYS: Final = ("_id", "_by", "_at")
+RESERVED_KEYS: Final = ("_id", "_by", "_claim", "_at")
 """Keys that steno writes. A client's record may have them from another line; they are dropped."""
 
 
@@ -162,6 +162,17 @@ def compact(data: bytes, record: dict[str, Any]) -> bytes:
 def line(data: bytes, facts: bytes) -> bytes:
     """Return one line of the file: a checked object with `facts` inserted before its last brace."""
     return b"%b%b}\n" % (data[:-1], facts)
+
+
+def claimed(by: str, claim: str) -> str:
+    """Return the author of a line together with the name that the author claims.
+
+    The result stands in the place of `by` in the functions below.
+
+    >>> stamped_line(b'{"role":"user"}', b"", "k1", claimed("laptop", "planner"))
+    b'{"role":"user","_by":"laptop","_claim":"planner","_id":"k1"}\\n'
+    """
+    return f'{by}","_claim":"{claim}'
 
 
 def stamped_line(data: bytes, facts: bytes, key: str, by: str | None) -> bytes:

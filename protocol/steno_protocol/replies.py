@@ -437,9 +437,15 @@ class Subscribed(Reply, frozen=True, kw_only=True):
 
 
 class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One connected client."""
+    """One connected client.
+
+    Attributes:
+        name: the name that it claims.
+        key: the name of its key; None for a client on the daemon's machine.
+    """
 
     name: str | None = None
+    key: str | None = None
     pid: int | None = None
     connected_s: float = 0.0
     requests: int = 0

@@ -22,6 +22,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         kept: the number of first lines of the previous generation that this one begins with.
         at: Unix time in seconds.
         by: the client that sent the command.
+        claim: the name that a client on another machine claimed; `by` is that of its key.
         why: the client's reason.
         key: the command's idempotency key.
         details: the details of this kind, see `FACTS`.
@@ -33,6 +34,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     kept: int = 0
     at: float = 0.0
     by: str | None = None
+    claim: str | None = None
     why: str | None = None
     key: str | None = None
     details: dict[str, Any] = {}

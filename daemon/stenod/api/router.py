@@ -36,6 +36,7 @@ from steno_protocol.commands import (
     RevertTo,
     SendDmail,
     SessionCommand,
+    SignedCommand,
     SlowCommand,
     Stat,
     Stats,
@@ -233,7 +234,7 @@ class Router:
         asker = _Asker(peer, request.id, session, self._outbox, self._count_error)
         try:
             if user is not None:
-                self._check_right(peer, user, command)
+                command = self._admitted(peer, user, command)
             self._serve(asker, command, request)
         except StenoError as error:
             asker.refuse(error)
@@ -307,16 +308,20 @@ class Router:
             subscription.lag(f"more than {limits.PEERS_MAX} clients are connected")
         self.forget(peer)
 
-    def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
-        """Refuse commands beyond the right that the current list of keys gives a remote client.
+    def _admitted(self, peer: Peer, user: str, command: AnyCommand) -> AnyCommand:
+        """Return a remote client's command with the name of its key as the author.
 
         Raises:
-            Unauthorized: the key is no longer admitted, or its right does not suffice.
+            Unauthorized: the key is no longer admitted, or its right in the current list of keys
+                does not suffice.
         """
         client = self._admission.client(user)
         needed = right_needed(command)
         if client is not None and client.right >= needed:
-            return
+            peer.key_name = client.name
+            if isinstance(command, SignedCommand):
+                return msgspec.structs.replace(command, by=client.name, claim=command.by)
+            return command
         if client is None:
             peer.revoke()
             holder = f"the key {user} is no longer admitted"

@@ -213,7 +213,9 @@ class KeyFilter:
 
 # --- fingerprints ---
 
-_FACTS: Final = re.compile(rb'(?:,"_at":"[^"]*")?(?:,"_by":"[^"]*")?,"_id":"[^"]*"\}\s*\Z')
+_FACTS: Final = re.compile(
+    rb'(?:,"_at":"[^"]*")?(?:,"_by":"[^"]*")?(?:,"_claim":"[^"]*")?,"_id":"[^"]*"\}\s*\Z'
+)
 """The keys that steno inserts before the last brace of a line."""
 
 _FACTS_BYTES_MAX: Final = 1024

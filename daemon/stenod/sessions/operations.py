@@ -406,6 +406,7 @@ class Operations:
             generation=writer.feed.head.generation,
             at=self._services.wall(),
             by=command.by,
+            claim=command.claim,
             key=command.key,
             details={"from": command.session, "to": command.new_session},
         )

@@ -217,7 +217,13 @@ class Registry:
         """
         session, key = command.session, command.key
         found = await self._session(session, create=command.create)
-        how = OpenOptions(create=command.create, stamp=command.stamp, by=command.by, key=key)
+        how = OpenOptions(
+            create=command.create,
+            stamp=command.stamp,
+            by=command.by,
+            claim=command.claim,
+            key=key,
+        )
         opened = await found.context.open(how)
         # Of several concurrent callers one created it: the one with the key, otherwise the first.
         is_first = opened.created and not found.is_claimed

@@ -106,6 +106,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             stamp=how.stamp,
             shared=self.place.shared,
             by=how.by,
+            claim=how.claim,
             key=how.key,
             proven=how.proven,
             changed_while_open=how.changed_while_open,
