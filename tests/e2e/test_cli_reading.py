@@ -27,7 +27,7 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
     steno = Steno(root)
     for session in ("team/a", "team/b", "other"):
         steno("append", session, "hi")
-    listed = steno("sessions", "--json", "team/").document
+    listed = steno("sessions", "--json", "--sort", "id", "team/").document
     assert [entry["session"] for entry in listed["sessions"]] == ["team/a", "team/b"]
     assert set(listed["sessions"][0]) == {
         "session", "bytes", "modified_at", "generations", "title", "labels", "archived",

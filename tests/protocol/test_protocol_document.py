@@ -45,6 +45,7 @@ from steno_protocol.replies import (
     SessionEntry,
     SessionStat,
     Source,
+    TrashEntry,
 )
 from steno_protocol.rights import Right, right_needed
 from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
@@ -82,6 +83,7 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
         Mail,
         CheckedFile,
         CheckFinding,
+        TrashEntry,
     )
 }
 
