@@ -448,6 +448,10 @@ more."""
 TRASH_SWEEP_ENTRIES_MAX: Final = 256
 """Expired sessions that one sweep of a tree removes; the next round continues."""
 
+RENAMES_FOLLOWED_MAX: Final = 16
+"""Renames in a row that are followed from an old id: a session that was renamed back and forth
+would lead in circles."""
+
 MOVES_SWEEP_MAX: Final = 4096
 """Expired records of renames and restorations that one sweep of a tree removes."""
 

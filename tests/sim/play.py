@@ -14,6 +14,7 @@ SIMULATIONS: dict[str, type[Simulation]] = {
     "files": SessionSimulation,
     "daemon": DaemonSimulation,
     "full": DaemonSimulation,
+    "moves": DaemonSimulation,
     "foreign": ForeignSimulation,
     "rough": ForeignSimulation,
 }

@@ -148,7 +148,7 @@ class World:
         found = rename.find(self.disk, trees, wanted)
         made = found or rename.rename(self.disk, trees, wanted, now)
         if not made.is_complete:
-            rename.finish(self.disk, trees, wanted)
+            rename.finish(self.disk, trees, wanted.source, key)
         return made.answer
 
     def forget_moves(self, now: float) -> int:

@@ -39,18 +39,22 @@ UNMOVED: Final = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS, errno.EBU
 """Errors of a folder's move after which the folder is at its old place."""
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """The contents of a record.
 
     Attributes:
         source: the old id of the session, or the name of its folder in the trash.
         target: its new id.
         inode: the inode of its folder, which a move keeps.
+        by: the client that renames, for the session's timeline.
+        claim: the name that it claims, if it is on another machine.
     """
 
     source: str
     target: str
     inode: int
+    by: str | None = None
+    claim: str | None = None
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -120,15 +124,9 @@ class Moves:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def begin(self, record: Record, move: Move, session: str) -> None:
-        """Write the record of a command that is about to move a session; durable on return.
-
-        Args:
-            record: the name of the record.
-            move: its contents.
-            session: the id of the session before the command, or when it was deleted.
-        """
-        self._settle(record, move.inode, session)
+    def begin(self, record: Record, move: Move) -> None:
+        """Write the record of a command that is about to move a session; durable on return."""
+        self._settle(record, move)
         handle = self._disk.open_new(self._folder, record.name)
         try:
             write_all(self._disk, handle, _encode(move))
@@ -156,19 +154,20 @@ class Moves:
             removed += 1
         return removed
 
-    def _settle(self, record: Record, inode: int, session: str) -> None:
-        """Decide about earlier incomplete commands of a session before it moves on.
+    def _settle(self, record: Record, move: Move) -> None:
+        """Decide about earlier incomplete commands of a session before it moves on by a rename.
 
-        Afterwards its inode would no longer show which of them took place.
+        Afterwards its inode would no longer show which of them took place. A restoration leaves
+        them: it brings the session back to where it was.
         """
         for earlier in [each for each in self.all() if not each.is_done]:
             if earlier.key == record.key:
                 remove(self._disk, self._folder, earlier.name)
                 continue
-            known = self.read(earlier)
-            if known is None or known.inode != inode:
+            known = self.read(earlier) if record.kind == "rename" else None
+            if known is None or known.inode != move.inode:
                 continue
-            if known.target == session:
+            if known.target == move.source:
                 self._disk.rename(self._folder, earlier.name, earlier.done.name)
             else:
                 remove(self._disk, self._folder, earlier.name)

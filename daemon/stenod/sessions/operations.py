@@ -22,7 +22,14 @@ from steno_protocol.commands import (
     Verify,
     WholeCommand,
 )
-from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
+from steno_protocol.errors import (
+    BadRequest,
+    ErrorCode,
+    Exists,
+    NotFound,
+    OutcomeUnknown,
+    StenoError,
+)
 from steno_protocol.replies import Deleted, Moved, SessionStat, TrashReport, Verification
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.recovery.file_opening import Inspection
@@ -30,6 +37,7 @@ from stenod.sessions import fork, metadata, moves, rename, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Snapshot
+from stenod.sessions.moves import Move
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
@@ -67,6 +75,8 @@ class Operations:
         self._registry = registry
         self._queries = queries
         self._services = services
+        # A rename that follows completes an earlier one, perhaps while that completes itself.
+        self._completing = anyio.Lock()
         self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
         self._swept_at: float | None = None
@@ -249,12 +259,39 @@ class Operations:
         )
         made = await self._done_before(command, lambda: fork.find(self._disk, self._trees, wanted))
         if made is None:
+            await self._check_renamed(wanted)
             self._registry.check_taking()
             await self._check_room(source, target)
             with self._registry.kept_out(target):
                 made = await self._make(wanted)
         await self._record_in_source(wanted, made)
         return made
+
+    async def _check_renamed(self, wanted: Wanted) -> None:
+        """Refuse a key that made a fork which was renamed since.
+
+        Raises:
+            NotFound: the fork has another id.
+        """
+        new_id = await self._done_before(
+            wanted.command, lambda: rename.new_id(self._disk, self._trees, wanted.target)
+        )
+        if new_id is None:
+            return
+        renamed = msgspec.structs.replace(wanted, target=self._trees.place(new_id))
+        try:
+            made = await self._done_before(
+                wanted.command, lambda: fork.find(self._disk, self._trees, renamed)
+            )
+        except (Exists, BadRequest):
+            # That session is not a fork with this key.
+            return
+        if made is not None:
+            raise NotFound(
+                f"the fork {wanted.target.session!r} was created with this key and was renamed to"
+                f" {new_id!r}: open it, or use a new key to create another one",
+                session=wanted.source.session,
+            )
 
     async def _check_room(self, source: Place, target: Place) -> None:
         """Refuse a fork that does not fit.
@@ -358,10 +395,11 @@ class Operations:
             self._registry.check_taking()
             # A session that cannot be opened could not record the rename.
             await self._registry.writer(source.session, "context")
+            await self._complete_earlier(source)
             with self._registry.kept_out(source), self._registry.kept_out(target):
                 found = await self._renamed(wanted) or await self._rename_closed(wanted)
         if not found.is_complete:
-            await self._complete(wanted)
+            await self._complete(command.key, wanted.move())
         return found.answer
 
     async def _renamed(self, wanted: rename.Wanted) -> rename.Renamed | None:
@@ -376,28 +414,36 @@ class Operations:
                 lambda: rename.rename(self._disk, self._trees, wanted, now)
             )
 
-    async def _complete(self, wanted: rename.Wanted) -> None:
+    async def _complete_earlier(self, place: Place) -> None:
+        """Record earlier renames to a place that a crash or a failing disk left unrecorded."""
+        left = await self._services.read(lambda: rename.incomplete(self._disk, self._trees, place))
+        for key, move in left:
+            await self._complete(key, move)
+
+    async def _complete(self, key: str, move: Move) -> None:
         """Record a rename in the session's timeline, and mark it as complete."""
-        command = wanted.command
+        place = self._trees.place(move.target)
         try:
-            await self._record_rename(wanted)
-            await self._services.read(lambda: rename.finish(self._disk, self._trees, wanted))
+            async with self._completing:
+                await self._record_rename(key, move)
+                await self._services.read(
+                    lambda: rename.finish(self._disk, self._trees, place, key)
+                )
         except (StenoError, OSError) as error:
             raise OutcomeUnknown(
-                f"the session is renamed to {command.new_session!r}, but the rename could not be"
-                f" recorded ({error}): send the command again with its key",
-                session=command.session,
+                f"the session is renamed to {move.target!r}, but the rename could not be recorded"
+                f" ({error}): send the command again with its key",
+                session=move.source,
                 code=getattr(error, "code", None),
-                key=command.key,
+                key=key,
             ) from None
 
-    async def _record_rename(self, wanted: rename.Wanted) -> None:
-        command = wanted.command
+    async def _record_rename(self, key: str, move: Move) -> None:
         try:
-            entries = await self._queries.timeline(command.new_session)
-            if any(entry.kind == RENAMED and entry.key == command.key for entry in entries):
+            entries = await self._queries.timeline(move.target)
+            if any(entry.kind == RENAMED and entry.key == key for entry in entries):
                 return
-            writer = await self._registry.writer(command.new_session, "context")
+            writer = await self._registry.writer(move.target, "context")
         except NotFound:
             # It was moved or deleted since.
             return
@@ -405,10 +451,10 @@ class Operations:
             kind=RENAMED,
             generation=writer.feed.head.generation,
             at=self._services.wall(),
-            by=command.by,
-            claim=command.claim,
-            key=command.key,
-            details={"from": command.session, "to": command.new_session},
+            by=move.by,
+            claim=move.claim,
+            key=key,
+            details={"from": move.source, "to": move.target},
         )
         await writer.note(entry)
 

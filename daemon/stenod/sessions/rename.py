@@ -11,7 +11,7 @@ import contextlib
 
 import msgspec
 
-from steno_protocol import paths
+from steno_protocol import limits, paths
 from steno_protocol.commands import Rename
 from steno_protocol.errors import BadRequest, Exists, NotFound, StorageFailed
 from steno_protocol.replies import Moved
@@ -46,6 +46,11 @@ class Wanted(msgspec.Struct, frozen=True):
     command: Rename
     source: Place
     target: Place
+
+    def move(self, inode: int = 0) -> Move:
+        """Return the contents of its record."""
+        by, claim = self.command.by, self.command.claim
+        return Move(self.source.session, self.target.session, inode, by, claim)
 
 
 def check(wanted: Wanted) -> None:
@@ -89,8 +94,7 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> Renamed | None:
         if found is None or record is None:
             return None
         move = found.read(record)
-        asked = Move(source.session, target.session, 0)
-        moves.check_same(record, move, "rename", source.session, asked)
+        moves.check_same(record, move, "rename", source.session, wanted.move())
         if move is None:
             return None
         if record.is_done:
@@ -131,8 +135,7 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
         parent = close_with(held, disk, trees.open_parent(source))
         new_parent = close_with(held, disk, trees.open_parent(target, create=True, keep=True))
         record = Record(int(now), key, "rename", flat_id(source))
-        move = Move(source.session, target.session, disk.stat(folder).inode)
-        found.begin(record, move, source.session)
+        found.begin(record, wanted.move(disk.stat(folder).inode))
         _move(disk, found, record, (parent, new_parent), wanted)
         try:
             disk.fsync(new_parent)  # the rename is durable from here on
@@ -142,17 +145,48 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
     return Renamed(_answer(target))
 
 
-def finish(disk: Disk, trees: SessionFolders, wanted: Wanted) -> None:
-    """Mark a rename as complete; durable on return."""
+def incomplete(disk: Disk, trees: SessionFolders, place: Place) -> list[tuple[str, Move]]:
+    """Return key and contents of each rename that led to this place and was not completed."""
+    inode = trees.inode(place)
     with contextlib.ExitStack() as held:
-        tree = close_with(held, disk, trees.open_tree(wanted.source))
+        try:
+            tree = close_with(held, disk, trees.open_tree(place))
+        except FileNotFoundError:
+            return []
         found = held.enter_context(moves.opened(disk, tree))
-        record = None if found is None else found.with_key(wanted.command.key)
+        if found is None:
+            return []
+        left: list[tuple[str, Move]] = []
+        for record in found.all():
+            is_open = record.kind == "rename" and not record.is_done
+            move = found.read(record) if is_open else None
+            if move is not None and (move.inode, move.target) == (inode, place.session):
+                left.append((record.key, move))
+        return left
+
+
+def finish(disk: Disk, trees: SessionFolders, place: Place, key: str) -> None:
+    """Mark a rename in the tree of a place as complete; durable on return."""
+    with contextlib.ExitStack() as held:
+        tree = close_with(held, disk, trees.open_tree(place))
+        found = held.enter_context(moves.opened(disk, tree))
+        record = None if found is None else found.with_key(key)
         if found is not None and record is not None and not record.is_done:
             found.finish(record)
 
 
 def new_id(disk: Disk, trees: SessionFolders, place: Place) -> str | None:
+    """Return the present id of a session that had this id; None if it was not renamed."""
+    found: str | None = None
+    for _ in range(limits.RENAMES_FOLLOWED_MAX):
+        following = _next_id(disk, trees, place)
+        if following is None:
+            break
+        found, place = following, trees.place(following)
+    return found
+
+
+def _next_id(disk: Disk, trees: SessionFolders, place: Place) -> str | None:
     """Return the id that a session got by its latest rename, or by one of a session above it."""
     flat = flat_id(place)
     with contextlib.ExitStack() as held:

@@ -228,7 +228,7 @@ def restore(
         parent = close_with(held, disk, trees.open_parent(place, create=True, keep=True))
         record = Record(int(now), command.key, "undelete", entry.key)
         move = Move(entry.name, place.session, disk.stat(folder).inode)
-        found.begin(record, move, place.session)
+        found.begin(record, move)
         _move_back(disk, trash, entry, parent, place, found, record)
         try:
             disk.fsync(parent)  # the restoration is durable from here on
@@ -260,16 +260,21 @@ def _chosen(disk: Disk, trash: int, place: Place, command: Undelete) -> _Entry:
     else:
         found = [entry for entry in every if entry.session == flat]
     if found:
-        return max(found, key=lambda entry: entry.at_s)
+        return max(found, key=_order)
     above = [entry for entry in every if flat.startswith(f"{entry.session}~")]
     if above:
-        session = max(above, key=lambda entry: entry.at_s).session.replace("~", "/")
+        session = max(above, key=_order).session.replace("~", "/")
         raise NotFound(
             f"the session was deleted with {session!r} above it, if at all: `steno undelete"
             f" {session}` restores both",
             session=place.session,
         )
     raise _not_in_trash(place)
+
+
+def _order(entry: _Entry) -> tuple[int, int]:
+    """Order deletions by time, those within a second by the times of their keys."""
+    return entry.at_s, paths.key_time_ms(entry.key) or 0
 
 
 def _not_in_trash(place: Place) -> NotFound:
