@@ -248,8 +248,11 @@ class AgentDrawing:
         return self._draw_change(how, number)
 
     def _draw_move(self, how: dict[str, Any], number: int) -> Order:
-        """A restoration, or a rename of a usual session, of a fork or of what was renamed."""
-        if self._chance.random() < 0.4:
+        """A deletion, a restoration, or a rename of a usual session, a fork or a renamed one."""
+        drawn = self._chance.random()
+        if drawn < 0.2:
+            return Order(commands.Delete(**how), [])
+        if drawn < 0.5:
             return Order(commands.Undelete(session=how["session"], key=how["key"]), [])
         if self._made and self._chance.random() < 0.5:
             how["session"] = self._chance.choice(list(self._made))

@@ -29,10 +29,20 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
         for parent, segment in _segments(each):
             siblings.setdefault(parent, set()).add(segment)
     forms = {parent: _short_segments(segments) for parent, segments in siblings.items()}
-    return {
-        each: "".join(forms[parent][segment] for parent, segment in _segments(each))
-        for each in known
-    }
+    return {each: _short_id(each, forms) for each in known}
+
+
+def _short_id(session: str, forms: dict[str, dict[str, str | None]]) -> str:
+    """Return the short form of an id, given those of all segments by what is before them."""
+    shorts = [forms[parent][segment] for parent, segment in _segments(session)]
+    *above, last = shorts
+    if last is None:
+        return session
+    if None in above:
+        # The form of such a segment would match its siblings, too; whole ids above match one.
+        parent = "".join(segment for _, segment in list(_segments(session))[:-1])
+        return parent + last
+    return "".join(short for short in shorts if short is not None)
 
 
 def is_shortened(session: str) -> bool:
@@ -41,10 +51,12 @@ def is_shortened(session: str) -> bool:
 
 
 def matches(form: str, session: str) -> bool:
-    """Whether an id has a short form: each of its first segments begins with one of the form's."""
+    """Whether an id has a short form: its mount, and segments that begin with those of the id."""
     wanted, found = _split(form), _split(session)
-    return len(wanted) <= len(found) and all(
-        segment.startswith(begin) for begin, segment in zip(wanted, found, strict=False)
+    return (
+        len(wanted) <= len(found)
+        and wanted[0] == found[0]
+        and all(map(str.startswith, found, wanted))
     )
 
 
@@ -61,22 +73,29 @@ def _split(session: str) -> list[str]:
     return [mount + colon, *rest.split("/")]
 
 
-def _short_segments(siblings: Iterable[str]) -> dict[str, str]:
-    """Return the short form of each of some siblings."""
+def _short_segments(siblings: Iterable[str]) -> dict[str, str | None]:
+    """Return the short form of each of some siblings; None if another one begins with it whole."""
     segments = sorted(siblings, key=_name)
     names = [*map(_name, segments)]
-    shorts: dict[str, str] = {}
+    shorts: dict[str, str | None] = {}
     for at, (segment, name) in enumerate(zip(segments, names, strict=True)):
-        ending = segment[len(name) :]
-        if _GENERATED.fullmatch(name) is None:
-            shorts[segment] = segment
-            continue
+        # A session and the folder of its subsessions have the same name.
         others = [other for other in names[max(0, at - 2) : at + 3] if other != name]
+        if any(other.startswith(name) for other in others):
+            shorts[segment] = None
+            continue
         shared = max((_shared(name, other) for other in others), default=0)
-        end = max(_SHORT_CHARS, shared + 1)
-        # A form that ends with a hyphen looks cut off.
-        shorts[segment] = name[: end + (name[end - 1] == "-")] + ending
+        is_generated = _GENERATED.fullmatch(name) is not None
+        shorts[segment] = (
+            segment if not is_generated else (_beginning(name, shared + 1) + segment[len(name) :])
+        )
     return shorts
+
+
+def _beginning(name: str, chars: int) -> str:
+    """Return at least so many first characters; a form that ends with a hyphen looks cut off."""
+    chars = max(_SHORT_CHARS, chars)
+    return name[: chars + (name[chars - 1] == "-")]
 
 
 def _name(segment: str) -> str:

@@ -144,6 +144,21 @@ def test_fork_of_a_renamed_session_names_the_old_id(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
+def test_repeated_fork_that_was_renamed_names_its_new_id(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message(message("one"))
+        session.fork("fork", key="f")
+        client.rename("fork", "kept")
+        for _ in range(2):
+            with pytest.raises(NotFound, match="was renamed to 'kept'"):
+                client.session("demo").fork("fork", key="f")
+            client.session("kept").stat()
+        assert client.session("demo").fork("fork", key="g").id == "fork"
+        assert [entry.session for entry in client.sessions()] == ["demo", "fork", "kept"]
+
+
+@pytest.mark.usefixtures("daemon")
 def test_compaction_that_was_begun_before_a_rename_is_committed_after_it(root: Path) -> None:
     with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")

@@ -409,3 +409,30 @@ def test_removal_and_restoration_of_a_folder_exclude_each_other() -> None:
     world.disk.close(folder)
     restore_it(world)
     assert world.ids() == ALL
+
+
+def test_rename_before_the_next_one_is_reported_as_incomplete() -> None:
+    world = prepared()
+    rehearsal = world.clone()
+    rename_it(rehearsal)
+    [last] = [each for each, call in enumerate(rehearsal.disk.calls) if call.method == "rename"]
+    world.disk.kill_at(last, "before")
+    with pytest.raises(Death):
+        rename_it(world)
+    world.disk.restart(None)
+    place = world.trees.place("team/other")
+    [(key, move)] = rename.incomplete(world.disk, world.trees, place)
+    assert (key, move.source, move.target) == ("r", "demo", "team/other")
+    assert rename.incomplete(world.disk, world.trees, world.trees.place("neighbour")) == []
+    rename_it(world)
+    assert rename.incomplete(world.disk, world.trees, place) == []
+
+
+def test_present_id_is_found_through_several_renames() -> None:
+    world = prepared()
+    rename_it(world)
+    world.rename("s", "third", session="team/other", now=NOW_S + 5)
+    assert rename.new_id(world.disk, world.trees, world.trees.place("demo")) == "third"
+    world.rename("t", "demo", session="third", now=NOW_S + 9)
+    # It leads in circles now, and the search ends all the same.
+    assert rename.new_id(world.disk, world.trees, world.trees.place("third")) is not None
