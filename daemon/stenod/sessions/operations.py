@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar, assert_never
 from weakref import WeakValueDictionary
 
@@ -257,9 +257,8 @@ class Operations:
         wanted = Wanted(
             command, source, target, os.urandom(8).hex(), stamp=True, now=self._services.wall()
         )
-        made = await self._done_before(command, lambda: fork.find(self._disk, self._trees, wanted))
+        made = await self._done_before(command, lambda: self._found_fork(wanted))
         if made is None:
-            await self._check_renamed(wanted)
             self._registry.check_taking()
             await self._check_room(source, target)
             with self._registry.kept_out(target):
@@ -267,31 +266,28 @@ class Operations:
         await self._record_in_source(wanted, made)
         return made
 
-    async def _check_renamed(self, wanted: Wanted) -> None:
-        """Refuse a key that made a fork which was renamed since.
+    def _found_fork(self, wanted: Wanted) -> SessionStat | None:
+        """Return the answer of an earlier copy of a fork; None if there is none.
 
         Raises:
-            NotFound: the fork has another id.
+            NotFound: the key made the fork, which was renamed since.
+            Exists, BadRequest: see `fork.find`.
         """
-        new_id = await self._done_before(
-            wanted.command, lambda: rename.new_id(self._disk, self._trees, wanted.target)
-        )
+        made = fork.find(self._disk, self._trees, wanted)
+        new_id = None if made else rename.new_id(self._disk, self._trees, wanted.target)
         if new_id is None:
-            return
+            return made
         renamed = msgspec.structs.replace(wanted, target=self._trees.place(new_id))
-        try:
-            made = await self._done_before(
-                wanted.command, lambda: fork.find(self._disk, self._trees, renamed)
-            )
-        except (Exists, BadRequest):
-            # That session is not a fork with this key.
-            return
-        if made is not None:
-            raise NotFound(
-                f"the fork {wanted.target.session!r} was created with this key and was renamed to"
-                f" {new_id!r}: open it, or use a new key to create another one",
-                session=wanted.source.session,
-            )
+        # A session there that is no fork with this key is of no importance.
+        with suppress(Exists, BadRequest):
+            made = fork.find(self._disk, self._trees, renamed)
+        if made is None:
+            return None
+        raise NotFound(
+            f"the fork {wanted.target.session!r} was created with this key and was renamed to"
+            f" {new_id!r}: open it, or use a new key to create another one",
+            session=wanted.source.session,
+        )
 
     async def _check_room(self, source: Place, target: Place) -> None:
         """Refuse a fork that does not fit.
