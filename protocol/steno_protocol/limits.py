@@ -439,7 +439,7 @@ DAY_S: Final = 86_400.0
 """Seconds of a day: the expiry of trash and old generations is configured in days."""
 
 TRASH_EXPIRY_S: Final = 30 * DAY_S
-"""Time for which a deleted session can be restored by hand: a month, as desktops keep it."""
+"""Time for which a deleted session can be restored: a month, as desktops keep it."""
 
 TRASH_SWEEP_S: Final = DAY_S
 """Interval between sweeps of expired trash, beside one at each start: a month's expiry needs no
