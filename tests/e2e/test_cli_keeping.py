@@ -303,6 +303,20 @@ def test_trash_is_listed_and_restored_from(steno: Steno) -> None:
     assert steno("sessions", "--trash", "--sort", "id").code == 2
 
 
+def test_short_ids_of_the_trash_fit_a_terminal_and_are_restored(steno: Steno, root: Path) -> None:
+    for session in GENERATED:
+        plant(root, session, 1764000000.0)
+        steno("delete", session, "--yes")
+    lines = plain(steno.on_terminal(80, "sessions", "--trash")).splitlines()[1:3]
+    assert sorted(line.split()[0] for line in lines) == ["0123/7c9e", "0123/7c9f"]
+    assert all(re.search(r"\d{4}-\d\d-\d\d$", line.rstrip()) for line in lines)
+    ran = steno("undelete", "0123/7c9")
+    assert (ran.code, GENERATED[0] in ran.err, GENERATED[1] in ran.err) == (4, True, True)
+    assert steno("undelete", "0123/7c9e").out == f"{GENERATED[0]}\n"
+    # With a key, a short id means no session.
+    assert steno("undelete", "0123/7c9f", "--key", "k").code == 4
+
+
 def test_an_earlier_deletion_is_restored_by_its_folder(steno: Steno) -> None:
     first = steno("delete", "demo").out.strip()
     steno("append", "demo", "second life")

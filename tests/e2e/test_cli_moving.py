@@ -379,7 +379,7 @@ def test_work_directories_and_their_last_sessions_are_imported_and_shown(
         "work_dirs": [{"path": work, "kaos": "local", "last_session_id": "one"}]
     }
     assert noted.stat().st_mode & 0o777 == 0o600
-    line, _ = steno("sessions", "taken/").out.splitlines()
+    line, _ = steno("sessions", "taken/", "--sort", "id").out.splitlines()
     assert line.endswith(f"in {work}, the last one there")
 
     kimi_notes("two")

@@ -31,7 +31,7 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
     assert [entry["session"] for entry in listed["sessions"]] == ["team/a", "team/b"]
     assert set(listed["sessions"][0]) == {
         "session", "bytes", "modified_at", "generations", "title", "labels", "archived",
-        "forked_from", "work_dir", "last_in_work_dir",
+        "forked_from", "work_dir", "last_in_work_dir", "live", "records",
     }  # fmt: skip
     ran = steno("sessions")
     assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/a", "team/b"]

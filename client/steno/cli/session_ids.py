@@ -76,6 +76,16 @@ def _beginning_with(client: BlockingClient, prefix: str, text: str) -> list[str]
     return found
 
 
+def meant(text: str, ids: Sequence[str]) -> list[str]:
+    """The ids among some, in ascending order, that a text means as a prefix or a short id."""
+    if text in ids:
+        return [text]
+    found = without_subsessions(each for each in ids if each.startswith(text))
+    if not found and "/" in text:
+        found = without_subsessions(each for each in ids if matches(text, each))
+    return found
+
+
 def without_subsessions(ids: Iterable[str], before: Sequence[str] = ()) -> list[str]:
     """The ids without those of subsessions of another one, in their order.
 

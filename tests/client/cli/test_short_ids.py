@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.cli.session_ids import without_subsessions
-from steno.cli.short_ids import is_shortened, matches, short_ids
+from steno.cli.session_ids import meant
+from steno.cli.short_ids import is_shortened, short_ids
 
 ONE = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 OTHER = "7c9e6679-0425-40de-944b-e07fc1f90ae7"
@@ -58,19 +58,8 @@ IDS = st.lists(
 )
 
 
-def meant(form: str, ids: list[str]) -> list[str]:
-    """The sessions that a command takes for a form, as `session_with_prefix` resolves it."""
-    ids = sorted(ids)
-    if form in ids:
-        return [form]
-    found = without_subsessions(each for each in ids if each.startswith(form))
-    if not found and "/" in form:
-        found = without_subsessions(each for each in ids if matches(form, each))
-    return found
-
-
 @given(ids=IDS)
 def test_short_id_means_its_session_alone(ids: list[str]) -> None:
     for session, form in short_ids(ids).items():
         assert len(form) <= len(session)
-        assert meant(form, ids) == [session]
+        assert meant(form, sorted(ids)) == [session]

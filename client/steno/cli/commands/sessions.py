@@ -11,7 +11,7 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
-from steno.cli.render.tables import Column, lines_of, table, terminal_table
+from steno.cli.render.tables import Column, table, terminal_table
 from steno.cli.render.wording import age, moment, number, size
 from steno.cli.short_ids import is_shortened, short_ids
 from steno_protocol import limits
@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 _TRASH_COLUMNS: Final = (
     Column("SESSION", ("cyan",)),
     Column("SIZE", is_right=True),
-    Column("DELETED", ("dim",)),
+    Column("DELETED", ("dim",), is_right=True),
     Column("GC REMOVES IT", ("yellow",)),
     Column("TITLE"),
 )
@@ -254,12 +254,15 @@ def _list_trash(options: Namespace, output: Output) -> int:
     if options.labels or options.title or options.sort:
         raise WrongUsage("--trash takes no --label, --title or --sort: give a PREFIX or -n")
     with connected(options) as client:
-        entries = client.trash(options.prefix or "")[: options.count]
+        # An id is short among all deleted ones, since `undelete` looks among those.
+        everything = client.trash()
         root = client.welcome.root
+    entries = [each for each in everything if each.session.startswith(options.prefix or "")]
+    entries = entries[: options.count]
     if output.as_json:
         output.document(contract.trash(entries))
         return Exit.DONE
-    for line in lines_of(output, _TRASH_COLUMNS, [_trash_row(entry) for entry in entries]):
+    for line in _trash_lines(output, entries, everything):
         output.write(line)
     if entries:
         output.say("`steno undelete SESSION` restores the latest deletion of a session")
@@ -268,7 +271,31 @@ def _list_trash(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
+def _trash_lines(
+    output: Output, entries: Sequence[TrashEntry], everything: Sequence[TrashEntry]
+) -> Iterator[str]:
+    """The lines of deleted sessions; on a terminal with ids that are short among all of them."""
+    if not output.is_terminal:
+        yield from table([_trash_row(entry) for entry in entries], right=frozenset({1}))
+        return
+    if not entries:
+        return
+    shorts, now = short_ids(entry.session for entry in everything), time.time()
+    rows = [
+        (
+            printable(shorts[entry.session]),
+            size(entry.bytes),
+            age(entry.deleted_at, now),
+            moment(entry.expires_at)[:10],
+            printable(entry.title, one_line=True),
+        )
+        for entry in entries
+    ]
+    yield from terminal_table(output, _TRASH_COLUMNS, rows)
+
+
 def _trash_row(entry: TrashEntry) -> tuple[str, ...]:
+    """The cells of a deleted session for other programs."""
     return (
         printable(entry.session),
         size(entry.bytes),

@@ -53,7 +53,7 @@ _shtab_steno_commands() {
     title:'Show or set the title of a session. An empty TEXT removes the title.'
     turns:'List the turns of a session. Prints number, position in the wire file, time and the user'"'"'s input. `steno fork --turn` takes the number.'
     unarchive:'Show an archived session in `steno sessions` again.'
-    undelete:'Restore a session from the trash. Also restores the sessions that were deleted with it. `steno sessions --trash` lists the deleted sessions. Prints the id.'
+    undelete:'Restore a session from the trash. Also restores the sessions that were deleted with it. `steno sessions --trash` lists the deleted sessions; its short ids are enough unless --key is given. Prints the id.'
     undo:'Fork a session before its last turns. SESSION is not changed. Prints the id of the new session.'
     usage:'Show the token counts, or append one. With TOKENS, appends a token count; without, prints the current counts.'
     verify:'Check sessions and transcripts for damage. The daemon checks a session while it keeps writing. Any other TARGET is the path of a JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps, is not damage.'
@@ -1011,7 +1011,7 @@ _shtab_steno_undelete_options=(
   "--json[print JSON, including errors]"
   "--trash=[its folder in the trash (default\: that of the latest deletion)]:FOLDER:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
-  ":the full session id:_steno_session_ids"
+  ":the id of a deleted session or a unique prefix:_steno_session_ids"
 )
 
 # guard to ensure default positional specs are added only once per session
