@@ -34,7 +34,7 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
         "forked_from", "work_dir", "last_in_work_dir", "live", "records",
     }  # fmt: skip
     ran = steno("sessions")
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/a", "team/b"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/b", "team/a"]
     empty = steno("sessions", "none")
     assert (empty.code, empty.out) == (0, "")
     assert "no session that begins with 'none'" in empty.err
