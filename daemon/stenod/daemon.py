@@ -92,7 +92,7 @@ class Daemon:
         self._services = self._make_services(disk)
         self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
         self._registry.check_root = self._check_root
-        queries = Queries(self._registry, trees, self._services)
+        queries = Queries(self._registry, trees, disk, self._services)
         self._operations = Operations(trees, disk, self._registry, queries, self._services)
         self._reporter = Reporter(self._config, self._registry, self._services)
         collector = Collector(trees, disk, self._registry, self._services)

@@ -85,7 +85,10 @@ class Mutation(SessionCommand, frozen=True, kw_only=True):
         repeat: the command may have been applied before, so its key is looked up in the files.
         expect: the head that the caller expects; with another head the reply is `conflict`.
         durability: state of the bytes when the reply is sent.
-        by: the author, stored in the line as `_by`.
+        by: the author, stored in the line as `_by`; of a client on another machine the daemon
+            stores the name of its key.
+        claim: the name that the author claims, stored as `_claim` beside `_by`; of a client on
+            another machine the daemon stores its `by`.
     """
 
     key: Key
@@ -93,6 +96,7 @@ class Mutation(SessionCommand, frozen=True, kw_only=True):
     expect: PositionText | None = None
     durability: Durability = "synced"
     by: Name | None = None
+    claim: Name | None = None
 
 
 class Hello(Command, frozen=True, kw_only=True):
@@ -124,6 +128,7 @@ class List(Command, frozen=True, kw_only=True):
         archived: leave archived sessions out (`no`), list only those (`only`), or list all.
         labels: only sessions that have all of these.
         title: only sessions whose title contains this, whatever its case.
+        records: count the records of each session, where few bytes have to be read for that.
         limit: the number of sessions in the reply.
     """
 
@@ -132,6 +137,7 @@ class List(Command, frozen=True, kw_only=True):
     archived: Literal["no", "only", "all"] = "all"
     labels: tuple[Label, ...] = ()
     title: str = ""
+    records: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = (
         limits.LIST_PAGE_SESSIONS_MAX
     )
@@ -149,6 +155,7 @@ class Open(SessionCommand, frozen=True, kw_only=True):
         exclusive: refuse with `exists` if it exists.
         stamp: whether lines get `_id` and `_by`; fixed when the daemon first opens the session.
         by: the client that creates it.
+        claim: the name that it claims, as in a mutation.
         key: the idempotency key of this call: a retry of the creation gets `created` again.
     """
 
@@ -156,6 +163,7 @@ class Open(SessionCommand, frozen=True, kw_only=True):
     exclusive: bool = False
     stamp: bool = True
     by: Name | None = None
+    claim: Name | None = None
     key: Key | None = None
 
 
@@ -219,6 +227,7 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
         preserve: how many of the last user and assistant messages stay as they are.
         lease_ms: the time after which the lease expires unless it is renewed.
         by: the compactor.
+        claim: the name that it claims, as in a mutation.
     """
 
     lease: Key
@@ -227,6 +236,7 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
         limits.COMPACTION_LEASE_MS
     )
     by: Name | None = None
+    claim: Name | None = None
 
 
 class CompactCommit(Mutation, frozen=True, kw_only=True):
@@ -305,6 +315,7 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
         undo: before this many of the last turns.
         title: the title of the new session; None derives it from the source's.
         by: the client that forks.
+        claim: the name that it claims, as in a mutation.
     """
 
     new_session: str
@@ -315,6 +326,7 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
     undo: Annotated[int, msgspec.Meta(ge=1, le=limits.COUNT_MAX)] | None = None
     title: Title | None = None
     by: Name | None = None
+    claim: Name | None = None
 
 
 class Describe(SessionCommand, frozen=True, kw_only=True):
@@ -345,6 +357,49 @@ class Delete(SessionCommand, frozen=True, kw_only=True):
 
     key: Key
     by: Name | None = None
+
+
+class Undelete(SessionCommand, frozen=True, kw_only=True):
+    """Restore a deleted session, and the sessions deleted with it, from the trash.
+
+    Attributes:
+        key: the idempotency key; a repeat gets the first answer.
+        trash: the name of its folder in the trash; None is the latest deletion of this id.
+    """
+
+    key: Key
+    trash: str | None = None
+
+
+class Trash(Command, frozen=True, kw_only=True):
+    """List the deleted sessions in the trash, the latest deletion first.
+
+    Attributes:
+        prefix: only ids that begin with this.
+        after: only entries after this one, given by the path of its folder.
+        limit: the number of entries in the reply.
+    """
+
+    prefix: str = ""
+    after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = 1000
+
+
+class Rename(SessionCommand, frozen=True, kw_only=True):
+    """Give a session, and the sessions below it, another id in the same tree.
+
+    Attributes:
+        new_session: the new id.
+        key: the idempotency key; a repeat gets the first answer, even if a session with the old id
+            was created since.
+        by: the client that renames.
+        claim: the name that it claims, as in a mutation.
+    """
+
+    new_session: str
+    key: Key
+    by: Name | None = None
+    claim: Name | None = None
 
 
 class Verify(SessionCommand, frozen=True, kw_only=True):
@@ -538,16 +593,22 @@ AnyCommand = (
     | AppendStream | ReadStream | Streams | DeleteStream
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
-    | Fork | Describe | Delete
+    | Fork | Describe | Delete | Undelete | Trash | Rename
     | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
 )  # fmt: skip
 
-WholeCommand = Stat | Open | Describe | Fork | Delete | Verify | Streams | DeleteStream
+WholeCommand = (
+    Stat | Open | Describe | Fork | Delete | Undelete | Rename | Verify | Streams | DeleteStream
+)
 """Commands about a session as a whole."""
+
+SignedCommand = Mutation | Open | CompactBegin | Fork | Rename
+"""Commands with an author, which the files record."""
 
 SlowCommand = (
     WholeCommand
-    | List | Read | ReadWire | ReadStream | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
+    | List | Trash | Read | ReadWire | ReadStream | Timeline | Subscribe | CompactBegin
+    | PendingDmail | Gc
 )  # fmt: skip
 """Commands that read files before the reply; their number at a time is bounded."""
 

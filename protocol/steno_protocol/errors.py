@@ -105,9 +105,23 @@ class BadRequest(Refused):
 
 
 class NotFound(Refused):
-    """The session, checkpoint, generation or position does not exist."""
+    """The session, checkpoint, generation or position does not exist.
+
+    `new_session` is the new id of a session that was renamed while a client followed it.
+    """
 
     code = ErrorCode.NOT_FOUND
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        session: str | None = None,
+        head: str | None = None,
+        new_session: str | None = None,
+    ) -> None:
+        super().__init__(message, session=session, head=head)
+        self.new_session = new_session
 
 
 class Exists(Refused):

@@ -77,9 +77,15 @@ class Lagged(Event, frozen=True, kw_only=True):
 
 
 class Gone(Event, frozen=True, kw_only=True):
-    """The subscription ended because the session cannot be followed any longer."""
+    """The subscription ended because the session cannot be followed any longer.
+
+    Attributes:
+        why: the reason.
+        new_session: the new id of a session that was renamed.
+    """
 
     why: str
+    new_session: str | None = None
 
 
 AnyEvent = Records | Live | Reset | DmailEvent | Lagged | Gone

@@ -269,6 +269,17 @@ LIST_PAGE_SESSIONS_MAX: Final = 1000
 LIST_SESSIONS_MAX: Final = 10_000
 """Sessions of one `list` reply; `after` continues the list."""
 
+LIVE_S: Final = 15.0
+"""Time after a change for which `list` calls a session live: a model's turn has longer pauses, but
+a person who looks at the list means now."""
+
+COUNTED_BYTES_MAX: Final = 8 * MIB
+"""Bytes behind the recovery point of a session that `list` reads to count its records: nearly every
+session of kimi-cli is smaller."""
+
+COUNTED_TOGETHER_BYTES_MAX: Final = 256 * MIB
+"""Bytes that one `list` reads to count records, so that its reply takes about a second at most."""
+
 SESSION_TREE_DEPTH_MAX: Final = 8
 """Levels of folders that `list` descends below `sessions/` or a mount."""
 
@@ -443,7 +454,7 @@ DAY_S: Final = 86_400.0
 """Seconds of a day: the expiry of trash and old generations is configured in days."""
 
 TRASH_EXPIRY_S: Final = 30 * DAY_S
-"""Time for which a deleted session can be restored by hand: a month, as desktops keep it."""
+"""Time for which a deleted session can be restored: a month, as desktops keep it."""
 
 TRASH_SWEEP_S: Final = DAY_S
 """Interval between sweeps of expired trash, beside one at each start: a month's expiry needs no
@@ -451,6 +462,13 @@ more."""
 
 TRASH_SWEEP_ENTRIES_MAX: Final = 256
 """Expired sessions that one sweep of a tree removes; the next round continues."""
+
+RENAMES_FOLLOWED_MAX: Final = 16
+"""Renames in a row that are followed from an old id: a session that was renamed back and forth
+would lead in circles."""
+
+MOVES_SWEEP_MAX: Final = 4096
+"""Expired records of renames and restorations that one sweep of a tree removes."""
 
 FOLDER_DEPTH_MAX: Final = 64
 """Levels of folders that a removal descends; each level costs it a file handle."""

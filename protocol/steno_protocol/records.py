@@ -22,7 +22,7 @@ from steno_protocol.errors import BadRequest, TooLarge
 MESSAGE_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
 """The roles that a client may append; kimi-cli knows no others."""
 
-RESERVED_KEYS: Final = ("_id", "_by", "_at")
+RESERVED_KEYS: Final = ("_id", "_by", "_claim", "_at")
 """Keys that steno writes. A client's record may have them from another line; they are dropped."""
 
 
@@ -47,7 +47,7 @@ _LINE_SEPARATORS: Final = {"\u0085": r"\u0085", "\u2028": r"\u2028", "\u2029": r
 _STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}\r?\n?\Z')
 
 _FACTS: Final = re.compile(
-    rb'(?:(?<=\{)|,)(?:"_at":"[^"]*",)?(?:"_by":"([^"]*)",)?"_id":"[^"]*"\}\s*\Z'
+    rb'(?:(?<=\{)|,)(?:"_at":"[^"]*",)?(?:"_by":"([^"]*)",)?(?:"_claim":"[^"]*",)?"_id":"[^"]*"\}\s*\Z'
 )
 """The keys that steno inserts before the last brace of a line."""
 
@@ -191,6 +191,17 @@ def compact(data: bytes, record: dict[str, Any]) -> bytes:
 def line(data: bytes, facts: bytes) -> bytes:
     """Return one line of the file: a checked object with `facts` inserted before its last brace."""
     return b"%b%b}\n" % (data[:-1], facts)
+
+
+def claimed(by: str, claim: str) -> str:
+    """Return the author of a line together with the name that the author claims.
+
+    The result stands in the place of `by` in the functions below.
+
+    >>> stamped_line(b'{"role":"user"}', b"", "k1", claimed("laptop", "planner"))
+    b'{"role":"user","_by":"laptop","_claim":"planner","_id":"k1"}\\n'
+    """
+    return f'{by}","_claim":"{claim}'
 
 
 def stamped_line(data: bytes, facts: bytes, key: str, by: str | None) -> bytes:

@@ -143,6 +143,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         forked_from: the id of the session that it was forked from.
         work_dir: kimi-cli's work directory of the session; empty if unknown.
         last_in_work_dir: kimi-cli recorded it as the last session used there.
+        live: a client follows it, or changed it within the last `LIVE_S` seconds.
+        records: the number of its records; None if it was not asked for or is not known quickly.
     """
 
     session: str
@@ -155,6 +157,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     forked_from: str | None = None
     work_dir: str = ""
     last_in_work_dir: bool = False
+    live: bool = False
+    records: int | None = None
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -305,6 +309,45 @@ class StreamList(Reply, frozen=True, kw_only=True, tag="streams"):
     streams: list[StreamEntry]
 
 
+class TrashEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One deleted session.
+
+    Attributes:
+        session: its id, of a long one the first 128 characters.
+        trash: the path of its folder in the trash.
+        bytes: the size of its context.
+        deleted_at: Unix time of its deletion, in seconds.
+        expires_at: Unix time after which its files may be removed.
+        title: its title, empty for none.
+    """
+
+    session: str
+    trash: str
+    bytes: int
+    deleted_at: float
+    expires_at: float
+    title: str = ""
+
+
+class TrashReport(Reply, frozen=True, kw_only=True, tag="trash"):
+    """The reply to `trash`, the latest deletion first; `more` means that the limit cut the list."""
+
+    entries: list[TrashEntry]
+    more: bool = False
+
+
+class Moved(Reply, frozen=True, kw_only=True):
+    """The reply to `rename` and `undelete`.
+
+    Attributes:
+        session: the id of the session now.
+        folder: the path of its folder.
+    """
+
+    session: str
+    folder: str
+
+
 class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A checked file: its bytes, lines, records among them, and its CRC-32."""
 
@@ -418,9 +461,15 @@ class Subscribed(Reply, frozen=True, kw_only=True):
 
 
 class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One connected client."""
+    """One connected client.
+
+    Attributes:
+        name: the name that it claims.
+        key: the name of its key; None for a client on the daemon's machine.
+    """
 
     name: str | None = None
+    key: str | None = None
     pid: int | None = None
     connected_s: float = 0.0
     requests: int = 0
@@ -512,4 +561,5 @@ AnyReply = (
     | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
     | StreamList
+    | TrashReport | Moved
 )  # fmt: skip

@@ -30,14 +30,15 @@ RIGHTS: Final = {right.label: right for right in Right}
 
 _READ: Final = (
     commands.Hello, commands.Status, commands.Stats, commands.Configuration, commands.List,
-    commands.Stat, commands.Read,
+    commands.Trash, commands.Stat, commands.Read,
     commands.ReadWire, commands.ReadStream, commands.Streams, commands.Timeline,
     commands.Subscribe, commands.Grant,
     commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify,
 )  # fmt: skip
 
 _ADMIN: Final = (
-    commands.Delete, commands.DeleteStream, commands.Drain, commands.Repair, commands.Gc,
+    commands.Delete, commands.DeleteStream, commands.Undelete, commands.Drain, commands.Repair,
+    commands.Gc,
 )  # fmt: skip
 
 _NEEDED: Final = {

@@ -22,6 +22,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         kept: the number of first lines of the previous generation that this one begins with.
         at: Unix time in seconds.
         by: the client that sent the command.
+        claim: the name that a client on another machine claimed; `by` is that of its key.
         why: the client's reason.
         key: the command's idempotency key.
         details: the details of this kind, see `FACTS`.
@@ -33,6 +34,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     kept: int = 0
     at: float = 0.0
     by: str | None = None
+    claim: str | None = None
     why: str | None = None
     key: str | None = None
     details: dict[str, Any] = {}
@@ -86,6 +88,9 @@ SENT: Final = "sent"
 
 FORK: Final = "fork"
 """The session was forked; the entry is in the source's timeline."""
+
+RENAMED: Final = "renamed"
+"""The session got another id; earlier entries and its forks name it by the old one."""
 
 REPAIRED: Final = "repaired"
 """An opening repaired the tail of a file."""
@@ -145,6 +150,7 @@ FACTS: Final[Mapping[str, Facts]] = {
     COMPACTING: Facts({"checkpoint_id", "at"}),
     SENT: Facts({"checkpoint_id", "cursor", "message", "head"}, {"replaces"}),
     FORK: Facts({"to", "at"}),
+    RENAMED: Facts({"from", "to"}),
     REPAIRED: Facts({"file", "offset", "bytes", "kept_in"}),
     COLLECTED: Facts({"generations"}),
     FOREIGN: Facts({"before", "after", "kept"}),

@@ -363,7 +363,7 @@ def test_work_directories_and_their_last_sessions_are_imported_and_shown(
         (home / "kimi.json").write_text(json.dumps({"work_dirs": dirs, "thinking": True}))
 
     def shown(*arguments: str) -> list[tuple[str, str, bool]]:
-        listed = steno("sessions", *arguments, "--json").document["sessions"]
+        listed = steno("sessions", *arguments, "--sort", "id", "--json").document["sessions"]
         return [(each["session"], each["work_dir"], each["last_in_work_dir"]) for each in listed]
 
     kimi_notes("one")
@@ -379,7 +379,7 @@ def test_work_directories_and_their_last_sessions_are_imported_and_shown(
         "work_dirs": [{"path": work, "kaos": "local", "last_session_id": "one"}]
     }
     assert noted.stat().st_mode & 0o777 == 0o600
-    line, _ = steno("sessions", "taken/").out.splitlines()
+    line, _ = steno("sessions", "taken/", "--sort", "id").out.splitlines()
     assert line.endswith(f"in {work}, the last one there")
 
     kimi_notes("two")

@@ -27,14 +27,14 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
     steno = Steno(root)
     for session in ("team/a", "team/b", "other"):
         steno("append", session, "hi")
-    listed = steno("sessions", "--json", "team/").document
+    listed = steno("sessions", "--json", "--sort", "id", "team/").document
     assert [entry["session"] for entry in listed["sessions"]] == ["team/a", "team/b"]
     assert set(listed["sessions"][0]) == {
         "session", "bytes", "modified_at", "generations", "title", "labels", "archived",
-        "forked_from", "work_dir", "last_in_work_dir",
+        "forked_from", "work_dir", "last_in_work_dir", "live", "records",
     }  # fmt: skip
     ran = steno("sessions")
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/a", "team/b"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/b", "team/a"]
     empty = steno("sessions", "none")
     assert (empty.code, empty.out) == (0, "")
     assert "no session that begins with 'none'" in empty.err

@@ -157,7 +157,7 @@ def test_timeline_prints_a_tree_and_json(root: Path) -> None:
         ("created", 0), ("reverted", 1), ("restored", 2),
     ]  # fmt: skip
     assert set(printed["entries"][1]) == {
-        "kind", "generation", "kept", "at", "by", "why", "key", "details", "inferred",
+        "kind", "generation", "kept", "at", "by", "claim", "why", "key", "details", "inferred",
     }  # fmt: skip
     assert (printed["entries"][1]["by"], printed["entries"][1]["why"]) == ("critic", "wrong turn")
     shown = steno("timeline", "demo").out

@@ -35,6 +35,24 @@ def test_status_shows_both_addresses_of_a_daemon(root: Path) -> None:
             )
 
 
+def test_clients_shows_the_claimed_name_beside_that_of_the_key(root: Path) -> None:
+    call = Steno(root)
+    assert call("keys", "new", "laptop").code == 0
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    with DaemonInThread(root) as daemon:
+        assert not any(line.endswith(" -  -") for line in call("clients").out.splitlines())
+        with steno.connect_sync(
+            endpoint=endpoint_of(daemon),
+            key_file=root / credentials.KEYS_FOLDER / "laptop.key",
+            name="planner",
+        ) as client:
+            assert client.name == "planner"
+            rows = {line.split()[0]: line.split() for line in call("clients").out.splitlines()}
+            assert rows["planner"][-2:] == ["-", "laptop"]
+            assert all(row[-1] == "-" for name, row in rows.items() if name != "planner")
+            assert "KEY" in call.on_terminal(120, "clients").splitlines()[0]
+
+
 def test_full_disk_leaves_no_partial_key_file(root: Path, tmp_path: Path) -> None:
     call, path = Steno(root), tmp_path / "laptop.key"
     words = ("keys", "new", "laptop", "-o", str(path))

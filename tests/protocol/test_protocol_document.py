@@ -46,6 +46,7 @@ from steno_protocol.replies import (
     SessionStat,
     Source,
     StreamEntry,
+    TrashEntry,
 )
 from steno_protocol.rights import Right, right_needed
 from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
@@ -84,6 +85,7 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
         CheckedFile,
         StreamEntry,
         CheckFinding,
+        TrashEntry,
     )
 }
 

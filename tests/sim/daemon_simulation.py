@@ -19,6 +19,7 @@ from sim.network import UNDER_WAY_MAX, Connection
 from sim.orders import Fate, Order, waiting
 from sim.simulation import Simulation
 from sim.verdicts.folders import check_compactions, check_files, check_folder, check_fork
+from sim.verdicts.moves import check_incarnations, moved_ids
 from sim.verdicts.orders import check_order, tree_of
 from sim.verdicts.views import check_agent, check_joins, check_reading, check_repeat
 from sim.worlds import World
@@ -101,7 +102,9 @@ class DaemonSimulation(Simulation):
         self.wall_s = self.disk.now_s
         self._is_settling = False
         self._survival: Survival | None = None
-        self._drawing = AgentDrawing(self._chance, SESSIONS, has_all=world.has_all)
+        self._drawing = AgentDrawing(
+            self._chance, SESSIONS, has_all=world.has_all, has_moves=world.has_moves
+        )
         room = NARROW if world.narrow_queues else UNDER_WAY_MAX
         self.agents = [
             Agent(f"agent-{number}", self._chance, self._chance.uniform(-900, 900), room)
@@ -303,7 +306,7 @@ class DaemonSimulation(Simulation):
             first.watch(session, self.now_s, "wire")
         async with anyio.create_task_group() as tasks:
             daemon = self._start(tasks)
-            for session in SESSIONS:
+            for session in self._present() if self.world.has_moves else SESSIONS:
                 # A torn file is mended by its next opening for writing.
                 first.open(session, self.now_s, create=False)
             await self._settle_all(daemon)
@@ -317,6 +320,11 @@ class DaemonSimulation(Simulation):
             await self._settle_all(daemon)
             assert not daemon.faults, f"the daemon is at fault: {daemon.faults}"
             tasks.cancel_scope.cancel()
+
+    def _present(self) -> list[str]:
+        """The sessions that are not in the trash."""
+        folders = folders_of(self.disk.tree(), TREE)
+        return [path for path in folders if not path.startswith(paths.TRASH)]
 
     async def _settle_all(self, daemon: SimulatedDaemon) -> None:
         for agent in self.agents:
@@ -368,7 +376,9 @@ class DaemonSimulation(Simulation):
         return found
 
     def _judge(self) -> None:
-        everywhere = tree_of(folders_of(self.disk.tree(), TREE))
+        files = self.disk.tree()
+        everywhere = tree_of(folders_of(files, TREE), moved=moved_ids(files, TREE))
+        check_incarnations(everywhere)
         orders = self.orders
         by_key = {order.key: order for order in orders}
         # Nothing failed that could take back what was acknowledged as `written`.

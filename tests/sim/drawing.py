@@ -46,6 +46,9 @@ STREAM_NAME = "notes"
 CONTEXT_SHARE = 0.5
 """Of an agent's orders in the world of everything; the rest are of `FULL_WEIGHTS`."""
 
+MOVES_SHARE = 0.25
+"""Of an agent's orders in the world of moves: renames and restorations."""
+
 SPARED_SHARE = 0.8
 """Of the deletions in the world of everything: most sessions have a life worth judging."""
 
@@ -211,12 +214,17 @@ class AgentDrawing:
         chance: decides everything.
         sessions: the sessions that agents change.
         has_all: they write events, compact and send D-Mails, too.
+        has_moves: they rename sessions and restore deleted ones, too.
     """
 
-    def __init__(self, chance: random.Random, sessions: list[str], *, has_all: bool) -> None:
+    def __init__(
+        self, chance: random.Random, sessions: list[str], *, has_all: bool, has_moves: bool = False
+    ) -> None:
         self._chance = chance
         self._sessions = sessions
         self._has_all = has_all
+        self._has_moves = has_moves
+        self._made: dict[str, bool] = {}
         self._number = 0
         self._mails: list[Order] = []
 
@@ -256,12 +264,34 @@ class AgentDrawing:
         key = uuid7(int(wall_s * 1000), number)
         session = self._chance.choice(self._sessions)
         how = {"session": session, "key": key, "by": by}
+        if self._has_moves and self._chance.random() < MOVES_SHARE:
+            return self._draw_move(how, number)
         drawn = self._chance.random()
         if drawn < 0.07:
             return Order(commands.Delete(**how), [])
         if drawn < 0.11:
+            self._made[f"fork-{number}"] = True
             return Order(commands.Fork(**how, new_session=f"fork-{number}"), [])
         return self._draw_change(how, number)
+
+    def _draw_move(self, how: dict[str, Any], number: int) -> Order:
+        """A deletion, a restoration, or a rename of a usual session, a fork or a renamed one."""
+        drawn = self._chance.random()
+        if drawn < 0.2:
+            return Order(commands.Delete(**how), [])
+        if drawn < 0.5:
+            return Order(commands.Undelete(session=how["session"], key=how["key"]), [])
+        if self._made and self._chance.random() < 0.5:
+            how["session"] = self._chance.choice(list(self._made))
+        # Sometimes one that was renamed comes back to a usual id, where agents change it again. A
+        # fork does not: its verdict is about the instant at which it was made.
+        session, target = how["session"], f"moved-{number}"
+        is_fork = self._made.get(session, False)
+        if session in self._made and not is_fork and self._chance.random() < 0.3:
+            target = self._chance.choice(self._sessions)
+        else:
+            self._made[target] = is_fork
+        return Order(commands.Rename(**how, new_session=target), [])
 
     def _draw_change(self, how: dict[str, Any], number: int) -> Order:
         chance = self._chance

@@ -33,7 +33,8 @@ from stenod.feed.feed import Feed
 from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
 from stenod.recovery.tail_repair import FileEnd
 from stenod.rewrite import compaction
-from stenod.sessions import registry
+from stenod.sessions import registry, rename
+from stenod.sessions.moves import Moves
 from stenod.sessions.operations import Operations
 from stenod.sessions.session import _StreamOpener
 from stenod.store import jsonl
@@ -47,7 +48,8 @@ Patch = tuple[Any, str, Any]
 """A class or module, a name in it, and what stands in its place."""
 
 SEEDS = {
-    "context": 200, "files": 300, "streams": 300, "daemon": 200, "full": 120, "foreign": 400,
+    "context": 200, "files": 300, "streams": 300, "daemon": 200, "full": 120, "moves": 300,
+    "foreign": 400,
     "rough": 400,
 }  # fmt: skip
 """Seeds of each world within which a missing guard has to be noticed."""
@@ -210,6 +212,11 @@ async def _found_or_not(self: Operations, command: Any, find: Callable[[], Any])
     return await self._services.read(find)
 
 
+def _found_if_complete(disk: Any, trees: Any, wanted: Any) -> Any:
+    found = _find_rename(disk, trees, wanted)
+    return found if found is not None and found.is_complete else None
+
+
 def _forget_without_a_time(self: KeyTable, count: int) -> None:
     youngest_ms = self._youngest_ms
     _forget_oldest(self, count)
@@ -247,6 +254,7 @@ def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> Non
     _reset(self, generation, self.head.line, floor)
 
 
+_find_rename = rename.find
 _put = FileMachine._put
 _replace = JsonlLog.replace
 _sealed = Writer._sealed
@@ -394,6 +402,17 @@ MUTANTS = {
     ),
     "a fork that was made before and cannot be seen": Mutant(
         [(Operations, "_done_before", _found_or_not)], {"daemon": 1247}
+    ),
+    # Renames and restorations.
+    "a move that is not recorded before it": Mutant(
+        [(Moves, "begin", _nothing), (Moves, "finish", _nothing)], {"moves": 1}
+    ),
+    "a rename that was cut short and is not found": Mutant(
+        [(rename, "find", _found_if_complete)], {"moves": 25}
+    ),
+    "a rename whose parents are not synced": Mutant([], {"moves": 0}, ("ignore_folder_fsync",)),
+    "an earlier rename that is not recorded before the next": Mutant(
+        [(Operations, "_complete_earlier", _nothing_async)], {"moves": 37}
     ),
     # Events.
     "an event that is joined to what is not durable": Mutant(

@@ -24,7 +24,7 @@ from steno_protocol.errors import (
 from steno_protocol.replies import Ack
 from support.writing import Sent
 
-Change = commands.Mutation | commands.Delete | commands.Fork
+Change = commands.Mutation | commands.Delete | commands.Fork | commands.Rename | commands.Undelete
 
 REWRITES = (
     commands.RevertTo,

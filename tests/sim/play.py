@@ -16,6 +16,7 @@ SIMULATIONS: dict[str, type[Simulation]] = {
     "streams": SessionSimulation,
     "daemon": DaemonSimulation,
     "full": DaemonSimulation,
+    "moves": DaemonSimulation,
     "foreign": ForeignSimulation,
     "rough": ForeignSimulation,
 }

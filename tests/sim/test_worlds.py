@@ -24,13 +24,15 @@ from support.writing import PATH
 
 BLOCK = 30
 SEEDS = {
-    "context": 240, "files": 90, "streams": 90, "daemon": 320, "full": 180, "foreign": 100,
+    "context": 240, "files": 90, "streams": 90, "daemon": 320, "full": 180, "moves": 120,
+    "foreign": 100,
     "rough": 240,
 }  # fmt: skip
 """Seeds that every run plays in each world."""
 
 DRAWN = {
-    "context": 30, "files": 30, "streams": 30, "daemon": 40, "full": 30, "foreign": 24, "rough": 60,
+    "context": 30, "files": 30, "streams": 30, "daemon": 40, "full": 30, "moves": 30,
+    "foreign": 24, "rough": 60,
 }  # fmt: skip
 """Seeds that each run plays anew."""
 

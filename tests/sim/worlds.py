@@ -34,6 +34,7 @@ class World:
         narrow_queues: connections take few messages.
         short_pauses: much happens between a write and its sync.
         has_all: agents also write events, compact, and send D-Mails.
+        has_moves: agents also rename sessions and restore deleted ones.
         ignore_fdatasync: see `SimulatedDisk`.
         ignore_folder_fsync: see `SimulatedDisk`.
     """
@@ -54,6 +55,7 @@ class World:
     narrow_queues: bool = False
     short_pauses: bool = False
     has_all: bool = False
+    has_moves: bool = False
     ignore_fdatasync: bool = False
     ignore_folder_fsync: bool = False
 
@@ -96,6 +98,10 @@ def _full(seed: int) -> World:
     return replace(_daemon(seed), has_all=True, narrow_queues=narrow, short_pauses=short)
 
 
+def _moves(seed: int) -> World:
+    return replace(_daemon(seed), has_moves=True)
+
+
 def _foreign(seed: int) -> World:
     gentle = [manner for manner in MANNERS if manner not in IN_PLACE]
     return World(kills=False, foreign_manner=gentle[seed % len(gentle)], has_wire=True)
@@ -126,6 +132,8 @@ WORLDS: Mapping[str, Callable[[int], World]] = {
     "daemon": _daemon,
     # The same with events, compactions and D-Mails.
     "full": _full,
+    # The daemon's clients, which also rename sessions and restore deleted ones.
+    "moves": _moves,
     # Both writers beside a program that changes the files between any two calls.
     "foreign": _foreign,
     # The same with faults and deaths.

@@ -98,7 +98,7 @@ class DaemonInProcess:
             lambda: self.other_handles + limits.HANDLES_PER_SESSION_MAX * len(self.registry),
         )
         self.registry = Registry(trees, disk, services, self._spawn, handles)
-        looks = Queries(self.registry, trees, services)
+        looks = Queries(self.registry, trees, disk, services)
         self.operations = Operations(trees, disk, self.registry, looks, services)
         self.router = Router(
             Reporter(config, self.registry, services),

@@ -1,4 +1,4 @@
-"""Forks, descriptions and deletions on a simulated disk."""
+"""Forks, renames, descriptions, deletions and restorations on a simulated disk."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from steno_protocol import limits, paths
-from steno_protocol.commands import Delete, Describe, Fork, List
-from steno_protocol.replies import Deleted, SessionEntry, SessionStat
+from steno_protocol.commands import Delete, Describe, Fork, List, Rename, Undelete
+from steno_protocol.replies import Deleted, Moved, SessionEntry, SessionStat
 from stenod.core import timeline
 from stenod.recovery.file_opening import Opened
 from stenod.runtime.config import Config
-from stenod.sessions import fork, metadata, trash
+from stenod.sessions import fork, metadata, moves, rename, trash
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.metadata import Description
@@ -128,6 +128,36 @@ class World:
         place = trees.place(session)
         found = trash.find(self.disk, trees, place, command, EXPIRY_S)
         return found or trash.discard(self.disk, trees, place, command, now, EXPIRY_S)
+
+    def undelete(
+        self, key: str, session: str = SESSION, *, now: float = NOW_S, **fields: Any
+    ) -> Moved:
+        """Restore a deleted session, step by step as the daemon does."""
+        trees, command = self.trees, Undelete(session=session, key=key, **fields)
+        place = trees.place(session)
+        found = trash.restored(self.disk, trees, place, command)
+        return found or trash.restore(self.disk, trees, place, command, now, EXPIRY_S)
+
+    def rename(
+        self, key: str, new: str = "other", *, session: str = SESSION, now: float = NOW_S
+    ) -> Moved:
+        """Rename a session, step by step as the daemon does, except the line of its timeline."""
+        trees, command = self.trees, Rename(session=session, new_session=new, key=key)
+        wanted = rename.Wanted(command, trees.place(session), trees.place(new))
+        rename.check(wanted)
+        found = rename.find(self.disk, trees, wanted)
+        made = found or rename.rename(self.disk, trees, wanted, now)
+        if not made.is_complete:
+            rename.finish(self.disk, trees, wanted.source, key)
+        return made.answer
+
+    def forget_moves(self, now: float) -> int:
+        """Remove the expired records of renames and restorations."""
+        tree = self.disk.open_root(TREE)
+        try:
+            return moves.sweep(self.disk, tree, now, EXPIRY_S)
+        finally:
+            self.disk.close(tree)
 
     def sweep(self, now: float = NOW_S) -> tuple[int, int]:
         """Clean up as a daemon does at its start."""

@@ -9,7 +9,7 @@ from steno._async.link import Link
 from steno._async.session import Session
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
-from steno._sansio.forks import delete_command
+from steno._sansio.forks import delete_command, rename_command, undelete_command
 from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.requests import ReplyT, open_unfollowed, opening, page_size
 from steno.values import Deleted, deleted_of
@@ -204,6 +204,73 @@ class Client(NotPicklable):
         """
         asked = delete_command(session, self._link.name, key)
         return deleted_of(await self._link.ask(asked, replies.Deleted))
+
+    async def undelete(
+        self,
+        session: str,
+        *,
+        trash: str | os.PathLike[str] | None = None,
+        key: str | None = None,
+    ) -> replies.Moved:
+        """Restore a deleted session from the trash, with the sessions deleted with it.
+
+        Args:
+            session: the id under which it was deleted.
+            trash: the folder in the trash, as `delete` and `trash` return it; None for the latest
+                deletion of this id.
+            key: the idempotency key of this call: a repeat gets the first answer.
+
+        Returns:
+            The id of the session and its folder; the move is on the disk.
+
+        Raises:
+            NotFound: the trash has no such session, or it has expired.
+            Exists: another session has the id now: rename or delete that one first.
+            Busy: the folder in the trash is being removed.
+            OutcomeUnknown: the session may have been restored; repeat with the error's `key`.
+        """
+        asked = undelete_command(session, None if trash is None else os.fspath(trash), key)
+        return await self._link.ask(asked, replies.Moved)
+
+    async def trash(self, prefix: str = "") -> list[replies.TrashEntry]:
+        """List the deleted sessions whose id starts with `prefix`, the latest deletion first."""
+        entries: list[replies.TrashEntry] = []
+        more = True
+        while more:
+            after = entries[-1].trash if entries else None
+            asked = commands.Trash(prefix=prefix, after=after)
+            page = await self._link.ask(asked, replies.TrashReport)
+            entries += page.entries
+            more = page.more
+        return entries
+
+    async def rename(
+        self, session: str, new_session: str, *, key: str | None = None
+    ) -> replies.Moved:
+        """Give a session, and the sessions below it, another id in the same root or mount.
+
+        Its records, keys, checkpoints and pending D-Mail stay as they are. Handles and followers of
+        the old id get NotFound, with the new id as its `new_session`: open the session again under
+        that. The old id is free.
+
+        Args:
+            session: its present id.
+            new_session: its new id.
+            key: the idempotency key of this rename: a repeat gets the first answer, also after
+                another session with the old id was created.
+
+        Returns:
+            The new id and the folder of the session; the move is on the disk.
+
+        Raises:
+            NotFound: there is no such session.
+            Exists: the new id is taken.
+            BadRequest: the new id is invalid, below the old one, or in another root or mount.
+            Busy: another operation moves or deletes one of the two.
+            OutcomeUnknown: the session may have been renamed; repeat with the error's `key`.
+        """
+        asked = rename_command(session, self._link.name, new_session, key)
+        return await self._link.ask(asked, replies.Moved)
 
     async def status(self) -> replies.StatusReport:
         """Return the state of the daemon."""

@@ -155,10 +155,7 @@ class Follower:
                 self.stalled = True
                 self.name = None
             case events.Gone():
-                self.error = NotFound(
-                    f"the session cannot be followed any longer ({event.why}): open it again",
-                    session=self.session,
-                )
+                self.error = _gone(self.session, event)
             case _:
                 assert_never(event)
         return True
@@ -221,6 +218,15 @@ class Follower:
 def _cost_bytes(event: SubscriptionEvent) -> int:
     """The bytes of the window that an event uses."""
     return len(event.block) + limits.EVENT_COST_BYTES if isinstance(event, RecordsEvent) else 0
+
+
+def _gone(session: str, event: events.Gone) -> NotFound:
+    remedy = "open it again" if event.new_session is None else "open it again under its new id"
+    return NotFound(
+        f"the session cannot be followed any longer ({event.why}): {remedy}",
+        session=session,
+        new_session=event.new_session,
+    )
 
 
 def _start(after: str, head: Position) -> Position:

@@ -1,12 +1,13 @@
-"""Commands for forks, descriptions and deletions."""
+"""Commands for forks, renames, descriptions and deletions."""
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from zlib import crc32
 
 from steno._sansio.argument_checks import given_labels, given_number
 from steno._sansio.requests import PositionLike, new_key, position_text
 from steno_protocol import limits
-from steno_protocol.commands import Delete, Describe, Fork
+from steno_protocol.commands import Delete, Describe, Fork, Rename, Undelete
 from steno_protocol.errors import BadRequest
 from steno_protocol.paths import check_key
 
@@ -106,6 +107,17 @@ def describe_command(
 def delete_command(session: str, by: str, key: str | None) -> Delete:
     """Make the command that moves a session to the trash."""
     return Delete(session=session, key=_key(key), by=by)
+
+
+def rename_command(session: str, by: str, new_session: str, key: str | None) -> Rename:
+    """Make the command that gives a session another id."""
+    return Rename(session=session, new_session=new_session, key=_key(key), by=by)
+
+
+def undelete_command(session: str, trash: str | None, key: str | None) -> Undelete:
+    """Make the command that restores a session from the trash; a path counts by its last part."""
+    name = None if trash is None else PurePath(trash).name
+    return Undelete(session=session, trash=name, key=_key(key))
 
 
 def _key(key: str | None) -> str:

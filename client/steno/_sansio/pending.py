@@ -18,7 +18,9 @@ from steno_protocol.commands import (
     Gc,
     Mutation,
     Open,
+    Rename,
     SessionCommand,
+    Undelete,
     command_name,
 )
 from steno_protocol.errors import ErrorCode, OutcomeUnknown, StenoError, Unreachable
@@ -78,9 +80,11 @@ class Pending(msgspec.Struct, eq=False):
     @property
     def key(self) -> str | None:
         """The idempotency key of a command that changes something."""
-        return (
-            self.command.key if isinstance(self.command, Mutation | Fork | Delete | Open) else None
-        )
+        match self.command:
+            case Mutation() | Fork() | Rename() | Delete() | Undelete() | Open() as keyed:
+                return keyed.key
+            case _:
+                return None
 
     @property
     def session(self) -> str | None:
@@ -142,5 +146,7 @@ def _changes_something(command: Command) -> bool:
             return not command.dry_run
         case _:
             return isinstance(
-                command, Mutation | Fork | Delete | Describe | CompactBegin | CompactAbort | Drain
-            )
+                command,
+                Mutation | Fork | Rename | Delete | Undelete | Describe
+                | CompactBegin | CompactAbort | Drain,
+            )  # fmt: skip

@@ -34,7 +34,9 @@ COMMANDS: Final = {
     "label": "show or change the labels of a session",
     "archive": "hide a session from `steno sessions`",
     "unarchive": "show an archived session in `steno sessions` again",
+    "rename": "give a session another id",
     "delete": "move a session to the trash",
+    "undelete": "restore a session from the trash",
     # moving and checking
     "export": "export a session for people or other programs",
     "import": "import session folders byte for byte",

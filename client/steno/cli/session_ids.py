@@ -4,7 +4,9 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from steno._sync.client import BlockingClient
 from steno.cli.connection import connected
+from steno.cli.short_ids import matches
 from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
@@ -27,28 +29,22 @@ def session_with_prefix(options: Namespace, error: NotFound) -> str | None:
     """The only session whose id begins with the given text; None if that is not the reason.
 
     A session takes precedence over its subsessions, whose ids begin with its own id and a slash.
-    The prefix is resolved only after a failure, so that a full id costs nothing.
+    If no id begins with the text, each segment may be the beginning of one, as in the short ids of
+    `steno sessions`. The prefix is resolved only after a failure, so that a full id costs nothing.
 
     Raises:
         NotFound: several ids begin with the text.
     """
     if not getattr(options, "by_prefix", False) or not options.session:
         return None
-    if options.command == "delete" and options.key is not None:
-        # A repeated delete finds no session; it must not delete the next one with the prefix.
+    if options.command in {"delete", "rename"} and options.key is not None:
+        # A repeat finds no session; it must not delete or rename the next one with the prefix.
         return None
-    found: list[str] = []
+    text = options.session
     with connected(options) as client:
-        more, after = True, ""
-        while more and len(found) <= _NAMED_MAX:
-            request = List(prefix=options.session, after=after)
-            page = client.request(request, Sessions)[0]
-            ids = [entry.session for entry in page.sessions]
-            if options.session in (*ids, *page.without_context):
-                # The session exists, perhaps without its present generation: no other is meant.
-                return None
-            found += without_subsessions(ids, found)
-            more, after = page.more, ids[-1] if ids else ""
+        found = _beginning_with(client, text, text)
+        if found == [] and "/" in text:
+            found = _beginning_with(client, text.partition("/")[0], text)
     if not found:
         return None
     if len(found) == 1:
@@ -59,6 +55,35 @@ def session_with_prefix(options: Namespace, error: NotFound) -> str | None:
         f" {', '.join(found[:_NAMED_MAX])}{others}",
         session=options.session,
     ) from error
+
+
+def _beginning_with(client: BlockingClient, prefix: str, text: str) -> list[str] | None:
+    """The sessions that a text means among those with a prefix, a few if there are many.
+
+    Returns:
+        None if the text is the id of a session, perhaps without its present generation.
+    """
+    found: list[str] = []
+    more, after = True, ""
+    while more and len(found) <= _NAMED_MAX:
+        page = client.request(List(prefix=prefix, after=after), Sessions)[0]
+        ids = [entry.session for entry in page.sessions]
+        if text in (*ids, *page.without_context):
+            return None
+        meant = ids if prefix == text else [each for each in ids if matches(text, each)]
+        found += without_subsessions(meant, found)
+        more, after = page.more, ids[-1] if ids else ""
+    return found
+
+
+def meant(text: str, ids: Sequence[str]) -> list[str]:
+    """The ids among some, in ascending order, that a text means as a prefix or a short id."""
+    if text in ids:
+        return [text]
+    found = without_subsessions(each for each in ids if each.startswith(text))
+    if not found and "/" in text:
+        found = without_subsessions(each for each in ids if matches(text, each))
+    return found
 
 
 def without_subsessions(ids: Iterable[str], before: Sequence[str] = ()) -> list[str]:

@@ -233,6 +233,7 @@ class Peer(msgspec.Struct, eq=False):
         since_s: monotonic time of its first message.
         user: the public key of a client on another machine; None for a client on this machine.
         link: its connection; None if unknown.
+        key_name: the name of its key, as of its last request.
         name: the name that the client gave in its `hello`.
         pid: the process id that the client gave in its `hello`.
         requests: requests that it sent.
@@ -249,6 +250,7 @@ class Peer(msgspec.Struct, eq=False):
     since_s: float
     user: str | None = None
     link: Link | None = None
+    key_name: str | None = None
     name: str | None = None
     pid: int | None = None
     requests: int = 0
@@ -318,6 +320,7 @@ class Peer(msgspec.Struct, eq=False):
         """Returns the peer's entry in the reply to `clients`."""
         return ClientEntry(
             name=self.name,
+            key=self.key_name,
             pid=self.pid,
             connected_s=round(now_s - self.since_s, 3),
             requests=self.requests,

@@ -32,11 +32,13 @@ from steno_protocol.commands import (
     Open,
     PendingDmail,
     Read,
+    Rename,
     Repair,
     RestoreGeneration,
     RevertTo,
     SendDmail,
     SessionCommand,
+    SignedCommand,
     SlowCommand,
     Stat,
     Stats,
@@ -44,6 +46,8 @@ from steno_protocol.commands import (
     Streams,
     Subscribe,
     Timeline,
+    Trash,
+    Undelete,
     Unsubscribe,
     UpdateTokenCount,
     Verify,
@@ -124,7 +128,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(reply)
 
 
-_ChangingCommand = Open | Fork | Delete | DeleteStream | Describe | Gc
+_ChangingCommand = Open | Fork | Rename | Delete | DeleteStream | Undelete | Describe | Gc
 """The slow commands that change files."""
 
 
@@ -233,7 +237,7 @@ class Router:
         asker = _Asker(peer, request.id, session, self._outbox, self._count_error)
         try:
             if user is not None:
-                self._check_right(peer, user, command)
+                command = self._admitted(peer, user, command)
             self._serve(asker, command, request)
         except StenoError as error:
             asker.refuse(error)
@@ -307,16 +311,20 @@ class Router:
             subscription.lag(f"more than {limits.PEERS_MAX} clients are connected")
         self.forget(peer)
 
-    def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
-        """Refuse commands beyond the right that the current list of keys gives a remote client.
+    def _admitted(self, peer: Peer, user: str, command: AnyCommand) -> AnyCommand:
+        """Return a remote client's command with the name of its key as the author.
 
         Raises:
-            Unauthorized: the key is no longer admitted, or its right does not suffice.
+            Unauthorized: the key is no longer admitted, or its right in the current list of keys
+                does not suffice.
         """
         client = self._admission.client(user)
         needed = right_needed(command)
         if client is not None and client.right >= needed:
-            return
+            peer.key_name = client.name
+            if isinstance(command, SignedCommand):
+                return msgspec.structs.replace(command, by=client.name, claim=command.by)
+            return command
         if client is None:
             peer.revoke()
             holder = f"the key {user} is no longer admitted"
@@ -356,8 +364,8 @@ class Router:
                 self._abort(asker, command)
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
-                | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete() | Gc()
-                | Streams() | DeleteStream()
+                | CompactBegin() | PendingDmail() | Describe() | Fork() | Rename() | Delete()
+                | Undelete() | Trash() | Gc() | Streams() | DeleteStream()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -415,10 +423,13 @@ class Router:
                 asker.peer.check_backpressure()
                 asker.reply(await self._queries.sessions(command))
             case (
-                Stat() | Open() | Describe() | Fork() | Delete() | Verify()
+                Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | Verify()
                 | Streams() | DeleteStream()
             ):  # fmt: skip
                 asker.reply(await self._operations.serve(command))
+            case Trash():
+                asker.peer.check_backpressure()
+                asker.reply(await self._operations.list_trash(command))
             case Read():
                 async with asker.peer.reading:
                     asker.peer.check_backpressure()

@@ -16,13 +16,16 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.keys import Applied, fingerprint_of_entry
 
 
-def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEntry:
+def sent(
+    mail: Mail, head: Position, replaces: str | None = None, claim: str | None = None
+) -> TimelineEntry:
     """Return the timeline entry of a sent mail.
 
     Args:
         mail: the mail.
         head: the session's head at that time.
         replaces: the id of the pending mail that it replaced.
+        claim: the name that its sender claims.
     """
     replaced = {} if replaces is None else {"replaces": replaces}
     return TimelineEntry(
@@ -30,6 +33,7 @@ def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEnt
         generation=head.generation,
         at=mail.at,
         by=mail.by,
+        claim=claim,
         key=mail.id,
         details={
             "checkpoint_id": mail.checkpoint_id,

@@ -260,9 +260,12 @@ class FileMachine(ABC):
     def _stamped(self, command: Mutation, data: Sequence[bytes], facts: bytes) -> bytes:
         if not self.stamp:
             return b"".join([record + b"\n" for record in data])
+        by = command.by
+        if by is not None and command.claim is not None:
+            by = records.claimed(by, command.claim)
         if len(data) == 1:
-            return records.stamped_line(data[0], facts, command.key, command.by)
-        return records.batch_lines(data, facts, command.key, command.by)
+            return records.stamped_line(data[0], facts, command.key, by)
+        return records.batch_lines(data, facts, command.key, by)
 
     def _check_expected(self, expect: str) -> None:
         head = self._tentative.head

@@ -260,10 +260,10 @@ class Feed:
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
-    def end(self, why: str) -> None:
-        """End all subscriptions with an event."""
+    def end(self, why: str, new_session: str | None = None) -> None:
+        """End all subscriptions with an event, which has the new id of a renamed session."""
         for subscriber in tuple(self._subscribers):
-            self._end_subscription(subscriber, Gone(why=why))
+            self._end_subscription(subscriber, Gone(why=why, new_session=new_session))
 
     def end_stalled(self) -> int:
         """End subscriptions that have been stalled for too long; returns their number."""

@@ -43,6 +43,7 @@ class OpenOptions(msgspec.Struct, frozen=True):
         create: create the session if there is none.
         stamp: True if a new session's lines get an `_id`.
         by: the client that opens the session.
+        claim: the name that it claims, if it is on another machine.
         key: the idempotency key of its command.
         proven: the durable bytes of the file when a sync of it failed in this process; None if no
             sync failed.
@@ -52,6 +53,7 @@ class OpenOptions(msgspec.Struct, frozen=True):
     create: bool = False
     stamp: bool = True
     by: str | None = None
+    claim: str | None = None
     key: str | None = None
     proven: int | None = None
     changed_while_open: bool = False
@@ -582,6 +584,7 @@ def _first_entry(opening: Opening, generation: int, *, created: bool) -> Timelin
         generation=generation,
         at=opening.now,
         by=opening.by,
+        claim=opening.claim,
         details={"incarnation": opening.incarnation, "stamp": opening.stamp, **key},
     )
 

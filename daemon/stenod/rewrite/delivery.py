@@ -37,7 +37,7 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Timeline
         at=now,
     )
     waiting = machine.mail
-    entry = dmail.sent(mail, machine.head, None if waiting is None else waiting.id)
+    entry = dmail.sent(mail, machine.head, None if waiting is None else waiting.id, command.claim)
     log.append_timeline(timeline.encode(entry))
     return entry
 

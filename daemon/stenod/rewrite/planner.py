@@ -97,6 +97,7 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Timel
         kept=chosen.kept,
         at=now,
         by=command.by,
+        claim=command.claim,
         why=reason,
         key=command.key,
         details={

@@ -161,22 +161,21 @@ def with_key(error: StenoError, key: str) -> StenoError:
     return error
 
 
-def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -> StenoError:
+def doubted(error: StenoError, command: Mutation, gone: str | None = None) -> StenoError:
     """Return the error of a command with a failed key lookup: it may have been applied before.
 
     Args:
         error: the error of the lookup.
         command: the command.
-        is_deleted: the session does not exist because it was deleted.
+        gone: why a session that existed before does not exist now; None if none existed.
     """
     if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
         return error
     if isinstance(error, NotFound):
-        if not is_deleted:
+        if gone is None:
             return error
         return OutcomeUnknown(
-            f"{error.message}; the session was deleted, and only its files in the trash show"
-            " whether the command was applied before",
+            f"{error.message}; {gone}",
             session=error.session,
             code=error.code,
             key=command.key,

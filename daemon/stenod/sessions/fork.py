@@ -176,6 +176,7 @@ def source_entry(wanted: Wanted, made: SessionStat) -> TimelineEntry:
         generation=Position.parse(made.head).generation,
         at=wanted.now,
         by=wanted.command.by,
+        claim=wanted.command.claim,
         key=wanted.command.key,
         details={"to": made.session, "at": made.head},
     )
@@ -388,6 +389,7 @@ def _first_entry(source: Snapshot, chosen: Instant, wanted: Wanted, title: str) 
         kept=chosen.at.line,
         at=wanted.now,
         by=wanted.command.by,
+        claim=wanted.command.claim,
         key=wanted.command.key,
         details={
             "incarnation": wanted.incarnation,

@@ -162,6 +162,7 @@ class Compactions:
             generation=head.generation,
             at=self._wall(),
             by=command.by,
+            claim=command.claim,
             details={"checkpoint_id": number, "at": str(head)},
         )
 

@@ -1,8 +1,8 @@
-"""Operations on whole sessions: verify, describe, fork, delete."""
+"""Operations on whole sessions: verify, describe, fork, rename, delete, undelete."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar, assert_never
 from weakref import WeakValueDictionary
 
@@ -16,18 +16,37 @@ from steno_protocol.commands import (
     Describe,
     Fork,
     Open,
+    Rename,
     Stat,
     Streams,
+    Trash,
+    Undelete,
     Verify,
     WholeCommand,
 )
-from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
-from steno_protocol.replies import Deleted, SessionStat, StreamList, Verification
+from steno_protocol.errors import (
+    BadRequest,
+    ErrorCode,
+    Exists,
+    NotFound,
+    OutcomeUnknown,
+    StenoError,
+)
+from steno_protocol.replies import (
+    Deleted,
+    Moved,
+    SessionStat,
+    StreamList,
+    TrashReport,
+    Verification,
+)
+from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.recovery.file_opening import Inspection
-from stenod.sessions import fork, metadata, streams, trash
+from stenod.sessions import fork, metadata, moves, rename, streams, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Snapshot
+from stenod.sessions.moves import Move
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import file_of
@@ -37,6 +56,9 @@ from stenod.store.usage import session_bytes
 from stenod.writer.services import Services
 
 T = TypeVar("T")
+
+_KeyedCommand = Fork | Rename | Delete | DeleteStream | Undelete
+"""The commands that create, move or remove a session by a key of their own."""
 
 
 class Operations:
@@ -63,6 +85,8 @@ class Operations:
         self._registry = registry
         self._queries = queries
         self._services = services
+        # A rename that follows completes an earlier one, perhaps while that completes itself.
+        self._completing = anyio.Lock()
         self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
         self._swept_at: float | None = None
@@ -70,7 +94,7 @@ class Operations:
 
     async def serve(
         self, command: WholeCommand
-    ) -> SessionStat | Deleted | Verification | StreamList:
+    ) -> SessionStat | Deleted | Moved | Verification | StreamList:
         """Execute a command; its effect is durable on return.
 
         Raises:
@@ -84,20 +108,29 @@ class Operations:
                 return await self._open(command)
             case Describe():
                 return await self._describe(command)
-            case Fork():
+            case Fork() | Delete() | Rename() | Undelete() | DeleteStream():
                 with self._alone(command):
-                    return await self._fork(command)
-            case Delete():
-                with self._alone(command):
-                    return await self._delete(command)
+                    return await self._serve_alone(command)
             case Verify():
                 return await self._verify(command.session)
             case Streams():
                 parts = await self._queries.streams(command.session, command.stream)
                 return StreamList(streams=[part.entry for part in parts])
+            case _:
+                assert_never(command)
+
+    async def _serve_alone(self, command: _KeyedCommand) -> SessionStat | Deleted | Moved:
+        match command:
+            case Fork():
+                return await self._fork(command)
+            case Delete():
+                return await self._delete(command)
+            case Rename():
+                return await self._rename(command)
+            case Undelete():
+                return await self._undelete(command)
             case DeleteStream():
-                with self._alone(command):
-                    return await self._delete_stream(command)
+                return await self._delete_stream(command)
             case _:
                 assert_never(command)
 
@@ -115,22 +148,23 @@ class Operations:
             self._swept_at = None
 
     async def _sweep(self, folder: str) -> bool:
-        left, expired = await self._services.read(lambda: self._removed(folder))
-        if left or expired:
-            self._services.log("swept", folder=folder, forks=left, trash=expired)
+        left, expired, moved = await self._services.read(lambda: self._removed(folder))
+        if left or expired or moved:
+            self._services.log("swept", folder=folder, forks=left, trash=expired, moves=moved)
         return expired < limits.TRASH_SWEEP_ENTRIES_MAX
 
-    def _removed(self, folder: str) -> tuple[int, int]:
+    def _removed(self, folder: str) -> tuple[int, int, int]:
         try:
             tree = self._disk.open_root(folder)
         except OSError:
             # A tree that does not exist has nothing to remove.
-            return 0, 0
+            return 0, 0, 0
         try:
             wall = self._services.wall()
             return (
                 fork.sweep(self._disk, tree),
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
+                moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
         finally:
             self._disk.close(tree)
@@ -246,7 +280,7 @@ class Operations:
         wanted = Wanted(
             command, source, target, os.urandom(8).hex(), stamp=True, now=self._services.wall()
         )
-        made = await self._done_before(command, lambda: fork.find(self._disk, self._trees, wanted))
+        made = await self._done_before(command, lambda: self._found_fork(wanted))
         if made is None:
             self._registry.check_taking()
             await self._check_room(source, target)
@@ -254,6 +288,29 @@ class Operations:
                 made = await self._make(wanted)
         await self._record_in_source(wanted, made)
         return made
+
+    def _found_fork(self, wanted: Wanted) -> SessionStat | None:
+        """Return the answer of an earlier copy of a fork; None if there is none.
+
+        Raises:
+            NotFound: the key made the fork, which was renamed since.
+            Exists, BadRequest: see `fork.find`.
+        """
+        made = fork.find(self._disk, self._trees, wanted)
+        new_id = None if made else rename.new_id(self._disk, self._trees, wanted.target)
+        if new_id is None:
+            return made
+        renamed = msgspec.structs.replace(wanted, target=self._trees.place(new_id))
+        # A session there that is no fork with this key is of no importance.
+        with suppress(Exists, BadRequest):
+            made = fork.find(self._disk, self._trees, renamed)
+        if made is None:
+            return None
+        raise NotFound(
+            f"the fork {wanted.target.session!r} was created with this key and was renamed to"
+            f" {new_id!r}: open it, or use a new key to create another one",
+            session=wanted.source.session,
+        )
 
     async def _check_room(self, source: Place, target: Place) -> None:
         """Refuse a fork that does not fit.
@@ -381,6 +438,104 @@ class Operations:
 
         return await self._done_before(command, find)
 
+    async def _rename(self, command: Rename) -> Moved:
+        source, target = self._trees.place(command.session), self._trees.place(command.new_session)
+        wanted = rename.Wanted(command, source, target)
+        rename.check(wanted)
+        found = await self._renamed(wanted)
+        if found is None:
+            self._registry.check_taking()
+            # A session that cannot be opened could not record the rename.
+            await self._registry.writer(source.session, "context")
+            await self._complete_earlier(source)
+            with self._registry.kept_out(source), self._registry.kept_out(target):
+                found = await self._renamed(wanted) or await self._rename_closed(wanted)
+        if not found.is_complete:
+            await self._complete(command.key, wanted.move())
+        return found.answer
+
+    async def _renamed(self, wanted: rename.Wanted) -> rename.Renamed | None:
+        return await self._done_before(
+            wanted.command, lambda: rename.find(self._disk, self._trees, wanted)
+        )
+
+    async def _rename_closed(self, wanted: rename.Wanted) -> rename.Renamed:
+        async with self._registry.ended(wanted.source, wanted.target):
+            now = self._services.wall()
+            return await self._services.read(
+                lambda: rename.rename(self._disk, self._trees, wanted, now)
+            )
+
+    async def _complete_earlier(self, place: Place) -> None:
+        """Record earlier renames to a place that a crash or a failing disk left unrecorded."""
+        left = await self._services.read(lambda: rename.incomplete(self._disk, self._trees, place))
+        for key, move in left:
+            await self._complete(key, move)
+
+    async def _complete(self, key: str, move: Move) -> None:
+        """Record a rename in the session's timeline, and mark it as complete."""
+        place = self._trees.place(move.target)
+        try:
+            async with self._completing:
+                await self._record_rename(key, move)
+                await self._services.read(
+                    lambda: rename.finish(self._disk, self._trees, place, key)
+                )
+        except (StenoError, OSError) as error:
+            raise OutcomeUnknown(
+                f"the session is renamed to {move.target!r}, but the rename could not be recorded"
+                f" ({error}): send the command again with its key",
+                session=move.source,
+                code=getattr(error, "code", None),
+                key=key,
+            ) from None
+
+    async def _record_rename(self, key: str, move: Move) -> None:
+        try:
+            entries = await self._queries.timeline(move.target)
+            if any(entry.kind == RENAMED and entry.key == key for entry in entries):
+                return
+            writer = await self._registry.writer(move.target, "context")
+        except NotFound:
+            # It was moved or deleted since.
+            return
+        entry = TimelineEntry(
+            kind=RENAMED,
+            generation=writer.feed.head.generation,
+            at=self._services.wall(),
+            by=move.by,
+            claim=move.claim,
+            key=key,
+            details={"from": move.source, "to": move.target},
+        )
+        await writer.note(entry)
+
+    async def _undelete(self, command: Undelete) -> Moved:
+        place = self._trees.place(command.session)
+        done = await self._restored(place, command)
+        if done is not None:
+            return done
+        self._registry.check_taking()
+        with self._registry.kept_out(place):
+            done = await self._restored(place, command)
+            if done is not None:
+                return done
+            now = self._services.wall()
+            return await self._services.read(
+                lambda: trash.restore(self._disk, self._trees, place, command, now, self._expiry_s)
+            )
+
+    async def _restored(self, place: Place, command: Undelete) -> Moved | None:
+        return await self._done_before(
+            command, lambda: trash.restored(self._disk, self._trees, place, command)
+        )
+
+    async def list_trash(self, command: Trash) -> TrashReport:
+        """List the deleted sessions, the latest deletion first, up to the limit."""
+        return await self._services.read(
+            lambda: trash.report(self._disk, self._trees, command, self._expiry_s)
+        )
+
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
         return await self._done_before(
             command,
@@ -388,7 +543,7 @@ class Operations:
         )
 
     @contextmanager
-    def _alone(self, command: Fork | Delete | DeleteStream) -> Generator[None]:
+    def _alone(self, command: _KeyedCommand) -> Generator[None]:
         """Refuse a copy of a command while another copy is being served.
 
         Raises:
@@ -408,7 +563,7 @@ class Operations:
         finally:
             self._under_way.discard(copies)
 
-    async def _done_before(self, command: Fork | Delete | DeleteStream, find: Callable[[], T]) -> T:
+    async def _done_before(self, command: _KeyedCommand, find: Callable[[], T]) -> T:
         """Return the result of an earlier copy of a command, by `find`.
 
         Raises:

@@ -4,16 +4,19 @@ A query changes nothing, with two exceptions: an open session takes in the chang
 program, and a session whose sync failed is opened, which writes the doubtful bytes again.
 """
 
-from steno_protocol import paths
+import msgspec
+
+from steno_protocol import limits, paths
 from steno_protocol.commands import List, Read, ReadStream
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
-from steno_protocol.replies import Lines, Mail, Sessions
+from steno_protocol.replies import Lines, Mail, SessionEntry, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
 from stenod.sessions import streams
 from stenod.sessions.file_reads import Readable
+from stenod.sessions.record_count import RecordCounter
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import File, file_of, inspection_of
 from stenod.sessions.session_folders import SessionFolders, no_present
@@ -31,18 +34,46 @@ class Queries:
     Args:
         registry: the open sessions and their writers.
         trees: the session trees.
+        disk: the disk they lie on.
         services: runs blocking work.
     """
 
-    def __init__(self, registry: Registry, trees: SessionFolders, services: Services) -> None:
-        self._disk: Disk = trees.disk
+    def __init__(
+        self, registry: Registry, trees: SessionFolders, disk: Disk, services: Services
+    ) -> None:
         self._registry = registry
         self._trees = trees
+        self._disk = disk
         self._services = services
 
     async def sessions(self, wanted: List) -> Sessions:
         """List sessions by id, up to the limit."""
-        return await self._services.read(lambda: self._trees.sessions(wanted))
+        found = await self._services.read(lambda: self._listed(wanted))
+        found.sessions[:] = [self._with_state(entry, wanted) for entry in found.sessions]
+        return found
+
+    def _listed(self, wanted: List) -> Sessions:
+        found = self._trees.sessions(wanted)
+        if wanted.records:
+            counter = RecordCounter(self._disk, self._trees)
+            found.sessions[:] = [
+                msgspec.structs.replace(entry, records=counter.count(entry.session))
+                for entry in found.sessions
+            ]
+        return found
+
+    def _with_state(self, entry: SessionEntry, wanted: List) -> SessionEntry:
+        """Add the state of an open session, which its files do not show."""
+        session = self._registry.known(entry.session)
+        if session is None:
+            return entry
+        inspection = session.inspect() if wanted.records else None
+        unused_s = self._services.monotonic() - session.used_at
+        return msgspec.structs.replace(
+            entry,
+            live=session.is_followed or unused_s < limits.LIVE_S,
+            records=entry.records if inspection is None else inspection.head.line,
+        )
 
     async def inspect(self, session: str) -> tuple[Inspection, FileView | None]:
         """Return a session's numbers and, if it is closed, the readable bytes of its context."""

@@ -14,7 +14,7 @@ from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
-from stenod.sessions import trash
+from stenod.sessions import rename, trash
 from stenod.sessions.session import ClosedSessionKeys, File, Session, file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
@@ -172,11 +172,15 @@ class Registry:
             self._kept_out.remove(place)
 
     @asynccontextmanager
-    async def ended(self, place: Place) -> AsyncGenerator[None]:
-        """Close a session that is kept out, and those below it.
+    async def ended(self, place: Place, new_place: Place | None = None) -> AsyncGenerator[None]:
+        """Close a session that is kept out, and those below it, while its folder is moved.
 
         Their queued commands are written and answered first. At the end of the block their
         followers get `gone`.
+
+        Args:
+            place: the place of the session.
+            new_place: its place after a rename; None for a deletion.
         """
         # A session that another program moved there is still open under its old name.
         beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
@@ -184,12 +188,25 @@ class Registry:
         found = [each for each in self._sessions.values() if each.place.is_within(place)]
         for session in found:
             await self._end(session)
-        why = _CLOSED
+        is_moved = False
         try:
             yield
-            why = "the session was deleted"
+            is_moved = True
         finally:
-            _end_feeds(found, why)
+            if not is_moved:
+                _end_feeds(found, _CLOSED)
+            elif new_place is None:
+                _end_feeds(found, "the session was deleted")
+            else:
+                self._end_renamed(found, place, new_place)
+
+    def _end_renamed(self, sessions: Iterable[Session], place: Place, new_place: Place) -> None:
+        self._kept.move(place.path, new_place.path)
+        for session in sessions:
+            below = session.place.path.removeprefix(place.path)
+            new_id = new_place.session + below
+            for writer in session.writers:
+                writer.feed.end(f"the session was renamed to {new_id}", new_id)
 
     @asynccontextmanager
     async def stream_ended(self, session: str, file: File) -> AsyncGenerator[None]:
@@ -225,7 +242,13 @@ class Registry:
         """
         session, key = command.session, command.key
         found = await self._session(session, create=command.create)
-        how = OpenOptions(create=command.create, stamp=command.stamp, by=command.by, key=key)
+        how = OpenOptions(
+            create=command.create,
+            stamp=command.stamp,
+            by=command.by,
+            claim=command.claim,
+            key=key,
+        )
         opened = await found.context.open(how)
         # Of several concurrent callers one created it: the one with the key, otherwise the first.
         is_first = opened.created and not found.is_claimed
@@ -352,9 +375,9 @@ class Registry:
             found = await self._session(session, create=False)
         except Exception as error:
             refusal = ErrorMapping(session, self._services.log).of(error)
-            is_deleted = isinstance(refusal, NotFound) and await self._was_deleted(session)
+            gone = await self._cause_of(session) if isinstance(refusal, NotFound) else None
             for item in self._resolving.pop(session).take_all():
-                item.to.refuse(doubted(refusal, item.command, is_deleted=is_deleted))
+                item.to.refuse(doubted(refusal, item.command, gone))
         else:
             for item in self._resolving.pop(session).take_all():
                 try:
@@ -367,15 +390,29 @@ class Registry:
         self._tell_changed()
         self._services.flush()
 
-    async def _was_deleted(self, session: str) -> bool:
-        """Whether the trash has a session of this id; True if it cannot be read."""
+    async def _cause_of(self, session: str) -> str | None:
+        """Return why a session of this id, which existed before, is gone; None if none existed."""
         try:
             place = self._trees.place(session)
-            return await self._services.read(lambda: trash.has(self._disk, self._trees, place))
+            return await self._services.read(lambda: self._found_cause(place))
         except OSError:
-            return True
+            return "the session may have been deleted or renamed, and the disk cannot be read"
         except StenoError:
-            return False
+            return None
+
+    def _found_cause(self, place: Place) -> str | None:
+        new_id = rename.new_id(self._disk, self._trees, place)
+        if new_id is not None:
+            return (
+                f"the session was renamed to {new_id!r}: send the command to it, with the same key,"
+                " to learn whether it was applied before"
+            )
+        if trash.has(self._disk, self._trees, place):
+            return (
+                "the session was deleted, and only its files in the trash show whether the command"
+                " was applied before"
+            )
+        return None
 
     async def _end(self, session: Session) -> None:
         """End a session: write its queued commands, and wait until its files are closed."""
@@ -463,6 +500,6 @@ def _end_feeds(sessions: Iterable[Session], why: str) -> None:
 
 def _kept_out(place: Place) -> Busy:
     return Busy(
-        "the session is being made or deleted as a whole: try again in a moment",
+        "the session is being made, moved or deleted as a whole: try again in a moment",
         session=place.session,
     )

@@ -74,6 +74,14 @@ class ClosedSessionKeys:
             while len(self._tables) > 1 and self._count() > self._keys_max:
                 self._tables.popitem(last=False)
 
+    def move(self, path: str, new_path: str) -> None:
+        """Keep the keys of a renamed session, and of those below it, for its new path."""
+        with self._lock:
+            for name in list(self._tables):
+                if name[0] == path or name[0].startswith(f"{path}/"):
+                    moved = new_path + name[0].removeprefix(path)
+                    self._tables[moved, name[1], name[2]] = self._tables.pop(name)
+
     def _count(self) -> int:
         # An empty table counts too: it takes memory, and the newest one fills with its session.
         return sum(len(table) + 1 for table in self._tables.values())
@@ -112,6 +120,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             stamp=how.stamp,
             shared=self.place.shared,
             by=how.by,
+            claim=how.claim,
             key=how.key,
             proven=how.proven,
             changed_while_open=how.changed_while_open,

@@ -6,14 +6,15 @@ that no id leads out of a tree.
 
 import errno
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from steno_protocol import paths
 from steno_protocol.commands import List
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import BadRequest, Held, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail, Sessions, Verification
 from steno_protocol.timeline_entries import TimelineEntry
@@ -25,10 +26,13 @@ from stenod.sessions import listing, metadata, verify
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.listing import Tree
 from stenod.sessions.metadata import Description
-from stenod.store.disk import Disk
+from stenod.store.disk import Disk, close_with
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import deleted_streams, past_generations, read_file, stat_generation
+
+FLAT_CHARS_MAX: Final = 128
+"""Characters of an id in a file name, so that the name has at most a file system's 255 bytes."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -136,11 +140,34 @@ class SessionFolders:
         """Open the folder of a session's tree."""
         return self._disk.open_root(str(place.tree), create=create)
 
-    def open_parent(self, place: Place, *, create: bool = False) -> int:
-        """Open the parent of a session's folder; raises as `open_folder`."""
-        return self.open_folder(
-            msgspec.structs.replace(place, segments=place.segments[:-1]), create=create
-        )
+    def open_parent(self, place: Place, *, create: bool = False, keep: bool = False) -> int:
+        """Open the parent of a session's folder; arguments and errors are those of `open_folder`.
+
+        With `keep` the names of existing folders are synced, even those that another program made.
+        """
+        above = msgspec.structs.replace(place, segments=place.segments[:-1])
+        handle = self.open_folder(above, create=create)
+        if not keep:
+            return handle
+        self._disk.close(handle)
+        return self.open_folder(above, keep=True)
+
+    def inode(self, place: Place) -> int | None:
+        """Return the inode of a session's folder; None if there is no such session."""
+        try:
+            with self.opened(place) as folder:
+                has_context = self._disk.stat_name(folder, paths.CONTEXT) is not None
+                return self._disk.stat(folder).inode if has_context else None
+        except (NotFound, BadRequest):
+            return None
+
+    def is_taken(self, place: Place) -> bool:
+        """Whether a folder with contents is at a place, a session or one with subsessions."""
+        try:
+            with self.opened(place) as folder:
+                return bool(self._disk.names(folder))
+        except NotFound:
+            return False
 
     def identity(self, place: Place, *, create: bool) -> tuple[int, int]:
         """Return device and inode of a session's folder, which identify it under any id."""
@@ -365,6 +392,10 @@ class SessionFolders:
         """Return the folders of all trees, even those that do not exist."""
         return [tree.folder for tree in self._trees()]
 
+    def prefixes(self) -> list[tuple[str, Path]]:
+        """Return the folders of all trees, each behind the beginning of its sessions' ids."""
+        return [(tree.prefix, tree.folder) for tree in self._trees()]
+
     def sessions(self, wanted: List) -> Sessions:
         """List sessions in order of their ids, up to the limit."""
         return listing.list_sessions(self._disk, self._trees(), wanted)
@@ -442,6 +473,30 @@ def _flat(place: Place) -> NotFound:
         " folder when it next lists it",
         session=place.session,
     )
+
+
+def flat_id(place: Place) -> str:
+    """Return the beginning of a session's id as a part of a file name."""
+    return "~".join(place.segments)[:FLAT_CHARS_MAX]
+
+
+def lock_all(held: ExitStack, disk: Disk, folder: int, place: Place) -> None:
+    """Lock a session and those below it until the stack is left, so that no daemon opens one.
+
+    Raises:
+        Held: another daemon has one of them open.
+    """
+    if not disk.lock(folder):
+        raise Held(
+            f"{place.path} is locked, perhaps by another daemon: stop that one, or use its root",
+            session=place.session,
+        )
+    for name in disk.names(folder):
+        try:
+            below = close_with(held, disk, disk.open_folder(folder, name))
+        except NotADirectoryError:
+            continue
+        lock_all(held, disk, below, place)
 
 
 def no_present(disk: Disk, folder: int, place: Place) -> NotFound:

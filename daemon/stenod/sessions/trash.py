@@ -3,8 +3,8 @@
     <tree>/.trash/1764000000.0199f1c2-5b36-7620-8000-18293a4b5c6d.team~planner-1
 
 A name contains the time of deletion, the command's key and the session's id; there are no other
-records. To restore a session, stop using its id and move the folder to its old place. Everything
-here blocks.
+records. `restore` moves a folder back to its old place, and so can a person. Everything here
+blocks.
 """
 
 import contextlib
@@ -17,21 +17,33 @@ from typing import Final
 import msgspec
 
 from steno_protocol import limits, paths
-from steno_protocol.commands import Delete
-from steno_protocol.errors import BadRequest, ErrorCode, Held, OutcomeUnknown, StorageFailed
-from steno_protocol.replies import Deleted
+from steno_protocol.commands import Delete, Trash, Undelete
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    ErrorCode,
+    Exists,
+    NotFound,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from steno_protocol.replies import Deleted, Moved, TrashEntry, TrashReport
 from steno_protocol.settings import Settings
 from stenod.runtime.error_mapping import remedy_of
-from stenod.sessions.session_folders import Place, SessionFolders, no_present
+from stenod.sessions import metadata, moves
+from stenod.sessions.moves import TAKEN, UNMOVED, Move, Moves, Record
+from stenod.sessions.session_folders import (
+    FLAT_CHARS_MAX,
+    Place,
+    SessionFolders,
+    flat_id,
+    lock_all,
+    no_present,
+)
 from stenod.store.disk import Disk, close_with
 from stenod.store.names import remove_all
 
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
-_ID_CHARS_MAX: Final = 128
-"""Characters of the id in a name, so that the name has at most a file system's 255 bytes."""
-
-_UNMOVED: Final = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
-"""Errors of a folder's move after which the folder is at its old place."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -62,10 +74,10 @@ def find(
             trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
         except FileNotFoundError:
             return None
-        entry = next((e for e in _entries(disk, trash) if e.key == command.key), None)
+        entry = _with_key(disk, tree, trash, command.key)
         if entry is None:
             return None
-        if entry.session != _flat(place):
+        if entry.session != flat_id(place):
             raise BadRequest(
                 f"the key {command.key!r} deleted another session, {entry.name}: a key names one"
                 " command for ever; use a new one",
@@ -78,7 +90,7 @@ def find(
 
 def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
     """Whether a session with this id was deleted, by itself or with one above it."""
-    flat = _flat(place)
+    flat = flat_id(place)
     with contextlib.ExitStack() as held:
         try:
             tree = close_with(held, disk, trees.open_tree(place))
@@ -107,11 +119,11 @@ def discard(
         folder = close_with(held, disk, trees.open_folder(place))
         if disk.stat_name(folder, paths.CONTEXT) is None:
             raise no_present(disk, folder, place)
-        _lock_all(held, disk, folder, place)
+        lock_all(held, disk, folder, place)
         tree = close_with(held, disk, trees.open_tree(place))
         trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH, create=True))
         parent = close_with(held, disk, trees.open_parent(place))
-        entry = _Entry("", int(now), command.key, _flat(place))
+        entry = _Entry("", int(now), command.key, flat_id(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
         try:
             _move(disk, parent, place, trash, name)
@@ -132,7 +144,7 @@ def _move(disk: Disk, parent: int, place: Place, trash: int, name: str) -> None:
     try:
         disk.move(parent, place.segments[-1], trash, name)
     except OSError as error:
-        if error.errno not in _UNMOVED:
+        if error.errno not in UNMOVED:
             raise
         # On an overlay a folder of the lower layer cannot be renamed.
         raise StorageFailed(
@@ -140,6 +152,245 @@ def _move(disk: Disk, parent: int, place: Place, trash: int, name: str) -> None:
             f" {remedy_of(error)} and send the command again",
             session=place.session,
         ) from None
+
+
+def restored(disk: Disk, trees: SessionFolders, place: Place, command: Undelete) -> Moved | None:
+    """Return the answer of an earlier, now durable restoration; None if there was none.
+
+    Raises:
+        BadRequest: the key belongs to another command.
+        OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            tree = close_with(held, disk, trees.open_tree(place))
+        except FileNotFoundError:
+            return None
+        found = held.enter_context(moves.opened(disk, tree))
+        record = None if found is None else found.with_key(command.key)
+        if found is None or record is None:
+            return None
+        move = found.read(record)
+        asked = Move(command.trash or "", place.session, 0)
+        moves.check_same(record, move, "undelete", place.session, asked)
+        if move is None:
+            return None
+        if not record.is_done and trees.inode(place) == move.inode:
+            # The process that moved it may have died before the syncs.
+            disk.fsync(close_with(held, disk, trees.open_parent(place)))
+            found.finish(record)
+        elif not record.is_done:
+            if _inode_in_trash(disk, tree, move.source) == move.inode:
+                return None
+            raise moves.unknown(place.session, command.key, move)
+        return Moved(session=place.session, folder=place.path)
+
+
+def restore(
+    disk: Disk, trees: SessionFolders, place: Place, command: Undelete, now: float, expiry_s: float
+) -> Moved:
+    """Move a deleted session, and those deleted with it, back to its place; durable on return.
+
+    Raises:
+        NotFound: the trash has no such session, or it has expired.
+        BadRequest: the folder in the trash has to be named, or belongs to another session.
+        Exists: the place is taken.
+        Busy: the folder is being removed.
+        StorageFailed: the folder cannot be moved; it was not restored.
+        OutcomeUnknown: the disk failed during or after the move.
+        OSError: the disk failed; it was not restored.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            tree = close_with(held, disk, trees.open_tree(place))
+            trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
+        except FileNotFoundError:
+            raise _not_in_trash(place) from None
+        entry = _chosen(disk, trash, place, command)
+        if entry.at_s + expiry_s < now:
+            # A part of it may be removed already.
+            raise NotFound(
+                f"{_path_of(place, entry)} has expired, and gc may have removed a part of it: look"
+                " at its files, and move the folder back by hand if they are complete",
+                session=place.session,
+            )
+        folder = close_with(held, disk, disk.open_folder(trash, entry.name))
+        if not disk.lock(folder):
+            raise Busy(
+                f"{_path_of(place, entry)} is being removed or restored: try again in a moment",
+                session=place.session,
+            )
+        trees.check_new(place)
+        if trees.is_taken(place):
+            raise _taken(place)
+        found = held.enter_context(moves.opened(disk, tree, create=True))
+        assert found is not None
+        parent = close_with(held, disk, trees.open_parent(place, create=True, keep=True))
+        record = Record(int(now), command.key, "undelete", entry.key)
+        move = Move(entry.name, place.session, disk.stat(folder).inode)
+        found.begin(record, move)
+        _move_back(disk, trash, entry, parent, place, found, record)
+        try:
+            disk.fsync(parent)  # the restoration is durable from here on
+            disk.fsync(trash)
+            found.finish(record)
+        except OSError as error:
+            raise moves.doubtful(place.session, command.key, error) from None
+        return Moved(session=place.session, folder=place.path)
+
+
+def _chosen(disk: Disk, trash: int, place: Place, command: Undelete) -> _Entry:
+    """Return the entry that a command names, or the latest deletion of its session."""
+    flat, every = flat_id(place), list(_entries(disk, trash))
+    if command.trash is not None:
+        named = next((entry for entry in every if entry.name == command.trash), None)
+        if named is not None and named.session != flat:
+            raise BadRequest(
+                f"{named.name} is the folder of another session: `steno sessions --trash` lists"
+                " the deleted sessions",
+                session=place.session,
+            )
+        found = [] if named is None else [named]
+    elif len("~".join(place.segments)) > FLAT_CHARS_MAX:
+        raise BadRequest(
+            f"the trash has only the first {FLAT_CHARS_MAX} characters of an id, and this one is"
+            " longer: name the folder in the trash, too (`steno undelete --trash`)",
+            session=place.session,
+        )
+    else:
+        found = [entry for entry in every if entry.session == flat]
+    if found:
+        return max(found, key=_order)
+    above = [entry for entry in every if flat.startswith(f"{entry.session}~")]
+    if above:
+        session = max(above, key=_order).session.replace("~", "/")
+        raise NotFound(
+            f"the session was deleted with {session!r} above it, if at all: `steno undelete"
+            f" {session}` restores both",
+            session=place.session,
+        )
+    raise _not_in_trash(place)
+
+
+def _order(entry: _Entry) -> tuple[int, int]:
+    """Order deletions by time, those within a second by the times of their keys."""
+    return entry.at_s, paths.key_time_ms(entry.key) or 0
+
+
+def _not_in_trash(place: Place) -> NotFound:
+    return NotFound(
+        "the trash has no such session: `steno sessions --trash` lists the deleted ones",
+        session=place.session,
+    )
+
+
+def _move_back(
+    disk: Disk, trash: int, entry: _Entry, parent: int, place: Place, found: Moves, record: Record
+) -> None:
+    try:
+        disk.move(trash, entry.name, parent, place.segments[-1])
+    except OSError as error:
+        if error.errno in TAKEN:
+            found.forget(record)
+            raise _taken(place) from None
+        if error.errno in UNMOVED:
+            found.forget(record)
+            raise StorageFailed(
+                f"{_path_of(place, entry)} cannot be moved to {place.path}: {error}; it was not"
+                f" restored, {remedy_of(error)} and send the command again",
+                session=place.session,
+            ) from None
+        raise moves.doubtful(place.session, record.key, error) from None
+
+
+def _taken(place: Place) -> Exists:
+    return Exists(
+        f"{place.path} exists already: rename that session (`steno rename`) or delete it, then"
+        " restore this one",
+        session=place.session,
+    )
+
+
+def _inode_in_trash(disk: Disk, tree: int, name: str) -> int | None:
+    try:
+        trash = disk.open_folder(tree, paths.TRASH)
+    except FileNotFoundError:
+        return None
+    try:
+        found = disk.stat_name(trash, name)
+        return None if found is None else found.inode
+    finally:
+        disk.close(trash)
+
+
+def _with_key(disk: Disk, tree: int, trash: int, key: str) -> _Entry | None:
+    """Return the deletion with this key, in the trash or restored since."""
+    entry = next((entry for entry in _entries(disk, trash) if entry.key == key), None)
+    if entry is not None:
+        return entry
+    with moves.opened(disk, tree) as found:
+        if found is None:
+            return None
+        for record in found.all():
+            is_restored = record.kind == "undelete" and record.subject == key
+            move = found.read(record) if is_restored else None
+            if move is not None:
+                return _entry_of(move.source)
+    return None
+
+
+def report(disk: Disk, trees: SessionFolders, command: Trash, expiry_s: float) -> TrashReport:
+    """List the deleted sessions of all trees, the latest deletion first, up to the limit."""
+    found: list[tuple[int, str, str, _Entry]] = []
+    for prefix, folder in trees.prefixes():
+        for entry in _entries_at(disk, str(folder)):
+            session = prefix + entry.session.replace("~", "/")
+            if session.startswith(command.prefix):
+                found.append((-entry.at_s, f"{folder}/{paths.TRASH}", session, entry))
+    found.sort(key=lambda each: (each[0], f"{each[1]}/{each[3].name}"))
+    if command.after is not None:
+        last = _order_of(command.after)
+        found = [each for each in found if (each[0], f"{each[1]}/{each[3].name}") > last]
+    shown = [
+        _described(disk, trash, session, entry, expiry_s)
+        for _, trash, session, entry in found[: command.limit]
+    ]
+    return TrashReport(entries=shown, more=len(found) > command.limit)
+
+
+def _order_of(path: str) -> tuple[int, str]:
+    """Return the place of an entry in the list, which may have been removed since."""
+    entry = _entry_of(path.rpartition("/")[2])
+    if entry is None:
+        raise BadRequest(
+            f"{path[:80]!r} is not the path of a deleted session: give one of the list"
+        )
+    return -entry.at_s, path
+
+
+def _entries_at(disk: Disk, tree: str) -> list[_Entry]:
+    """Return the entries in the trash of a tree; none if there is none, or it is not readable."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+        folder = close_with(held, disk, disk.open_root(tree))
+        return list(_entries(disk, close_with(held, disk, disk.open_folder(folder, paths.TRASH))))
+    return []
+
+
+def _described(disk: Disk, trash: str, session: str, entry: _Entry, expiry_s: float) -> TrashEntry:
+    size, title = 0, ""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+        folder = close_with(held, disk, disk.open_root(f"{trash}/{entry.name}"))
+        context = disk.stat_name(folder, paths.CONTEXT)
+        size = 0 if context is None else context.size
+        title = metadata.read(disk, folder).title
+    return TrashEntry(
+        session=session,
+        trash=f"{trash}/{entry.name}",
+        bytes=size,
+        deleted_at=float(entry.at_s),
+        expires_at=entry.at_s + expiry_s,
+        title=title,
+    )
 
 
 def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
@@ -195,6 +446,8 @@ def _expired(disk: Disk, trash: int, now: float, expiry_s: float) -> list[str]:
 def _remove(disk: Disk, trash: int, name: str) -> None:
     folder = disk.open_folder(trash, name)
     try:
+        if not disk.lock(folder):
+            raise BlockingIOError(errno.EAGAIN, "it is being restored or removed", name)
         remove_all(disk, folder)
     finally:
         disk.close(folder)
@@ -212,30 +465,19 @@ def _is_removed(disk: Disk, trash: int, name: str) -> bool:
 
 def _entries(disk: Disk, trash: int) -> Iterator[_Entry]:
     for name in disk.names(trash):
-        match = _NAME.fullmatch(name)
-        if match is not None:
-            yield _Entry(name, int(match[1]), match[2], match[3])
+        entry = _entry_of(name)
+        if entry is not None:
+            yield entry
 
 
-def _lock_all(held: contextlib.ExitStack, disk: Disk, folder: int, place: Place) -> None:
-    """Lock a session and those below it, so that no daemon opens one."""
-    if not disk.lock(folder):
-        raise Held(
-            f"{place.path} is locked, perhaps by another daemon: stop that one, or use its root",
-            session=place.session,
-        )
-    for name in disk.names(folder):
-        try:
-            below = close_with(held, disk, disk.open_folder(folder, name))
-        except NotADirectoryError:
-            continue
-        _lock_all(held, disk, below, place)
+def _entry_of(name: str) -> _Entry | None:
+    match = _NAME.fullmatch(name)
+    return None if match is None else _Entry(name, int(match[1]), match[2], match[3])
 
 
 def _answer(place: Place, entry: _Entry, expiry_s: float) -> Deleted:
-    trash = f"{place.tree}/{paths.TRASH}/{entry.name}"
-    return Deleted(trash=trash, expires_at=entry.at_s + expiry_s)
+    return Deleted(trash=_path_of(place, entry), expires_at=entry.at_s + expiry_s)
 
 
-def _flat(place: Place) -> str:
-    return "~".join(place.segments)[:_ID_CHARS_MAX]
+def _path_of(place: Place, entry: _Entry) -> str:
+    return f"{place.tree}/{paths.TRASH}/{entry.name}"

@@ -1,5 +1,6 @@
 """Remote clients: admission by key, rights, and revocation."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -11,9 +12,9 @@ import steno
 from steno._connect.connection import new_key_pair
 from steno._connect.key_files import client_key
 from steno_protocol import credentials, paths
-from steno_protocol.commands import Read
+from steno_protocol.commands import Append, Read
 from steno_protocol.credentials import ClientKey, KeyPair
-from steno_protocol.replies import Lines
+from steno_protocol.replies import Ack, Lines
 from support.daemon_in_thread import DaemonInThread
 from support.remote_access import allow, endpoint_of, listen, revoke
 
@@ -202,3 +203,66 @@ def test_flood_of_refused_handshakes_blocks_no_client(root: Path, endpoint: str)
         stranger.join(60)
     with steno.connect_sync(root) as local:
         assert len(local.open("demo").history) == 10
+
+
+def test_author_over_tcp_is_the_name_of_the_key(root: Path, endpoint: str) -> None:
+    with steno.connect_sync(
+        endpoint=endpoint, key_file=key_of(root, "write"), name="planner"
+    ) as client:
+        session = client.open("demo")
+        session.append_message(HELLO)
+        session.append_message([HELLO, HELLO])
+        session.append_wire("TurnBegin", {"user_input": "x"})
+        session.checkpoint()
+        session.revert_to(0)
+        client.rename("demo", "other")
+    folder = root / "sessions" / "other"
+    lines = (folder / "context_1.jsonl").read_bytes().splitlines()
+    lines += (folder / "wire.jsonl").read_bytes().splitlines()[1:]
+    authors = {(each["_by"], each["_claim"]) for each in map(json.loads, lines)}
+    assert authors == {("write", "planner")}
+    with steno.connect_sync(root, spawn=False) as local:
+        entries = local.timeline("other")
+        assert [entry.kind for entry in entries] == ["created", "reverted", "renamed"]
+        assert {(entry.by, entry.claim) for entry in entries} == {("write", "planner")}
+
+
+def test_repeated_command_of_a_remote_client_is_a_duplicate(root: Path, endpoint: str) -> None:
+    for name, duplicate in (("planner", False), ("critic", True)):
+        with steno.connect_sync(
+            endpoint=endpoint, key_file=key_of(root, "write"), name=name
+        ) as client:
+            session = client.session("demo") if duplicate else client.open("demo", follow=False)
+            assert session.append_message(HELLO, key="k").duplicate is duplicate
+            event = session.append_wire("TurnBegin", {"user_input": "x"}, key="w")
+            assert event.duplicate is duplicate
+
+
+def test_claim_of_a_remote_client_cannot_name_another_author(root: Path, endpoint: str) -> None:
+    with connect(root, endpoint, "write") as client:
+        client.open("demo", follow=False)
+        forged = Append(session="demo", key="k", by="admin", claim="admin-too")
+        client.request(forged, Ack, [json.dumps(HELLO).encode()])
+    [line] = (root / "sessions" / "demo" / "context.jsonl").read_bytes().splitlines()
+    assert (json.loads(line)["_by"], json.loads(line)["_claim"]) == ("write", "admin")
+
+
+def test_author_on_the_same_machine_stays_its_own_name(root: Path, daemon: DaemonInThread) -> None:
+    with steno.connect_sync(root, spawn=False, name="planner") as client:
+        client.open("demo", follow=False).append_message(HELLO)
+        assert [entry.key for entry in client.clients().clients] == [None]
+    [line] = (root / "sessions" / "demo" / "context.jsonl").read_bytes().splitlines()
+    assert json.loads(line)["_by"] == "planner"
+    assert "_claim" not in json.loads(line)
+
+
+def test_clients_shows_the_claimed_name_and_that_of_the_key(root: Path, endpoint: str) -> None:
+    with (
+        steno.connect_sync(
+            endpoint=endpoint, key_file=key_of(root, "read"), name="planner"
+        ) as remote,
+        steno.connect_sync(root, spawn=False, name="local") as local,
+    ):
+        assert remote.name == "planner"
+        names = {(entry.name, entry.key) for entry in local.clients().clients}
+        assert names == {("planner", "read"), ("local", None)}

@@ -1,12 +1,13 @@
 """The promises about each command: applied once, where its ack says, or not at all."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from sim.files import Folder, Lines, public
 from sim.orders import REWRITES, Fate, Order
 from sim.verdicts.folders import Place, places_of
+from sim.verdicts.moves import check_rename
 from steno_protocol import commands, paths
 from steno_protocol.errors import (
     Busy,
@@ -31,23 +32,32 @@ class Tree:
         folders: the folders by their path.
         keys: the keys that the files of each contain.
         places: where each command stands first in each.
+        moved: ids that a session left by a rename, or came to by one or by a restoration.
     """
 
     folders: Mapping[str, Folder]
     keys: Mapping[str, set[str]]
     places: Mapping[str, Mapping[str, Place]]
+    moved: Set[str] = frozenset()
 
     def has_lived_on(self, session: str) -> bool:
-        """True for a session that is there and was made once."""
+        """True for a session that is there, was made once, and was always there."""
         deleted = (_deleted_id(path) for path in self.folders if _is_deleted(path))
-        return session in self.folders and session not in deleted
+        return session in self.folders and session not in deleted and not self.was_moved(session)
+
+    def was_moved(self, session: str) -> bool:
+        """True if a session, or one above it, left this id, or came to it, by a move."""
+        return any(f"{session}/".startswith(f"{moved}/") for moved in self.moved)
 
 
-def tree_of(folders: Mapping[str, Folder], *, has_foreign: bool = False) -> Tree:
+def tree_of(
+    folders: Mapping[str, Folder], *, has_foreign: bool = False, moved: Set[str] = frozenset()
+) -> Tree:
     """Search all folders.
 
     Args:
         folders: the folders by their path.
+        moved: ids that a session left or came to by a move.
         has_foreign: another program may have kept a torn command from being cut; then only a whole
             one counts.
     """
@@ -56,7 +66,7 @@ def tree_of(folders: Mapping[str, Folder], *, has_foreign: bool = False) -> Tree
     if has_foreign:
         entries = {path: {each.key or "" for each in folders[path].entries} for path in folders}
         keys = {path: set(places[path]) | entries[path] for path in folders}
-    return Tree(folders, keys, places)
+    return Tree(folders, keys, places, moved)
 
 
 def check_order(order: Order, tree: Tree, *, is_sure: bool = False) -> None:
@@ -82,6 +92,15 @@ def check_order(order: Order, tree: Tree, *, is_sure: bool = False) -> None:
 
 
 def _check_refused(order: Order, tree: Tree) -> None:
+    if isinstance(order.command, commands.Rename):
+        check_rename(order, order.command, tree, is_done=False)
+    is_moved_fork = isinstance(order.command, commands.Fork) and tree.was_moved(
+        order.command.new_session
+    )
+    if tree.was_moved(order.session) or is_moved_fork:
+        # A session that was renamed or deleted meanwhile has the key, and the one that refused the
+        # repeat does not know it.
+        return
     where = [path for path, keys in tree.keys.items() if order.key in keys]
     # A deleted session answers no key; a session that was made in its place does not know it.
     alive = [path for path in where if not _is_deleted(path)]
@@ -104,10 +123,13 @@ def _check_refused(order: Order, tree: Tree) -> None:
 
 def _check_done(order: Order, tree: Tree, *, is_sure: bool) -> None:
     match order.command:
-        case commands.Delete():
+        case commands.Delete() | commands.Undelete():
             pass
+        case commands.Rename() as command:
+            check_rename(order, command, tree, is_done=True)
         case commands.Fork(new_session=new):
-            assert new in tree.folders, f"{order.key} was acked, and there is no {new}"
+            is_there = new in tree.folders or new in tree.moved
+            assert is_there, f"{order.key} was acked, and there is no {new}"
         case command:
             acks = order.replies if is_sure else order.acks
             _check_replies(order, command)

@@ -1,20 +1,37 @@
 """`steno clients`: the connected clients."""
 
 from argparse import Namespace
+from typing import Final
 
 from steno.cli.arguments import Subcommands, command, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
-from steno.cli.render.tables import table
+from steno.cli.render.tables import Column, lines_of
 from steno.cli.render.wording import duration, number
 from steno_protocol.replies import ClientEntry, ClientsReport
+
+_COLUMNS: Final = (
+    Column("NAME", ("cyan",)),
+    Column("PID", is_right=True),
+    Column("FOR", ("dim",)),
+    Column("REQUESTS", is_right=True),
+    Column("DROPPED", is_right=True),
+    Column("FOLLOWS"),
+    Column("KEY", ("green",)),
+)
+"""The columns of the table; the last one is only shown beside clients of other machines."""
 
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
-    parser = command(commands, "clients", run, example="steno clients demo")
+    parser = command(
+        commands, "clients", run,
+        "NAME is the name that a client gives itself; KEY is that of its key, if it is on another"
+        " machine.",
+        example="steno clients demo",
+    )  # fmt: skip
     optional_argument(
         parser, "session", str, "only clients that follow this session (an id or a unique prefix)"
     )
@@ -32,11 +49,11 @@ def run(options: Namespace, output: Output) -> int:
         entries = [contract.reply(entry) for entry in report.clients]
         output.document({**contract.reply(report), "clients": entries})
         return Exit.DONE
-    rows = [_client_row(entry) for entry in report.clients]
-    if rows and output.is_terminal:
-        rows.insert(0, ("NAME", "PID", "FOR", "REQUESTS", "DROPPED", "FOLLOWS"))
-    for line in table(rows, right=frozenset({1, 3, 4})):
-        output.write(printable(line))
+    has_keys = any(entry.key is not None for entry in report.clients)
+    columns = _COLUMNS if has_keys else _COLUMNS[:-1]
+    rows = [_client_row(entry)[: len(columns)] for entry in report.clients]
+    for line in lines_of(output, columns, rows):
+        output.write(line)
     if not rows and options.session is not None:
         output.say(f"{options.session} has no followers")
     return Exit.DONE
@@ -44,10 +61,11 @@ def run(options: Namespace, output: Output) -> int:
 
 def _client_row(entry: ClientEntry) -> tuple[str, ...]:
     return (
-        entry.name or "?",
+        printable(entry.name or "?", one_line=True),
         "?" if entry.pid is None else str(entry.pid),
         duration(entry.connected_s),
         number(entry.requests),
         number(entry.dropped),
-        " ".join(entry.subscriptions) or "-",
+        printable(" ".join(entry.subscriptions) or "-", one_line=True),
+        entry.key or "-",
     )

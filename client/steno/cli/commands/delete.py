@@ -37,7 +37,10 @@ def run(options: Namespace, output: Output) -> int:
         output.document(contract.deleted(options.session, deleted))
         return Exit.DONE
     output.write(str(deleted.trash))
-    output.say(f"{options.session} is in the trash and expires {moment(deleted.expires_at)}")
+    output.say(
+        f"{options.session} is in the trash and expires {moment(deleted.expires_at)}: `steno"
+        f" undelete {options.session}` restores it"
+    )
     return Exit.DONE
 
 

@@ -14,7 +14,7 @@ _shtab_steno_commands() {
     archive:'Hide a session from `steno sessions`. The session can still be read and written by its id.'
     checkpoint:'Create a checkpoint and print its id.'
     clear:'Remove all records, including the system prompt. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
-    clients:'List the connected clients (does not start a daemon).'
+    clients:'List the connected clients (does not start a daemon). NAME is the name that a client gives itself; KEY is that of its key, if it is on another machine.'
     compact:'Summarise all but the last messages with a model. Other clients can keep writing meanwhile. Prints the new head. The summarised records stay in a past generation; `steno restore` brings them back. The API key comes from STENO_LLM_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, and is sent only over https or to this machine. With --max-context-size, only a session that is full enough is compacted. With --watch, the command runs until a signal and compacts each session whose id starts with SESSION once it is full enough; sessions of a mount only if SESSION names the mount.'
     completion:'Print the completion script of a shell. Completes commands, options and session ids; ids come from the folders of the root, without a daemon. Evaluate the script at shell start-up (in zsh after compinit), or put it into the shell'"'"'s completion folder.'
     config:'Show the options in force and the source of each. Asks the running daemon, or reads config.toml and the environment if none runs.'
@@ -34,13 +34,14 @@ _shtab_steno_commands() {
     open:'Open a session, creating it if necessary. Crash recovery runs now instead of at the first append. Prints the head.'
     prompt:'Show or set the system prompt. With TEXT (or - for stdin), sets the system prompt; a session with records is rewritten. Without, prints the current one.'
     read:'Print records exactly as stored. Lines that are not records are skipped; their number is printed on stderr.'
+    rename:'Give a session another id. Also renames the sessions below it. The new id is in the same root or mount. Followers of the old id end, and the old id is free. A unique prefix of SESSION is enough unless --key is given. Prints the new id.'
     repair:'Show or carry out the repair of a session or file. Whole records stay in order, each on its own line; other bytes are left out. Without --apply, nothing is changed. The daemon repairs a session: the damaged file stays as a past generation, and a damaged state.json stays beside the new one. A file is repaired in place, and a copy of the original stays beside it.'
     replay:'Replay the events with their original pauses. Pauses longer than 10 s are shortened to that.'
     restart:'Stop the daemon and start it again.'
     restore:'Restore a past generation. The present state becomes a past generation, so a restore can be undone.'
     revert:'Remove a checkpoint and everything after it. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
     service:'Run the daemon under systemd. Writes user units and prints the systemctl commands to run next; it does not call systemd.'
-    sessions:'List the sessions. Columns: id, size, generations, last change, title, labels. Archived sessions are hidden. A file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.'
+    sessions:'List the sessions. The sessions that changed last come first. Columns on a terminal: a dot if a client follows or changes the session now, the id (generated ones as the shortest unique prefix, which every command takes), size, records, last change, title, labels. Columns elsewhere: full id, size, generations, last change, title, labels. Archived sessions are hidden. A file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.'
     show:'Show a conversation in readable form. Messages, tool calls and their results, checkpoints and token counts in order. Thoughts and long results are folded; images appear as type and size.'
     start:'Start the daemon and print its address. A daemon that already runs is left as it is.'
     stat:'Show the state of a session. Prints its head, token counts, checkpoints, title, labels and folder. The session is neither created nor repaired.'
@@ -53,6 +54,7 @@ _shtab_steno_commands() {
     title:'Show or set the title of a session. An empty TEXT removes the title.'
     turns:'List the turns of a session. Prints number, position in the wire file, time and the user'"'"'s input. `steno fork --turn` takes the number.'
     unarchive:'Show an archived session in `steno sessions` again.'
+    undelete:'Restore a session from the trash. Also restores the sessions that were deleted with it. `steno sessions --trash` lists the deleted sessions; its short ids are enough unless --key is given. Prints the id.'
     undo:'Fork a session before its last turns. SESSION is not changed. Prints the id of the new session.'
     usage:'Show the token counts, or append one. With TOKENS, appends a token count; without, prints the current counts.'
     verify:'Check sessions and transcripts for damage. The daemon checks a session while it keeps writing. Any other TARGET is the path of a JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps, is not damage.'
@@ -642,6 +644,23 @@ _shtab_steno_read_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_read_defaults_added=0
 
+_shtab_steno_rename_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
+  ":a session id or a unique prefix:_steno_session_ids"
+  ":the new id of the session:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_rename_defaults_added=0
+
 _shtab_steno_repair_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -799,8 +818,11 @@ _shtab_steno_sessions_options=(
   "--json[print JSON, including errors]"
   "--archived[list archived sessions only]"
   "--all[list archived sessions too]"
+  "--trash[list the deleted sessions, the latest deletion first]"
   "*--label[only sessions with this label\; repeat it to require several labels]:LABEL:"
   "--title=[only sessions whose title contains TEXT, ignoring case]:TEXT:"
+  "--sort=[the order\: changed (default), size, records and generations from the largest down\; id and title from A to Z]:sort:(changed id size records generations title)"
+  "-n[only the first N sessions]:N:"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
 )
 
@@ -1007,6 +1029,23 @@ _shtab_steno_unarchive_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_unarchive_defaults_added=0
 
+_shtab_steno_undelete_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--trash=[its folder in the trash (default\: that of the latest deletion)]:FOLDER:"
+  "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
+  ":the id of a deleted session or a unique prefix:_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_undelete_defaults_added=0
+
 _shtab_steno_undo_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1122,6 +1161,7 @@ _shtab_steno() {
         open) _arguments -C -s $_shtab_steno_open_options ;;
         prompt) _arguments -C -s $_shtab_steno_prompt_options ;;
         read) _arguments -C -s $_shtab_steno_read_options ;;
+        rename) _arguments -C -s $_shtab_steno_rename_options ;;
         repair) _arguments -C -s $_shtab_steno_repair_options ;;
         replay) _arguments -C -s $_shtab_steno_replay_options ;;
         restart) _arguments -C -s $_shtab_steno_restart_options ;;
@@ -1141,6 +1181,7 @@ _shtab_steno() {
         title) _arguments -C -s $_shtab_steno_title_options ;;
         turns) _arguments -C -s $_shtab_steno_turns_options ;;
         unarchive) _arguments -C -s $_shtab_steno_unarchive_options ;;
+        undelete) _arguments -C -s $_shtab_steno_undelete_options ;;
         undo) _arguments -C -s $_shtab_steno_undo_options ;;
         usage) _arguments -C -s $_shtab_steno_usage_options ;;
         verify) _arguments -C -s $_shtab_steno_verify_options ;;

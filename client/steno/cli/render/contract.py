@@ -4,8 +4,9 @@ ack         session first last head durability duplicate checkpoint_id rotated o
             `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
             `emit`, and `usage` and `prompt` if they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
-            forked_from work_dir last_in_work_dir}],
-            "flat": [the same, for sessions in kimi-cli's old format]}
+            forked_from work_dir last_in_work_dir live records}],
+            "flat": [the same, for sessions in kimi-cli's old format]}; records is null if unknown
+trash       {"trash": [{session trash bytes deleted_at expires_at title}]}  `sessions --trash`
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 stream      cursor key by record                `stream SESSION NAME`: one a line; key and by are
             null if the line has none
@@ -28,15 +29,16 @@ sent        as ack, and mail_id                 `dmail send`
 delivered   as ack, and mail_id mail; mail is null if MAIL_ID was given, and in the answer to a
             repeat                              `dmail deliver`
 deleted     session trash expires_at            `delete`, `stream --delete`
+moved       session folder                      `rename`, with the new id, and `undelete`
 compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
             --watch one a line; all but the first three are null if there was nothing to do
-timeline    session head entries [{kind generation kept at by why key details inferred}]
+timeline    session head entries [{kind generation kept at by claim why key details inferred}]
 status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
             clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
             draining
 start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
-clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
+clients     {"clients": [{name key pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
 gc          entries [{session file bytes}] files bytes failed dry_run
 service     files [{path state text}] next; state is missing, installed, outdated or foreign
@@ -96,6 +98,7 @@ from steno_protocol.replies import (
     SessionEntry,
     SessionStat,
     StatsReport,
+    TrashEntry,
     Verification,
 )
 from steno_protocol.timeline_entries import TimelineEntry
@@ -132,6 +135,11 @@ def sessions(
         "sessions": [reply(entry) for entry in entries],
         "flat": [reply(entry) for entry in flat],
     }
+
+
+def trash(entries: Sequence[TrashEntry]) -> dict[str, list[dict[str, Any]]]:
+    """The deleted sessions in the trash."""
+    return {"trash": [reply(entry) for entry in entries]}
 
 
 def record(value: Record | WireRecord) -> bytes:

@@ -210,6 +210,8 @@ def _what(entry: TimelineEntry) -> str:
             return f"D-Mail to checkpoint {details.get('checkpoint_id')} sent, “{text}”,"
         case timeline_entries.FORK:
             return f"forked at {details.get('at')} into {details.get('to')}"
+        case timeline_entries.RENAMED:
+            return f"renamed from {details.get('from')} to {details.get('to')}"
         case timeline_entries.FORKED:
             return f"forked from {details.get('from')} at {details.get('at')}"
         case _:

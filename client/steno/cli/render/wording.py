@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_DAY_S: Final = 86_400
+_MONTH_S: Final = 30 * _DAY_S
 
 
 def number(value: int) -> str:
@@ -57,6 +59,19 @@ def instant(at: float) -> str:
     """
     local = _local(at)
     return repr(at) if local is None else local.isoformat(" ", "milliseconds")[:23]
+
+
+def age(at: float, now: float) -> str:
+    """A Unix time as the time since then, and after a month as a date; at most ten characters.
+
+    >>> age(100.0, 103.9), age(0.0, 3540.0), age(0.0, 7200.0), age(0.0, 200000.0)
+    ('3 s ago', '59 min ago', '2 h ago', '2 d ago')
+    """
+    seconds = max(0, int(now - at))
+    for unit, name in ((_DAY_S, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if seconds >= unit and seconds < _MONTH_S:
+            return f"{seconds // unit} {name} ago"
+    return moment(at)[:10] if seconds else "now"
 
 
 def _local(at: float) -> datetime | None:

@@ -1,0 +1,240 @@
+"""Records of renames and restorations, by the keys of their commands.
+
+    <tree>/.moves/1764000000.0199f1c2-5b36-7620-8000-18293a4b5c6d.renamed.team~planner-1
+    {"source":"team/planner-1","target":"team/planner-2","inode":812}
+
+A session moves in one system call, which leaves no trace of its command. The record is therefore
+written before the move, as `rename` or `undelete`, and gets its final name, `renamed` or
+`undeleted`, when all of the command is durable. The inode of the session's folder shows in between
+whether the move took place. Records expire with the trash. Everything here blocks.
+"""
+
+import contextlib
+import errno
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final, Literal
+
+import msgspec
+
+from steno_protocol import limits, paths
+from steno_protocol.errors import BadRequest, ErrorCode, OutcomeUnknown
+from stenod.store.disk import Disk, close_with
+from stenod.store.handles import write_all
+from stenod.store.names import read_file, remove
+
+Kind = Literal["rename", "undelete"]
+
+_DONE: Final[dict[Kind, str]] = {"rename": "renamed", "undelete": "undeleted"}
+_NAME: Final = re.compile(
+    r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(?:(rename)d?|(undelete)d?)\.(.+)", re.ASCII
+)
+
+TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+"""Errors of a folder's move onto a name that is taken."""
+
+UNMOVED: Final = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
+"""Errors of a folder's move after which the folder is at its old place."""
+
+
+class Move(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The contents of a record.
+
+    Attributes:
+        source: the old id of the session, or the name of its folder in the trash.
+        target: its new id.
+        inode: the inode of its folder, which a move keeps.
+        by: the client that renames, for the session's timeline.
+        claim: the name that it claims, if it is on another machine.
+    """
+
+    source: str
+    target: str
+    inode: int
+    by: str | None = None
+    claim: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The name of a record.
+
+    Attributes:
+        at_s: Unix time of the command.
+        key: the key of the command.
+        kind: its kind.
+        subject: the beginning of the old id in a flat form, or the key of the deletion.
+        is_done: the command is complete.
+    """
+
+    at_s: int
+    key: str
+    kind: Kind
+    subject: str
+    is_done: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        state = _DONE[self.kind] if self.is_done else self.kind
+        return f"{self.at_s}.{self.key}.{state}.{self.subject}"
+
+    @property
+    def done(self) -> "Record":
+        """The same for the complete command."""
+        return msgspec.structs.replace(self, is_done=True)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Move).decode
+
+
+class Moves:
+    """The records of one tree.
+
+    Args:
+        disk: the disk that the tree lies on.
+        folder: the open folder of the records.
+    """
+
+    def __init__(self, disk: Disk, folder: int) -> None:
+        self._disk = disk
+        self._folder = folder
+
+    def with_key(self, key: str) -> Record | None:
+        """Return the record of a command, a complete one rather than another."""
+        found = [record for record in self.all() if record.key == key]
+        return max(found, key=lambda record: record.is_done, default=None)
+
+    def all(self) -> Iterator[Record]:
+        """Yield all records."""
+        for name in self._disk.names(self._folder):
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                kind: Kind = "rename" if match[3] else "undelete"
+                done = f".{_DONE[kind]}."
+                is_done = name.startswith(done, match.end(2))
+                yield Record(int(match[1]), match[2], kind, match[5], is_done)
+
+    def read(self, record: Record) -> Move | None:
+        """Read a record; None if its writer died before it was whole, and nothing was moved."""
+        try:
+            return _decode(read_file(self._disk, self._folder, record.name))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def begin(self, record: Record, move: Move) -> None:
+        """Write the record of a command that is about to move a session; durable on return."""
+        self._settle(record, move)
+        handle = self._disk.open_new(self._folder, record.name)
+        try:
+            write_all(self._disk, handle, _encode(move))
+            self._disk.fsync(handle)
+        finally:
+            self._disk.close(handle)
+        self._disk.fsync(self._folder)
+
+    def finish(self, record: Record) -> None:
+        """Mark a command as complete; durable on return."""
+        self._disk.rename(self._folder, record.name, record.done.name)
+        self._disk.fsync(self._folder)
+
+    def forget(self, record: Record) -> None:
+        """Remove the record of a command that moved nothing; a failure leaves it harmless."""
+        with contextlib.suppress(OSError):
+            self._disk.unlink(self._folder, record.name)
+
+    def expire(self, now: float, expiry_s: float) -> int:
+        """Remove expired records, and return their number."""
+        expired = [record for record in self.all() if record.at_s + expiry_s < now]
+        removed = 0
+        for record in islice(expired, limits.MOVES_SWEEP_MAX):
+            self._disk.unlink(self._folder, record.name)
+            removed += 1
+        return removed
+
+    def _settle(self, record: Record, move: Move) -> None:
+        """Decide about earlier incomplete commands of a session before it moves on by a rename.
+
+        Afterwards its inode would no longer show which of them took place. A restoration leaves
+        them: it brings the session back to where it was.
+        """
+        for earlier in [each for each in self.all() if not each.is_done]:
+            if earlier.key == record.key:
+                remove(self._disk, self._folder, earlier.name)
+                continue
+            known = self.read(earlier) if record.kind == "rename" else None
+            if known is None or known.inode != move.inode:
+                continue
+            if known.target == move.source:
+                self._disk.rename(self._folder, earlier.name, earlier.done.name)
+            else:
+                remove(self._disk, self._folder, earlier.name)
+
+
+@contextmanager
+def opened(disk: Disk, tree: int, *, create: bool = False) -> Generator[Moves | None]:
+    """Open the records of a tree; None if there are none."""
+    with contextlib.ExitStack() as held:
+        try:
+            folder = disk.open_folder(tree, paths.MOVES, create=create)
+        except FileNotFoundError:
+            yield None
+            return
+        yield Moves(disk, close_with(held, disk, folder))
+
+
+def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
+    """Remove the expired records of a tree, and return their number; the next sweep continues."""
+    try:
+        with opened(disk, tree) as moves:
+            return 0 if moves is None else moves.expire(now, expiry_s)
+    except OSError:
+        return 0
+
+
+def check_same(record: Record, move: Move | None, kind: Kind, session: str, wanted: Move) -> None:
+    """Refuse a key that belongs to another command.
+
+    Args:
+        record: the record with the key.
+        move: its contents, None if they are incomplete.
+        kind: the kind of the command.
+        session: the session of the command.
+        wanted: the source and the target of the command; an empty source fits all.
+
+    Raises:
+        BadRequest: the key belongs to another command.
+    """
+    if move is None:
+        return
+    is_same = record.kind == kind and move.target == wanted.target
+    if not is_same or wanted.source not in {"", move.source}:
+        raise BadRequest(
+            f"the key {record.key!r} belongs to the {record.kind} of {move.source!r} to"
+            f" {move.target!r}: a key names one command for ever; use a new one",
+            session=session,
+        )
+
+
+def unknown(session: str, key: str, move: Move) -> OutcomeUnknown:
+    """Return the error for an incomplete command whose session is at neither of its places."""
+    return OutcomeUnknown(
+        f"the session was to move from {move.source!r} to {move.target!r} with this key, and is at"
+        " neither of them now: `steno sessions` and `steno sessions --trash` show where it is",
+        session=session,
+        code=ErrorCode.NOT_FOUND,
+        key=key,
+    )
+
+
+def doubtful(session: str, key: str, error: OSError) -> OutcomeUnknown:
+    """Return the error of a disk that failed during or after a move."""
+    return OutcomeUnknown(
+        f"the session may be moved, but the disk failed to move or sync it ({error}): send the"
+        " command again with its key",
+        session=session,
+        code=ErrorCode.STORAGE_FAILED,
+        key=key,
+    )

@@ -1,0 +1,392 @@
+"""Renames and restorations of sessions, as clients of a daemon see them."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+
+import steno
+from steno import Exists, NotFound, OutcomeUnknown, connect
+from steno_protocol import commands, replies
+from steno_protocol.errors import BadRequest, Busy, ErrorCode
+from support.daemon_in_thread import DaemonInThread
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def contents(session: steno.BlockingSession) -> list[str]:
+    return [record["content"] for record in session.history]
+
+
+def repeated(session: str, key: str) -> commands.Append:
+    return commands.Append(session=session, key=key, repeat=True)
+
+
+# --- renames -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("daemon")
+def test_renamed_session_is_the_same_under_its_new_id(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message(message("one"), key="k1")
+        session.checkpoint()
+        session.send_dmail(0, "turn back", key="m")
+        before = session.stat()
+        moved = client.rename("demo", "team/other", key="r")
+        assert moved.session == "team/other"
+        assert Path(moved.folder) == root / "sessions" / "team" / "other"
+        assert [entry.session for entry in client.sessions()] == ["team/other"]
+        after = client.open("team/other")
+        stat = after.stat()
+        assert (stat.incarnation, stat.head) == (before.incarnation, before.head)
+        assert after.append_message(message("one"), key="k1").duplicate
+        mail = after.pending_dmail()
+        assert mail is not None
+        assert mail.id == "m"
+        entry = client.timeline("team/other")[-1]
+        assert (entry.kind, entry.key, entry.by) == ("renamed", "r", client.name)
+        assert entry.details == {"from": "demo", "to": "team/other"}
+
+
+@pytest.mark.usefixtures("daemon")
+def test_old_id_is_unknown_and_free_after_a_rename(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        client.open("demo", follow=False).append_message(message("one"))
+        client.rename("demo", "other", key="r")
+        with pytest.raises(NotFound):
+            client.stat("demo")
+        with pytest.raises(NotFound):
+            client.session("demo").append_message(message("two"))
+        again = client.open("demo")
+        assert again.history == []
+        assert client.rename("demo", "other", key="r").session == "other"
+        assert [entry.session for entry in client.sessions()] == ["demo", "other"]
+        [entry] = [each for each in client.timeline("other") if each.kind == "renamed"]
+        assert entry.key == "r"
+
+
+@pytest.mark.usefixtures("daemon")
+def test_repeated_mutation_to_an_old_id_is_unknown_and_names_the_new_one(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        for session in ("demo", "demo/below"):
+            client.open(session, follow=False).append_message(message("one"), key="k1")
+        client.rename("demo", "other")
+        record = [b'{"role":"user","content":"one"}']
+        for old, new in (("demo", "other"), ("demo/below", "other/below")):
+            with pytest.raises(OutcomeUnknown, match=f"was renamed to '{new}'") as raised:
+                client.request(repeated(old, "k1"), replies.Ack, record)
+            assert raised.value.code is ErrorCode.NOT_FOUND
+            assert client.request(repeated(new, "k1"), replies.Ack, record)[0].duplicate
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.anyio
+async def test_followers_get_the_new_id(root: Path) -> None:
+    async with connect(root, spawn=False) as client:
+        session = await client.open("demo/below", follow=False)
+        live = {"context": anyio.Event(), "wire": anyio.Event()}
+        ended: dict[str, str | None] = {}
+
+        async def read(file: Literal["context", "wire"]) -> None:
+            async for event in session.subscribe(records=file):
+                if isinstance(event, steno.Live):
+                    live[file].set()
+
+        async def follow(file: Literal["context", "wire"]) -> None:
+            with pytest.raises(NotFound, match=r"renamed to other/below.*its new id") as raised:
+                await read(file)
+            ended[file] = raised.value.new_session
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, "context")
+            tasks.start_soon(follow, "wire")
+            for event in live.values():
+                await event.wait()
+            await client.open("demo", follow=False)
+            await client.rename("demo", "other")
+        assert ended == {"context": "other/below", "wire": "other/below"}
+
+
+@pytest.mark.usefixtures("daemon")
+def test_follower_continues_under_the_new_id_without_a_gap(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        head = session.append_message(message("one")).head
+        client.rename("demo", "other")
+        with pytest.raises(NotFound):
+            session.append_message(message("lost"))
+        client.open("other").append_message(message("two"))
+        with client.session("other").subscribe(after=head) as events:
+            event = next(iter(events))
+        assert isinstance(event, steno.RecordsEvent)
+        assert event.first == head
+        assert b"two" in event.block
+
+
+@pytest.mark.usefixtures("daemon")
+def test_fork_of_a_renamed_session_names_the_old_id(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message(message("one"))
+        session.fork("fork", key="f")
+        client.rename("demo", "other")
+        assert client.stat("fork").forked_from == "demo"
+        kinds = [(entry.kind, entry.details.get("to")) for entry in client.timeline("other")]
+        assert kinds[-2:] == [("fork", "fork"), ("renamed", "other")]
+        # A repeat of the fork is answered by the fork, whatever its source is called now.
+        assert client.session("demo").fork("fork", key="f").stat().forked_from == "demo"
+
+
+@pytest.mark.usefixtures("daemon")
+def test_repeated_fork_that_was_renamed_names_its_new_id(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message(message("one"))
+        session.fork("fork", key="f")
+        client.rename("fork", "kept")
+        for _ in range(2):
+            with pytest.raises(NotFound, match="was renamed to 'kept'"):
+                client.session("demo").fork("fork", key="f")
+            client.session("kept").stat()
+        assert client.session("demo").fork("fork", key="g").id == "fork"
+        assert [entry.session for entry in client.sessions()] == ["demo", "fork", "kept"]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_compaction_that_was_begun_before_a_rename_is_committed_after_it(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message([message(str(number)) for number in range(6)])
+        begin = commands.CompactBegin(session="demo", lease="l")
+        begun = client.request(begin, replies.Compaction)[0]
+        client.rename("demo", "other")
+        commit = commands.CompactCommit(
+            session="other",
+            key="c",
+            lease="l",
+            cut=begun.cut,
+            at=begun.at,
+            checkpoint_id=begun.checkpoint_id,
+            incarnation=begun.incarnation,
+        )
+        client.request(commit, replies.Ack, [b'{"role":"user","content":"summary"}'])
+        assert client.stat("other").generation == 1
+
+
+@pytest.mark.usefixtures("daemon")
+def test_keys_of_a_session_without_stamps_survive_its_rename(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        client.open("demo", stamp=False).append_message(message("one"), key="k1")
+        client.rename("demo", "other")
+        session = client.open("other")
+        assert session.append_message(message("one"), key="k1").duplicate
+        assert contents(session) == ["one"]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_rename_writes_queued_commands_first(root: Path) -> None:
+    with (
+        steno.connect_sync(root, spawn=False) as client,
+        steno.connect_sync(root, spawn=False) as other,
+    ):
+        session = client.open("demo", follow=False)
+        stop, acked = threading.Event(), list[str]()
+
+        def append() -> None:
+            for number in range(100_000):
+                try:
+                    session.append_message(message(str(number)))
+                except (NotFound, Busy, OutcomeUnknown):
+                    return
+                acked.append(str(number))
+                stop.set()
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        stop.wait(30)
+        other.rename("demo", "moved")
+        thread.join()
+        assert contents(other.open("moved"))[: len(acked)] == acked
+
+
+@pytest.mark.usefixtures("daemon")
+def test_impossible_renames_say_why(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        for session in ("demo", "taken", "team/below"):
+            client.open(session, follow=False)
+        for new in ("taken", "team"):
+            with pytest.raises(Exists, match="choose another id, or rename or delete"):
+                client.rename("demo", new)
+        with pytest.raises(BadRequest, match="lies below it"):
+            client.rename("demo", "demo/x")
+        with pytest.raises(BadRequest, match="not a session id"):
+            client.rename("demo", ".hidden")
+        with pytest.raises(NotFound, match="mount 'kimi' is not configured"):
+            client.rename("demo", "kimi:x")
+        with pytest.raises(NotFound, match="no such session"):
+            client.rename("missing", "x")
+        assert [entry.session for entry in client.sessions()] == ["demo", "taken", "team/below"]
+
+
+def test_rename_stays_in_its_mount(root: Path, tmp_path: Path) -> None:
+    (root / "config.toml").write_text(f'[mounts]\nkimi = "{tmp_path}"\n')
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        client.open("kimi:work/first", follow=False).append_message(message("one"))
+        with pytest.raises(BadRequest, match="stays in the root or the mount"):
+            client.rename("kimi:work/first", "first")
+        assert client.rename("kimi:work/first", "kimi:work/second").session == "kimi:work/second"
+        assert (tmp_path / "work" / "second" / "context.jsonl").exists()
+        client.delete("kimi:work/second")
+        [entry] = client.trash("kimi:")
+        assert entry.session == "kimi:work/second"
+        client.undelete("kimi:work/second")
+        assert (tmp_path / "work" / "second" / "context.jsonl").exists()
+
+
+def test_rename_is_known_to_the_next_daemon(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        client.open("demo", follow=False).append_message(message("one"))
+        first = client.rename("demo", "other", key="r")
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        client.open("demo", follow=False)
+        assert client.rename("demo", "other", key="r") == first
+        assert [entry.session for entry in client.sessions()] == ["demo", "other"]
+
+
+def test_rename_that_died_before_its_timeline_entry_is_completed_by_a_repeat(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        client.open("demo", follow=False).append_message(message("one"))
+        client.rename("demo", "other", key="r")
+    [done] = (root / "sessions" / ".moves").iterdir()
+    begun = done.with_name(done.name.replace(".renamed.", ".rename."))
+    done.rename(begun)
+    timeline = root / "sessions" / "other" / "timeline.jsonl"
+    lines = timeline.read_bytes().splitlines(keepends=True)
+    assert json.loads(lines.pop())["kind"] == "renamed"
+    timeline.write_bytes(b"".join(lines))
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        for _ in range(2):
+            assert client.rename("demo", "other", key="r").session == "other"
+            kinds = [entry.kind for entry in client.timeline("other")]
+            assert kinds.count("renamed") == 1
+            assert done.exists()
+            assert not begun.exists()
+
+
+# --- restorations --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("daemon")
+def test_restored_session_has_everything_of_before(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message(message("one"), key="k1")
+        session.describe(title="A title", labels=["red"])
+        client.open("demo/below", follow=False)
+        before = session.stat()
+        deleted = client.delete("demo", key="d")
+        restored = client.undelete("demo", key="u")
+        assert restored.session == "demo"
+        stat = client.stat("demo")
+        assert (stat.title, stat.labels, stat.head) == ("A title", ("red",), before.head)
+        assert stat.incarnation == before.incarnation
+        assert client.open("demo").append_message(message("one"), key="k1").duplicate
+        assert [entry.session for entry in client.sessions()] == ["demo", "demo/below"]
+        assert client.undelete("demo", key="u") == restored
+        assert client.delete("demo", key="d") == deleted
+        assert client.trash() == []
+        assert client.stat("demo").title == "A title"
+
+
+@pytest.mark.usefixtures("daemon")
+def test_trash_lists_the_latest_deletion_first(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        for number in range(5):
+            session = client.open(f"team/{number}", follow=False)
+            session.append_message(message("one"))
+            session.describe(title=f"Title {number}")
+            client.delete(f"team/{number}")
+        client.open("other", follow=False)
+        client.delete("other")
+        everything = client.trash()
+        assert {entry.session for entry in everything} == {
+            "other",
+            *(f"team/{n}" for n in range(5)),
+        }
+        times = [entry.deleted_at for entry in everything]
+        assert times == sorted(times, reverse=True)
+        found = next(entry for entry in everything if entry.session == "team/3")
+        assert found.title == "Title 3"
+        assert found.bytes > 0
+        assert found.expires_at == found.deleted_at + 30 * 86_400
+        assert Path(found.trash).is_dir()
+        assert all(entry.session.startswith("team/") for entry in client.trash("team/"))
+        paged: list[replies.TrashEntry] = []
+        more = True
+        while more:
+            asked = commands.Trash(limit=2, after=paged[-1].trash if paged else None)
+            page = client.request(asked, replies.TrashReport)[0]
+            paged += page.entries
+            more = page.more
+        assert paged == everything
+        with pytest.raises(BadRequest, match="not the path of a deleted session"):
+            client.request(commands.Trash(after="x"), replies.TrashReport)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_impossible_restorations_say_what_to_do(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        with pytest.raises(NotFound, match="steno sessions --trash"):
+            client.undelete("demo")
+        client.open("demo", follow=False)
+        first = client.delete("demo")
+        client.open("demo", follow=False)
+        with pytest.raises(Exists, match="rename that session"):
+            client.undelete("demo")
+        client.rename("demo", "kept")
+        client.undelete("demo", trash=first.trash)
+        assert [entry.session for entry in client.sessions()] == ["demo", "kept"]
+
+
+# --- the list ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("daemon")
+def test_list_counts_records_and_marks_live_sessions(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        client.open("open", follow=False).append_message([message("one"), message("two")])
+        folder = root / "sessions" / "closed"
+        folder.mkdir()
+        (folder / "context.jsonl").write_bytes(b'{"role":"user","content":"hi"}\n' * 3)
+        found = client.request(commands.List(records=True), replies.Sessions)[0].sessions
+        assert [(each.session, each.records, each.live) for each in found] == [
+            ("closed", 3, False),
+            ("open", 2, True),
+        ]
+        assert [each.records for each in client.sessions()] == [None, None]
+
+
+def test_records_of_a_closed_session_are_counted_from_its_recovery_point(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        for number in range(20):
+            session.append_message(message(str(number) * 100))
+    # Nothing may be read behind a recovery point of the whole file.
+    monkeypatch.setattr("steno_protocol.limits.COUNTED_BYTES_MAX", 0)
+    folder = root / "sessions" / "unmarked"
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(b'{"role":"user","content":"hi"}\n')
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        found = client.request(commands.List(records=True), replies.Sessions)[0].sessions
+        assert [(each.session, each.records) for each in found] == [
+            ("demo", 20),
+            ("unmarked", None),
+        ]

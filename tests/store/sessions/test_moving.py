@@ -1,0 +1,438 @@
+"""Renamed and restored sessions over the simulated disk: moved whole, once, found by key."""
+
+import contextlib
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    Exists,
+    Held,
+    NotFound,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from steno_protocol.replies import Moved
+from stenod.sessions import rename
+from support.lines import append, user
+from support.simulated_disk import Death, Effect, SimulatedDisk
+from support.stored_session import NOW_S, apply
+from support.whole_sessions import EXPIRY_S, PATH, TREE, World, deaths
+
+MOVES = f"{TREE}/.moves"
+TRASH = f"{TREE}/.trash"
+ALL = ["demo", "demo/subagents/a1", "neighbour"]
+RENAMED = ["neighbour", "team/other", "team/other/subagents/a1"]
+
+
+def prepared() -> World:
+    """A session with another one below it, and a neighbour."""
+    world = World(SimulatedDisk())
+    world.disk.foreign.make_folder(PATH)
+    opened = world.stored().open()
+    apply(opened, append("k0"), user("one"))
+    opened.log.close()
+    world.disk.plant(f"{PATH}/subagents/a1/context.jsonl", b"")
+    world.disk.plant(f"{TREE}/neighbour/context.jsonl", b"")
+    world.disk.sync_all()
+    return world
+
+
+def deleted() -> World:
+    """The same, with the session in the trash."""
+    world = prepared()
+    world.delete("d")
+    world.disk.sync_all()
+    return world
+
+
+def rename_it(world: World) -> Moved:
+    return world.rename("r", "team/other")
+
+
+def restore_it(world: World) -> Moved:
+    return world.undelete("u")
+
+
+CASES = {
+    "rename": (prepared, rename_it, ALL, RENAMED, "team/other"),
+    "undelete": (deleted, restore_it, ["neighbour"], ALL, "demo"),
+}
+"""Each command: the world before it, the command, the sessions before and after, the new id."""
+
+Case = tuple[Callable[[], World], Callable[[World], Moved], list[str], list[str], str]
+
+every_command = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def contents(world: World) -> dict[str, bytes]:
+    """The files of the session, wherever it is, without the records of its commands."""
+    places = [f"{TREE}/{session}" for session in ("demo", "team/other")]
+    trash = [name for name in world.disk.tree() if name.startswith(f"{TRASH}/")]
+    places += {"/".join(name.split("/")[:5]) for name in trash}
+    return next(found for place in places if (found := world.files(f"{place}/")))
+
+
+def check(world: World, case: Case, source: dict[str, bytes]) -> None:
+    """The session is before or after the move, as a whole; a repeat completes it once."""
+    _, command, before, after, session = case
+    assert world.ids() in (before, after)
+    assert contents(world) == source
+    moved = command(world)
+    assert moved.session == session
+    assert world.ids() == after
+    assert contents(world) == source
+    assert command(world) == moved
+    assert len(world.disk.names(world.disk.open_root(MOVES))) == 1
+
+
+@every_command
+def test_move_that_dies_at_any_call_took_place_or_did_not(case: Case) -> None:
+    world = case[0]()
+    source = contents(world)
+    outcomes = set[bool]()
+    for dying in deaths(world, case[1]):
+        with contextlib.suppress(Death):
+            case[1](dying.world)
+        dying.restart()
+        outcomes.add(dying.world.ids() == case[3])
+        check(dying.world, case, source)
+    assert outcomes == {True, False}
+
+
+@every_command
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+def test_move_that_fails_at_any_call_took_place_or_did_not(
+    case: Case, error: int, effect: Effect
+) -> None:
+    world = case[0]()
+    source = contents(world)
+    rehearsal = world.clone()
+    first = len(rehearsal.disk.calls)
+    case[1](rehearsal)
+    # The daemon reports a failure of the completion, which follows the move, as unknown.
+    last = len(rehearsal.disk.calls) - 2
+    for call in range(first, last):
+        copy = world.clone()
+        copy.disk.fail_at(call, error, effect)
+        raised: Exception | None = None
+        try:
+            case[1](copy)
+        except (OSError, OutcomeUnknown) as failed:
+            raised = failed
+        copy.disk.heal()
+        if isinstance(raised, OSError):
+            assert copy.ids() == case[2], "it was refused, and happened"
+        if not copy.disk.calls[call].method.startswith("open"):
+            assert not copy.disk._handles, "a failed move leaves no handle open"
+        check(copy, case, source)
+
+
+@every_command
+def test_acknowledged_move_survives_a_power_cut(case: Case) -> None:
+    world = case[0]()
+    source = contents(world)
+    for seed in range(20):
+        copy = world.clone()
+        case[1](copy)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert copy.ids() == case[3]
+        assert contents(copy) == source
+        check(copy, case, source)
+
+
+@every_command
+def test_folder_that_the_kernel_does_not_move_stays(case: Case) -> None:
+    world = case[0]()
+    world.disk.fail_next("move", errno.EXDEV)
+    with pytest.raises(StorageFailed, match=r"it was not re.* instead of an overlay"):
+        case[1](world)
+    assert world.ids() == case[2]
+    case[1](world)
+    assert world.ids() == case[3]
+
+
+# --- renames -------------------------------------------------------------------------------------
+
+
+def make_again(world: World, incarnation: str) -> None:
+    world.disk.foreign.make_folder(PATH)
+    world.stored().open(incarnation=incarnation).log.close()
+
+
+def test_repeated_rename_leaves_a_later_session_of_the_old_id() -> None:
+    world = prepared()
+    moved = rename_it(world)
+    make_again(world, "second")
+    assert rename_it(world) == moved
+    assert world.ids() == ["demo", *RENAMED]
+
+
+def test_repeated_rename_leaves_a_session_that_was_renamed_back() -> None:
+    world = prepared()
+    moved = rename_it(world)
+    world.rename("back", "demo", session="team/other")
+    assert rename_it(world) == moved
+    assert world.ids() == ALL
+
+
+@pytest.mark.parametrize("next_command", ["rename", "delete and undelete"])
+def test_rename_without_its_completion_is_known_after_further_moves(next_command: str) -> None:
+    """The daemon died between the move and the end of the command."""
+    world = prepared()
+    wanted_by = world.clone()
+    rehearsal = world.clone()
+    rename_it(rehearsal)
+    [last] = [each for each, call in enumerate(rehearsal.disk.calls) if call.method == "rename"]
+    world = wanted_by
+    world.disk.kill_at(last, "before")
+    with pytest.raises(Death):
+        rename_it(world)
+    world.disk.restart(None)
+    assert world.ids() == RENAMED
+    if next_command == "rename":
+        world.rename("back", "demo", session="team/other")
+        after = ALL
+    else:
+        world.delete("d", "team/other")
+        world.undelete("u", "team/other")
+        world.rename("on", "third", session="team/other")
+        after = ["neighbour", "third", "third/subagents/a1"]
+    assert world.ids() == after
+    assert rename_it(world).session == "team/other"
+    assert world.ids() == after
+
+
+def test_rename_that_never_took_place_is_forgotten_by_the_next_one() -> None:
+    world = prepared()
+    world.disk.fail_next("move", errno.EIO)
+    with pytest.raises(OutcomeUnknown):
+        rename_it(world)
+    world.disk.heal()
+    world.rename("s", "third")
+    with pytest.raises(NotFound):
+        rename_it(world)
+    assert world.ids() == ["neighbour", "third", "third/subagents/a1"]
+
+
+def test_rename_whose_session_is_at_neither_place_is_unknown() -> None:
+    world = prepared()
+    world.disk.fail_next("move", errno.EIO)
+    with pytest.raises(OutcomeUnknown):
+        rename_it(world)
+    world.disk.heal()
+    world.delete("d")
+    make_again(world, "second")
+    with pytest.raises(OutcomeUnknown, match="at neither of them"):
+        rename_it(world)
+    assert world.ids() == ["demo", "neighbour"]
+
+
+@pytest.mark.parametrize("new", ["neighbour", "full"])
+def test_taken_id_is_refused_and_nothing_moves(new: str) -> None:
+    world = prepared()
+    world.disk.plant(f"{TREE}/full/below/context.jsonl", b"")
+    for key in ("r", "r"):
+        with pytest.raises(Exists, match="choose another id, or rename or delete"):
+            world.rename(key, new)
+    assert "demo" in world.ids()
+    assert world.rename("r", "free").session == "free"
+
+
+def test_id_that_is_taken_between_check_and_move_is_refused() -> None:
+    world = prepared()
+    world.disk.fail_next("move", errno.ENOTEMPTY)
+    with pytest.raises(Exists):
+        rename_it(world)
+    assert world.ids() == ALL
+    assert world.disk.names(world.disk.open_root(MOVES)) == []
+
+
+@pytest.mark.parametrize("new", ["demo", "demo/below", "uploads/x"])
+def test_impossible_new_id_is_refused(new: str) -> None:
+    world = prepared()
+    with pytest.raises(BadRequest):
+        world.rename("r", new)
+    assert world.ids() == ALL
+
+
+def test_id_above_the_session_is_taken_by_its_folder() -> None:
+    world = prepared()
+    with pytest.raises(Exists):
+        world.rename("r", "demo/subagents", session="demo/subagents/a1")
+
+
+def test_missing_session_cannot_be_renamed() -> None:
+    world = prepared()
+    for session in ("missing", "demo/subagents"):
+        with pytest.raises(NotFound):
+            world.rename("r", "new", session=session)
+
+
+@pytest.mark.parametrize("held", [PATH, f"{PATH}/subagents/a1"])
+def test_session_open_in_another_daemon_is_not_renamed(held: str) -> None:
+    world = prepared()
+    handle = world.disk.open_root(held)
+    assert world.disk.lock(handle)
+    with pytest.raises(Held):
+        rename_it(world)
+    assert world.ids() == ALL
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda world: world.rename("r", "third"),
+        lambda world: world.rename("r", "third", session="neighbour"),
+        lambda world: world.undelete("r"),
+    ],
+    ids=["another new id", "another session", "a restoration"],
+)
+def test_key_of_a_rename_is_refused_for_another_command(other: Callable[[World], Moved]) -> None:
+    world = prepared()
+    rename_it(world)
+    with pytest.raises(BadRequest, match="use a new one"):
+        other(world)
+    assert world.ids() == RENAMED
+
+
+def test_new_id_of_a_session_is_known_by_its_old_one() -> None:
+    world = prepared()
+    rename_it(world)
+
+    def new_id(session: str) -> str | None:
+        return rename.new_id(world.disk, world.trees, world.trees.place(session))
+
+    assert new_id("demo") == "team/other"
+    assert new_id("demo/subagents/a1") == "team/other/subagents/a1"
+    assert new_id("demo2") is None
+    assert new_id("neighbour") is None
+
+
+def test_records_of_moves_expire_with_the_trash() -> None:
+    world = prepared()
+    rename_it(world)
+    assert world.forget_moves(NOW_S + EXPIRY_S) == 0
+    assert world.forget_moves(NOW_S + EXPIRY_S + 1) == 1
+    assert world.disk.names(world.disk.open_root(MOVES)) == []
+
+
+# --- restorations --------------------------------------------------------------------------------
+
+
+def test_repeated_deletion_leaves_a_restored_session() -> None:
+    world = prepared()
+    first = world.delete("d")
+    restore_it(world)
+    assert world.delete("d") == first
+    assert world.ids() == ALL
+    assert world.delete("e", now=NOW_S + 5) != first
+    assert world.ids() == ["neighbour"]
+
+
+def test_latest_deletion_is_restored_unless_one_is_named() -> None:
+    world = prepared()
+    first = world.delete("d").trash.rpartition("/")[2]
+    make_again(world, "second")
+    second = world.delete("e", now=NOW_S + 5).trash.rpartition("/")[2]
+    latest = world.clone()
+    latest.undelete("u")
+    assert latest.disk.names(latest.disk.open_root(TRASH)) == [first]
+    world.undelete("u", trash=first)
+    assert world.disk.names(world.disk.open_root(TRASH)) == [second]
+    with pytest.raises(BadRequest, match="belongs to the undelete"):
+        world.undelete("u", trash=second)
+
+
+def test_taken_place_is_not_restored_to() -> None:
+    world = deleted()
+    make_again(world, "second")
+    with pytest.raises(Exists, match="steno rename"):
+        restore_it(world)
+    world.rename("r", "elsewhere")
+    restore_it(world)
+    assert world.ids() == ["demo", "demo/subagents/a1", "elsewhere", "neighbour"]
+
+
+def test_restoration_of_a_missing_deletion_names_what_to_do() -> None:
+    world = prepared()
+    with pytest.raises(NotFound, match="steno sessions --trash"):
+        restore_it(world)
+    world.delete("d")
+    with pytest.raises(NotFound, match="steno sessions --trash"):
+        world.undelete("v", "neighbour")
+    with pytest.raises(NotFound, match="`steno undelete demo` restores both"):
+        world.undelete("v", "demo/subagents/a1")
+    with pytest.raises(NotFound, match="steno sessions --trash"):
+        world.undelete("v", trash="1.k.demo")
+
+
+def test_named_folder_of_another_session_is_refused() -> None:
+    world = deleted()
+    name = world.delete("e", "neighbour").trash.rpartition("/")[2]
+    with pytest.raises(BadRequest, match="another session"):
+        world.undelete("u", trash=name)
+
+
+def test_long_id_is_restored_only_by_its_folder() -> None:
+    world = prepared()
+    session = f"{'a' * 100}/{'b' * 100}"
+    world.disk.plant(f"{TREE}/{session}/context.jsonl", b"")
+    name = world.delete("d", session).trash.rpartition("/")[2]
+    with pytest.raises(BadRequest, match="name the folder"):
+        world.undelete("u", session)
+    assert world.undelete("u", session, trash=name).session == session
+    assert session in world.ids()
+
+
+def test_expired_session_is_not_restored() -> None:
+    world = deleted()
+    with pytest.raises(NotFound, match="has expired"):
+        world.undelete("u", now=NOW_S + limits.TRASH_EXPIRY_S + 1)
+    assert world.ids() == ["neighbour"]
+
+
+def test_removal_and_restoration_of_a_folder_exclude_each_other() -> None:
+    world = deleted()
+    [name] = world.disk.names(world.disk.open_root(TRASH))
+    folder = world.disk.open_root(f"{TRASH}/{name}")
+    assert world.disk.lock(folder)
+    with pytest.raises(Busy, match="try again"):
+        restore_it(world)
+    assert world.sweep(now=NOW_S + 2 * EXPIRY_S) == (0, 0)
+    world.disk.close(folder)
+    restore_it(world)
+    assert world.ids() == ALL
+
+
+def test_rename_before_the_next_one_is_reported_as_incomplete() -> None:
+    world = prepared()
+    rehearsal = world.clone()
+    rename_it(rehearsal)
+    [last] = [each for each, call in enumerate(rehearsal.disk.calls) if call.method == "rename"]
+    world.disk.kill_at(last, "before")
+    with pytest.raises(Death):
+        rename_it(world)
+    world.disk.restart(None)
+    place = world.trees.place("team/other")
+    [(key, move)] = rename.incomplete(world.disk, world.trees, place)
+    assert (key, move.source, move.target) == ("r", "demo", "team/other")
+    assert rename.incomplete(world.disk, world.trees, world.trees.place("neighbour")) == []
+    rename_it(world)
+    assert rename.incomplete(world.disk, world.trees, place) == []
+
+
+def test_present_id_is_found_through_several_renames() -> None:
+    world = prepared()
+    rename_it(world)
+    world.rename("s", "third", session="team/other", now=NOW_S + 5)
+    assert rename.new_id(world.disk, world.trees, world.trees.place("demo")) == "third"
+    world.rename("t", "demo", session="third", now=NOW_S + 9)
+    # It leads in circles now, and the search ends all the same.
+    assert rename.new_id(world.disk, world.trees, world.trees.place("third")) is not None
