@@ -110,6 +110,7 @@ def _command(parser: argparse.ArgumentParser, level: int) -> Iterator[Block]:
         yield Table("argument", rows)
     _, *examples = (parser.epilog or "example:").splitlines()
     if not subcommands(parser):
+        yield Paragraph("For example:")
         yield Code(tuple(line.strip() for line in examples))
 
 
