@@ -30,6 +30,10 @@ PLAIN: Final = PROJECT / "client" / "steno" / "cli" / "manual" / "steno.txt"
 INDEX: Final = PROJECT / "client" / "guide" / "commands.md"
 PAGES: Final = PROJECT / "client" / "guide" / "commands"
 
+_PAGE_INTRODUCTION: Final = (
+    "\nGenerated from the command's own help; [the command](../commands.md) has the common options"
+    " and the exit codes.\n"
+)
 _COLUMNS: Final = 79
 _CODE: Final = re.compile(r"`([^`]+)`")
 
@@ -42,8 +46,7 @@ def generated() -> dict[Path, str]:
         page_of(title): "".join(
             [
                 f"# Commands: {title}\n",
-                "\nGenerated from the command's own help; [the command](../commands.md) has the"
-                " common options and the exit codes.\n",
+                _PAGE_INTRODUCTION,
                 *_markdown(group(parser, title, level=2)),
             ]
         )

@@ -136,7 +136,8 @@ def action(
 
 def actions(parser: argparse.ArgumentParser) -> Subcommands:
     """Let a command have actions; returns the object to which they are added."""
-    return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    # With `prog`, argparse does not take the usage as the beginning of theirs.
+    return parser.add_subparsers(prog=parser.prog, dest="action", metavar="ACTION", required=True)
 
 
 def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
