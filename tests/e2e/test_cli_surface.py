@@ -12,7 +12,6 @@ from steno_protocol import __version__
 from support.command import Steno
 from support.remote_access import allow, listen
 
-
 HOLDER = """
 import socket
 listening = socket.create_server(("127.0.0.1", 0))

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-
 from uuid import uuid4
 
 import pytest

@@ -143,7 +143,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _with_counts(self, words: Sequence[str]) -> Iterator[str]:
         options = self._option_string_actions
-        before = None
+        before = ""
         for word in words:
             is_value = before in options and options[before].nargs != 0
             if "-n" in options and not is_value and word[:1] == "-" and word[1:].isdecimal():
