@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from steno_protocol import __version__, paths
-from steno_protocol.errors import BadRequest, Held, StenoError
+from steno_protocol.errors import BadRequest, Held, StenoError, StorageFailed
 from steno_protocol.file_types import kind_of
 from stenod import daemon
 from stenod.runtime import config, daemon_log, fd_limit
@@ -86,7 +86,13 @@ def _settings(root: str | None, socket: str | None) -> Config:
     home = os.path.expanduser("~")  # noqa: PTH111 (Path.home raises if the home is unknown)
     real = os.path.realpath(paths.root_folder(root, os.environ, home))
     folder = Path(paths.check_path(real, "root"))
-    make_root(folder)
+    try:
+        make_root(folder)
+    except OSError as error:
+        raise StorageFailed(
+            f"the root {folder} cannot be used: {error}; choose another with --root or STENO_HOME,"
+            " or set HOME to a folder that you can write to"
+        ) from error
     check_private(folder)
     path = paths.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))

@@ -29,6 +29,7 @@ from stenod.api.peers import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.idle_exit import IdleExit
+from stenod.net import kept_port
 from stenod.net.transport import Transport
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
@@ -294,7 +295,9 @@ class Daemon:
         own = self._admission.own_key()
         remote = Transport(self._has_room, self._forget_soon)
         self._transports.append(remote)
-        endpoint = remote.bind_tcp(wanted, own, self._admits, daemon_log.log)
+        addresses = kept_port.candidates(wanted, self._config.root)
+        endpoint = remote.bind_tcp(addresses, own, self._admits, daemon_log.log)
+        kept_port.keep(endpoint, self._config.root)
         self._reporter.remote_endpoint = endpoint
         daemon_log.log("listening", endpoint=endpoint)
 

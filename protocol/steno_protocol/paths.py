@@ -27,6 +27,7 @@ LOCK: Final = "stenod.lock"
 START_LOCK: Final = "start.lock"
 SOCKET: Final = "stenod.sock"
 LOG: Final = "stenod.log"
+PORT: Final = "stenod.port"
 CONFIG: Final = "config.toml"
 MARK: Final = "context.mark"
 REWRITE: Final = "context.jsonl.new"
@@ -142,7 +143,9 @@ def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str
         return _check_tilde(chosen)
     state = environ.get("XDG_STATE_HOME", "")
     if not posixpath.isabs(state):
-        state = posixpath.join(check_home(home), ".local", "state")
+        # Without HOME the home comes from the password file; an empty HOME would mean the folder /.
+        home = check_home(environ.get("HOME", home))
+        state = posixpath.join(home, ".local", "state")
     return posixpath.join(state, "steno")
 
 

@@ -1,4 +1,4 @@
-"""`steno completion`: the candidates in bash and zsh, without a daemon and without Python."""
+"""`steno completion`: the candidates in bash, zsh and fish, without a daemon and without Python."""
 
 import fcntl
 import os
@@ -41,6 +41,11 @@ report() {{
     print -rl -- $candidates > {found}
 }}
 zle -N report; bindkey '^T' report
+"""
+
+FISH = """
+source {script}
+complete -C "steno $STENO_TYPED" | string replace -r '\\t.*' ''
 """
 
 Complete = Callable[..., list[str]]
@@ -94,9 +99,10 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def complete(script: Path, root: Path, tmp_path: Path) -> Complete:
     """The candidates for the last word after `steno`."""
-    # Nothing but the shell and `sed`: neither steno nor Python can be found.
+    # Nothing but the shell and `sed`: neither steno nor Python can be found. fish itself uses `ls`.
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "sed").symlink_to(shutil.which("sed") or "sed")
+    for tool in ("sed", "ls"):
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or tool)
     path = str(tmp_path / "bin")
 
     def in_bash(words: str, **environment: str) -> list[str]:
@@ -120,7 +126,21 @@ def complete(script: Path, root: Path, tmp_path: Path) -> Complete:
             terminal.type(f"steno {words}\x14")
             return sorted({*filter(None, found.read_text().split("\n"))})
 
-    return in_bash if script.name == "bash" else in_zsh
+    def in_fish(words: str, **environment: str) -> list[str]:
+        usual = {"PATH": path, "HOME": str(tmp_path), "STENO_HOME": str(root)}
+        ran = subprocess.run(
+            [shutil.which("fish") or "fish", "--no-config", "-c", FISH.format(script=script)],
+            env={**usual, "STENO_TYPED": words, **environment},
+            cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        # Without a candidate, the exit code is 1.
+        assert ran.stderr == ""
+        # fish completes the whole word, and marks a folder by a slash.
+        option = words.rpartition(" ")[2].partition("=")[0] + "="
+        found = (each.removeprefix(option) for each in ran.stdout.split("\n"))
+        return sorted(filter(None, found))
+
+    return {"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[script.name]
 
 
 def plant(tree: Path, *sessions: str) -> None:
@@ -148,7 +168,7 @@ def test_options_and_their_choices_are_candidates(complete: Complete) -> None:
     assert complete("show --n") == ["--name", "--no-pager"]
     assert complete("append demo --role ") == ["assistant", "system", "tool", "user"]
     assert complete("export demo --format k") == ["kimi"]
-    assert complete("completion ") == ["bash", "zsh"]
+    assert complete("completion ") == ["bash", "fish", "zsh"]
     assert complete("show --at ") == []
 
 
@@ -197,7 +217,7 @@ def test_session_ids_of_a_mount_are_completed_after_its_name(
 def test_paths_are_completed_where_a_path_is_expected(complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    assert complete("import fo") == ["folder"]
+    assert [each.rstrip("/") for each in complete("import fo")] == ["folder"]
     assert complete("export demo -o fi") == ["file"]
 
 
@@ -240,5 +260,5 @@ def test_a_script_as_json_is_the_same_script(root: Path) -> None:
     steno = Steno(root)
     document = steno("completion", "bash", "--json").document
     assert document == {"shell": "bash", "script": steno("completion", "bash").out}
-    assert steno("completion", "fish").code == 2
+    assert steno("completion", "tcsh").code == 2
     assert [*root.iterdir()] == []

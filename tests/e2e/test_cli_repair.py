@@ -229,7 +229,7 @@ def test_a_session_of_steno_is_repaired_by_steno_only(steno: Steno) -> None:
     assert steno("verify", str(context.parent)).code == Exit.DAMAGED
     ran = steno("repair", str(context), "--apply")
     assert ran.code == Exit.FAILED
-    assert f"--root {steno.root} and the session demo" in ran.err
+    assert f"`steno repair --root {steno.root} demo` repairs it" in ran.err
     assert context.read_bytes() == before
 
 

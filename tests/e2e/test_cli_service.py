@@ -94,7 +94,7 @@ def test_a_hanging_daemon_is_reported_as_running(root: Path, command: str) -> No
         os.kill(pid, signal.SIGCONT)
     assert (ran.code, ran.out) == (5, "")
     assert ran.err.startswith(f"steno: pid {pid} holds {root} and is stopped: no")
-    assert f"kill -CONT {pid}; `steno doctor`" in ran.err
+    assert f"`kill -CONT {pid}`; `steno doctor`" in ran.err
 
 
 def test_a_root_whose_daemon_does_not_answer_yet_cannot_be_stopped(root: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_findings_are_readable(root: Path) -> None:
     root.chmod(0o755)
     shown = Steno(root).on_terminal(100, "doctor")
     assert "mode 755" in shown
-    assert f"→ chmod 700 {root}" in shown
+    assert f"→ `chmod 700 {root}`" in shown
     assert "0 problems, 1 warning on" in shown
 
 
@@ -111,7 +111,7 @@ def test_doctor_reports_a_stopped_process_with_a_remedy(root: Path) -> None:
         assert code == PROBLEM
         (finding,) = found["daemon"]
         assert finding["told"] == f"pid {daemon.pid} holds {root} and is stopped"
-        assert finding["remedy"].endswith(f"kill -CONT {daemon.pid}")
+        assert finding["remedy"].endswith(f"`kill -CONT {daemon.pid}`")
         os.kill(daemon.pid, signal.SIGCONT)
         assert _examine(root)[0] == WELL
 
@@ -163,7 +163,7 @@ def test_doctor_reports_a_daemon_of_another_version(root: Path) -> None:
     assert code == WELL
     (finding,) = found["daemon"]
     assert "stenod 0.0.1, pid 1" in finding["told"]
-    assert finding["remedy"] == "steno restart"
+    assert finding["remedy"] == "`steno restart`"
 
 
 def _old(root: Path) -> Script:
@@ -459,7 +459,7 @@ def test_doctor_reports_a_missing_present_generation_with_a_remedy(
     (finding,) = found["sessions"]
     assert finding["told"] == "team/demo: it has older generations and no context.jsonl"
     move = f"mv {folder}/context_2.jsonl {folder}/context.jsonl"
-    assert finding["remedy"] == f"to continue from the newest: {move}"
+    assert finding["remedy"] == f"to continue from the newest: `{move}`"
     (folder / "context_2.jsonl").rename(folder / "context.jsonl")
     assert _examine(root)[0] == WELL
     assert [each["content"] for each in steno("read", "team/demo").documents] == ["two"]

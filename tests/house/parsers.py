@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parser of each subcommand, aliases included."""
+    """The parser of each subcommand; an alias is no subcommand of its own."""
     return {
         name: sub
         for action in parser._actions
         if isinstance(action, argparse._SubParsersAction)
         for name, sub in action.choices.items()
+        if sub.prog.split()[-1] == name
     }
 
 

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from house.parsers import all_parsers, arguments, options, subcommand_in, subcommands
+from steno.cli.command_table import ALIASES
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
 from support.project import PROJECT, SOURCES
 
 README = PROJECT / "README.md"
-COMMANDS = PROJECT / "client" / "COMMANDS.md"
+COMMANDS = PROJECT / "client" / "guide" / "commands.md"
 DESIGN = PROJECT / "daemon" / "DESIGN.md"
-GUIDES = sorted((PROJECT / "client" / "guide").glob("*.md"))
+GUIDES = sorted((PROJECT / "client" / "guide").rglob("*.md"))
 DECISIONS = sorted((PROJECT / "daemon" / "decisions").glob("*.md"))
 DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *DECISIONS]
 README_BYTES_MAX = 10_000
@@ -126,7 +127,7 @@ def _options_in(words: list[str]) -> set[str]:
 
 
 def test_every_command_that_a_document_mentions_exists(parser: ArgumentParser) -> None:
-    known = {None, *subcommands(parser)}
+    known = {None, *subcommands(parser), *ALIASES}
     assert [call for call in _calls("steno") if subcommand_in(parser, call[1]) not in known] == []
 
 
@@ -156,11 +157,12 @@ def test_every_command_is_described(parser: ArgumentParser) -> None:
         for line in code_lines(COMMANDS)
         for words in command_words(line, "steno")
     }
-    assert subcommands(parser).keys() - described == set()
+    assert {*subcommands(parser), *ALIASES} - described == set()
 
 
 def test_every_option_is_described(parser: ArgumentParser, daemon_parser: ArgumentParser) -> None:
-    described = _options_in(list(code_lines(COMMANDS)))
+    pages = [COMMANDS, *COMMANDS.with_suffix("").glob("*.md")]
+    described = _options_in([line for page in pages for line in code_lines(page)])
     there = {
         option
         for each in (*all_parsers(parser), daemon_parser)
@@ -198,10 +200,15 @@ def test_a_call_imports_the_command_module_that_it_names_and_no_other(words: lis
 
 def test_the_help_lists_every_command_with_its_summary() -> None:
     from steno.cli import build_parser
-    from steno.cli.command_table import COMMANDS
+    from steno.cli.command_table import COMMANDS, GROUPS
 
     listed = " ".join(build_parser(["--help"]).format_help().split())
-    assert [name for name, summary in COMMANDS.items() if f"{name} {summary}" not in listed] == []
+    assert f"sessions, ls {COMMANDS['sessions']}" in listed
+    unlisted = [name for name, text in COMMANDS.items() if f"{name} {text}" not in listed]
+    assert unlisted == ["sessions"]
+    assert [
+        title for title in GROUPS if f"{title}: {next(iter(GROUPS[title]))}" not in listed
+    ] == []
 
 
 def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(
@@ -346,3 +353,12 @@ def test_every_module_of_a_package_is_in_the_list_of_it(name: str) -> None:
 def test_the_distribution_has_the_version_of_the_code() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__
+
+
+def test_each_generated_part_of_the_manual_is_up_to_date() -> None:
+    from support.generate_manual import PAGES, generated
+
+    texts = generated()
+    stale = [path.name for path, text in texts.items() if path.read_text() != text]
+    assert stale == [], "run `PYTHONPATH=tests python -m support.generate_manual`"
+    assert {path for path in texts if path.parent == PAGES} == {*PAGES.glob("*")}

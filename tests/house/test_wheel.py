@@ -1,5 +1,7 @@
 """The contents of the wheel."""
 
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,6 +13,8 @@ from steno_protocol import __version__
 from support.project import PROJECT, SOURCE_FOLDERS
 
 DIST_INFO = f"stenod-{__version__}.dist-info"
+DATA = f"stenod-{__version__}.data"
+MAN_PAGE = f"{DATA}/data/share/man/man1/steno.1"
 PACKAGES = {"steno_protocol", "stenod", "steno"}
 
 
@@ -29,8 +33,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def test_the_wheel_has_the_three_packages_and_nothing_beside_them(wheel: zipfile.ZipFile) -> None:
-    assert {name.split("/")[0] for name in wheel.namelist()} == {*PACKAGES, DIST_INFO}
+def test_the_wheel_has_the_three_packages_and_the_man_page(wheel: zipfile.ZipFile) -> None:
+    beside = {name for name in wheel.namelist() if name.split("/")[0] not in PACKAGES}
+    assert {name for name in beside if not name.startswith(f"{DIST_INFO}/")} == {MAN_PAGE}
+    assert {name.split("/")[0] for name in wheel.namelist()} - {DATA} == {*PACKAGES, DIST_INFO}
 
 
 def test_each_package_in_the_wheel_is_marked_as_typed(wheel: zipfile.ZipFile) -> None:
@@ -49,7 +55,11 @@ def test_every_module_of_the_folders_is_in_the_wheel(wheel: zipfile.ZipFile) -> 
 
 def test_the_scripts_that_complete_the_command_are_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     scripts = {name for name in wheel.namelist() if name.startswith("steno/cli/completions/")}
-    assert {Path(name).name for name in scripts} == {"steno.bash", "steno.zsh"}
+    assert {Path(name).name for name in scripts} == {
+        "steno.bash",
+        "steno.zsh",
+        "steno.fish",
+    }
 
 
 def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:
@@ -71,3 +81,19 @@ def test_wheel_requires_its_dependencies_and_no_extra(wheel: zipfile.ZipFile) ->
         if line.startswith("Requires-Dist: ") and "extra ==" not in line
     ]
     assert {need.split(">")[0] for need in needs} == {"anyio", "msgspec", "pyzmq"}
+
+
+def test_man_shows_the_page_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    if shutil.which("man") is None:
+        pytest.skip("there is no man")
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    words = [venv / "bin" / "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*map(str, words), str(wheel.filename)], check=True, capture_output=True)
+    shown = subprocess.run(
+        ["man", "-P", "cat", "steno"],
+        env={**os.environ, "MANPATH": str(venv / "share" / "man"), "MANWIDTH": "80"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "steno - read and write the sessions of agents" in shown.stdout
+    assert "steno tail [OPTIONS] SESSION" in shown.stdout

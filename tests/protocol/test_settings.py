@@ -133,5 +133,5 @@ def test_the_example_has_every_option_and_changes_nothing() -> None:
 
 
 def test_a_document_has_a_row_for_every_option_with_its_default_and_meaning() -> None:
-    rows = table_rows(PROJECT / "client" / "COMMANDS.md", "Configuration")
+    rows = table_rows(PROJECT / "client" / "guide" / "configuration.md", "Options")
     assert rows == [[option.name, option.default_text, option.description] for option in OPTIONS]

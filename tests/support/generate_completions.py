@@ -13,12 +13,18 @@ from house.parsers import all_parsers
 from steno.cli import build_parser
 from support.project import PROJECT
 
-SHELLS = ("bash", "zsh")
+SHELLS = ("bash", "zsh", "fish")
 FOLDER = PROJECT / "client" / "steno" / "cli" / "completions"
 PARTS = Path(__file__).parent / "completion_parts"
 
-SESSION = dict.fromkeys(SHELLS, "_steno_session_ids")
-TARGET = dict.fromkeys(SHELLS, "_steno_ids_or_files")
+
+def _by_function(name: str) -> dict[str, str]:
+    """A function of `completion_parts`, as each shell calls it."""
+    return {"bash": name, "zsh": name, "fish": f"({name})"}
+
+
+SESSION = _by_function("_steno_session_ids")
+TARGET = _by_function("_steno_ids_or_files")
 COMPLETED = {
     "session": SESSION,
     "prefix": SESSION,
@@ -34,12 +40,16 @@ COMPLETED = {
 
 
 def generated(shell: str) -> str:
-    """The completion script for `bash` or `zsh`."""
+    """The completion script for a shell."""
     parser = build_parser()
     for each in all_parsers(parser):
         _mark(each)
-    ids, before = (PARTS / name for name in ("session_ids.sh", f"before.{shell}"))
-    preamble = {shell: f"{ids.read_text()}\n{before.read_text()}"}
+    ids, before = ((PARTS / name).read_text() for name in ("session_ids.sh", f"before.{shell}"))
+    if shell == "fish":
+        # fish is no POSIX shell, so that its script passes the functions to one.
+        escaped = ids.replace("\\", "\\\\").replace("'", "\\'")
+        ids = f"set -g _steno_sh '{escaped}'\n"
+    preamble = {shell: f"{ids}\n{before}"}
     script: str = shtab.complete(parser, shell=shell, preamble=preamble)
     if shell == "zsh":
         # shtab takes neither `--option=value` nor more than one word for nargs="*".
@@ -51,7 +61,12 @@ def generated(shell: str) -> str:
 
 def _mark(parser: argparse.ArgumentParser) -> None:
     # argparse offers no public way to list the arguments of a parser.
+    # fish would show the whole description beside each command instead of its summary.
+    parser.description = None
     for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            # shtab leaves out the commands, which the help lists by purpose.
+            action.help = None
         if action.dest in COMPLETED and action.nargs != 0:
             action.complete = COMPLETED[action.dest]  # type: ignore[attr-defined]  # read by shtab
 

@@ -63,7 +63,7 @@ class Served:
         self.transport = Transport(self._decide_room)
         if self.is_remote:
             self.endpoint = self.transport.bind_tcp(
-                "tcp://127.0.0.1:0", self.own, lambda _: "name", ignore
+                ["tcp://127.0.0.1:0"], self.own, lambda _: "name", ignore
             )
         else:
             self.path = folder / "stenod.sock"

@@ -61,21 +61,23 @@ def silence_of(note: LockNote) -> Silence:
             "run steno as that user, or choose another root with --root or STENO_HOME",
         )
     if _is_stopped(note.pid):
-        return Silence(f"{held} and is stopped", f"let it go on: kill -CONT {note.pid}")
+        return Silence(f"{held} and is stopped", f"let it go on with `kill -CONT {note.pid}`")
     socket = Path(note.endpoint.removeprefix("ipc://"))
     if not socket.exists():
         return Silence(
             f"{held}, but its socket {socket} is gone",
-            f"kill {note.pid}: it drains, and the next command starts another",
+            f"`kill {note.pid}` drains it, and the next command starts another",
         )
     if _lacks_handles(note.pid):
         return Silence(
             f"{held} and has no file handle left for another client",
-            f"end some of its clients, or allow the next one more (ulimit -n) and kill {note.pid}:"
-            " it drains",
+            f"end some of its clients, or allow the next one more (ulimit -n) and drain it"
+            f" with `kill {note.pid}`",
         )
     log = Path(note.root, paths.LOG)
-    return Silence(f"{held} and does not answer", f"see {log}; if it hangs, kill {note.pid}")
+    return Silence(
+        f"{held} and does not answer", f"see {log}; if it hangs, `kill {note.pid}` ends it"
+    )
 
 
 def _user_of(pid: int) -> int | None:

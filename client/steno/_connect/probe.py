@@ -175,8 +175,8 @@ def _silence(target: Target, endpoint: str) -> str:
 def _refused(target: Target, endpoint: str) -> Unauthorized:
     shown = "without a key" if target.key is None else f"with the key {target.key.own.public}"
     return Unauthorized(
-        f"the daemon at {endpoint} does not let this client in {shown}: `steno keys new` on its"
-        " machine makes a key file, `steno keys list` shows the admitted clients"
+        f"the daemon at {endpoint} does not let this client in {shown}: `steno keys new NAME` on"
+        " its machine makes a key file, `steno keys list` shows the admitted clients"
     )
 
 

@@ -85,7 +85,7 @@ def _start_lock(root: str, patience_s: float) -> StartLock:
         what = f"{error.filename} is no folder" if is_taken else error
         raise StartFailed(
             f"the root {root} cannot be used: {what}; choose another with root=, --root or"
-            " STENO_HOME"
+            " STENO_HOME, or set HOME to a folder that you can write to"
         ) from error
 
 

@@ -140,7 +140,8 @@ class WireReader(LineReader):
     def _no_event(self, cursor: Position, why: str) -> Corrupt:
         return Corrupt(
             f"the line at {cursor} of {paths.WIRE} is no event ({why}): read on behind it, or"
-            " without strict, which skips such lines; `steno verify` shows details",
+            " without strict, which skips such lines;"
+            f" `steno verify {self._session}` shows details",
             session=self._session,
         )
 

@@ -1,10 +1,10 @@
 """The parts of command lines: commands, shared arguments and their types."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from steno.cli.command_table import COMMANDS
+from steno.cli.command_table import ALIASES, COMMANDS
 from steno.cli.render.output import Output
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
@@ -26,11 +26,43 @@ Handler = Callable[[argparse.Namespace, Output], int]
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """The formatter of argparse, except that the lines of an epilog stay as they are."""
+    """The formatter of argparse with a short usage, without the common options.
+
+    A text of several lines keeps its lines.
+    """
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],  # noqa: ARG002  (of argparse)
+        prefix: str | None = None,
+    ) -> None:
+        """Show all optional options as one word."""
+        shown = [each for each in actions if each.required or not each.option_strings]
+        words = argparse.Action(["OPTIONS"], "", nargs=0)
+        super().add_usage(usage, [words, *shown], (), prefix)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Leave out the common options; `steno help options` describes them."""
+        if action.dest not in COMMON:
+            super().add_argument(action)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        first, *rest = text.split("\n")
-        return "\n".join([super()._fill_text(first, width, indent), *rest])
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "\n".join(f"{indent}{line}".rstrip() for line in text.split("\n"))
+
+
+def common_options() -> str:
+    """The help text of the options that every command takes."""
+    parser = argparse.ArgumentParser("steno", usage=argparse.SUPPRESS, add_help=False)
+    add_common(parser, is_top=True)
+    return parser.format_help()
+
+
+COMMON: Final = frozenset({"root", "socket", "endpoint", "key_file", "name", "timeout", "json"})
+"""The options that every command takes."""
 
 
 def command(
@@ -52,7 +84,14 @@ def command(
         example: one call, or one a line.
         short_help: False leaves `-h` free; `--help` is always there.
     """
-    return action(commands, name, run, COMMANDS[name], more, example=example, short_help=short_help)
+    parser = action(
+        commands, name, run, COMMANDS[name], more,
+        example=example, short_help=short_help,
+        aliases=[alias for alias, command in ALIASES.items() if command == name],
+    )  # fmt: skip
+    # Under an alias, argparse would store the alias.
+    parser.set_defaults(command=name)
+    return parser
 
 
 def action(
@@ -64,6 +103,7 @@ def action(
     *,
     example: str,
     short_help: bool = True,
+    aliases: Sequence[str] = (),
 ) -> argparse.ArgumentParser:
     """Add an action of a command, such as `steno keys list`; the arguments are those of `command`.
 
@@ -75,9 +115,11 @@ def action(
         more: the rest of its help text.
         example: one call, or one a line.
         short_help: False leaves `-h` free.
+        aliases: other names of the action.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
+        aliases=aliases,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}. {more}".rstrip(),
         epilog="\n  ".join(["example:", *example.splitlines()]),
@@ -94,7 +136,8 @@ def action(
 
 def actions(parser: argparse.ArgumentParser) -> Subcommands:
     """Let a command have actions; returns the object to which they are added."""
-    return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    # With `prog`, argparse does not take the usage as the beginning of theirs.
+    return parser.add_subparsers(prog=parser.prog, dest="action", metavar="ACTION", required=True)
 
 
 def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:

@@ -2,16 +2,18 @@
 
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from steno._sync.client import BlockingClient, BlockingSession
-from steno.cli.connection import connected
+from steno.cli.connection import connected, local_root
 from steno.cli.exits import Exit
 from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.values import Ack
+from steno_protocol import paths
 from steno_protocol.commands import List
-from steno_protocol.errors import NotFound
+from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Sessions
 
@@ -58,18 +60,34 @@ def apply(
     """Apply a change; creates the session if only that is missing and the options allow it."""
     how = {"key": key, "expect": options.expect, "durability": options.durability}
     session = client.session(options.session)
-    try:
-        return verb(session, how)
-    except NotFound as error:
-        if getattr(options, "no_create", True) or options.expect not in (None, _BEGINNING):
-            raise
-        missing = error
-    _check_creation(client, options, missing)
+    may_create = not getattr(options, "no_create", True) and options.expect in (None, _BEGINNING)
+    # The session is created only if it is missing: an existing session costs one round trip.
+    if not (may_create and _is_absent(client, options.session)):
+        try:
+            return verb(session, how)
+        except NotFound as error:
+            if not may_create:
+                raise
+            _check_creation(client, options, error)
     # A refused change must not leave an empty session behind.
     check()
-    # The session is created only after a failure: an existing session costs one round trip.
     _create(client, options, output)
     return verb(session, how)
+
+
+def _is_absent(client: BlockingClient, session: str) -> bool:
+    """Whether a session of a root on this machine certainly has no folder.
+
+    The daemon counts a change of a missing session as an error, and a first append is none.
+    """
+    root = local_root(client)
+    with suppress(BadRequest):
+        mount, names = paths.split_session(session)
+        if root is not None and mount is None:
+            folder = root.joinpath(paths.SESSIONS, *names)
+            # A session of kimi-cli's old format is one file beside the place of the folder.
+            return not folder.exists() and not folder.with_name(f"{folder.name}.jsonl").exists()
+    return False
 
 
 def print_ack(options: Namespace, output: Output, ack: Ack) -> None:

@@ -25,6 +25,9 @@ REPLAY_PAUSE_S_MAX: Final = 10.0
 LOG_POLL_S: Final = 0.2
 """Between two reads of `steno logs -f`, too short to notice."""
 
+SESSION_POLL_S: Final = 0.2
+"""Between two looks of `steno tail --wait` for its session, too short to notice."""
+
 WATCHDOG_S: Final = 30.0
 """systemd kills a daemon whose event loop stops for this long; a slow disk never stops the loop."""
 

@@ -41,7 +41,8 @@ def start_daemon(options: Namespace, output: Output) -> None:
         return
     output.write(report.endpoint)
     state = "already runs" if is_running else "started"
-    output.say(f"stenod {report.version} (pid {report.pid}) {state} on {report.root}")
+    listens = f", for other machines at {report.remote_endpoint}" if report.remote_endpoint else ""
+    output.say(f"stenod {report.version} (pid {report.pid}) {state} on {report.root}{listens}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,30 @@
 """The parser of the command line, which imports only the command that is called."""
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import Final, NoReturn, cast
 
 from steno.cli.arguments import HelpFormatter, add_common, is_utf8
-from steno.cli.command_table import COMMANDS
+from steno.cli.command_table import ALIASES, COMMANDS, GROUPS
 from steno.cli.exits import MEANINGS, Exit
 from steno_protocol import __version__
+
+_CLOSE_MAX: Final = 3
+"""Suggestions in an error; more of them would hide its text."""
+
+_LISTED_MAX: Final = 8
+"""Choices that an error lists: more of them would hide its text."""
 
 _FLAGS: Final = ("--json", "--help", "--version")
 """The options before a command that take no value; argparse accepts their beginnings."""
 
 _PATHS: Final = frozenset({"root", "socket", "key_file", "output", "folder", "target", "targets"})
 """Arguments that are paths, which need not be UTF-8."""
+
+_COMMON_LINE: Final = "`steno help options` describes the common options, such as --json."
 
 _EPILOG: Final = "exit codes:\n" + "\n".join(
     f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items()
@@ -31,25 +40,43 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="steno",
+        usage="steno [OPTIONS] COMMAND ...",
         description="Read and write agent sessions, and manage the daemon that owns them."
         " A command that needs the daemon starts it.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"steno {__version__}")
-    add_common(parser, is_top=True)
-    # With `prog`, argparse does not format a usage to find it out.
+    parser.add_argument("-V", "--version", action="version", version=f"steno {__version__}")
+    # With `prog`, argparse does not format a usage to find it out. The groups list the commands.
     commands = parser.add_subparsers(
-        prog="steno", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
-    )
+        prog="steno", dest="command", metavar="COMMAND", required=True, parser_class=_Parser,
+        help=argparse.SUPPRESS,
+    )  # fmt: skip
+    for title, group in GROUPS.items():
+        rows = [f"{_names(name):<14} {summary}" for name, summary in group.items()]
+        parser.add_argument_group(title, "\n".join(rows))
+    add_common(parser, is_top=True)
     called = None if words is None else _called(words)
     for name, summary in COMMANDS.items():
         if words is None or name == called:
             import_module(module_of(name)).add_parser(commands)
         elif called is None:
-            # Help and errors list all commands.
-            commands.add_parser(name, help=summary)
+            # Errors suggest one of all commands.
+            commands.add_parser(name, help=summary, aliases=_aliases(name))
     return parser
+
+
+def _names(command: str) -> str:
+    """A command and its aliases.
+
+    >>> _names("sessions"), _names("show")
+    ('sessions, ls', 'show')
+    """
+    return ", ".join([command, *_aliases(command)])
+
+
+def _aliases(command: str) -> list[str]:
+    return [alias for alias, meant in ALIASES.items() if meant == command]
 
 
 def _called(words: Sequence[str]) -> str | None:
@@ -61,7 +88,8 @@ def _called(words: Sequence[str]) -> str | None:
     is_value = False
     for word in words:
         if not is_value and not word.startswith("-"):
-            return word if word in COMMANDS else None
+            name = ALIASES.get(word, word)
+            return name if name in COMMANDS else None
         is_flag = "=" in word or any(flag.startswith(word) for flag in _FLAGS)
         is_value = not is_value and word.startswith("--") and not is_flag
     return None
@@ -105,9 +133,51 @@ class _Parser(argparse.ArgumentParser):
             self.exit(Exit.USAGE, f"steno: {text}\n")
         return options
 
+    def parse_known_args(  # type: ignore[override]  # the overloads are for other namespaces
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As in argparse, except that `-5` means `-n 5` where there is a `-n`."""
+        words = sys.argv[1:] if args is None else args
+        given = argparse.Namespace() if namespace is None else namespace
+        return super().parse_known_args([*self._with_counts(words)], given)
+
+    def _with_counts(self, words: Sequence[str]) -> Iterator[str]:
+        options = self._option_string_actions
+        before = ""
+        for word in words:
+            is_value = before in options and options[before].nargs != 0
+            if "-n" in options and not is_value and word[:1] == "-" and word[1:].isdecimal():
+                yield "-n"
+                yield word[1:]
+            else:
+                yield word
+            before = word
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Suggest the nearest choice instead of a list of all."""
+        if action.choices is None or value in action.choices:
+            return
+        # Imported here, for errors only.
+        from difflib import get_close_matches  # noqa: PLC0415
+
+        choices = [str(each) for each in action.choices]
+        close = get_close_matches(str(value), choices, _CLOSE_MAX)
+        what = "" if action.metavar is None else f"{str(action.metavar).lower()} "
+        message = f"there is no {what}{str(value)!r}"
+        if close:
+            message += f": did you mean {' or '.join(close)}?"
+        elif len(choices) <= _LISTED_MAX:
+            message += f": choose from {', '.join(choices)}"
+        raise argparse.ArgumentError(None if action.metavar else action, message)
+
+    def format_help(self) -> str:
+        """As in argparse, with one line for the common options."""
+        return f"{super().format_help()}\n{_COMMON_LINE}\n"
+
     def error(self, message: str) -> NoReturn:
         """Print one line instead of argparse's usage."""
-        self.exit(Exit.USAGE, f"steno: {message}; see `{self.prog} --help`\n")
+        see = " See" if message.endswith("?") else "; see"
+        self.exit(Exit.USAGE, f"steno: {message}{see} `{self.prog} --help`\n")
 
 
 def _not_utf8(options: argparse.Namespace) -> str | None:

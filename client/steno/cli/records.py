@@ -78,7 +78,7 @@ def report_damaged(output: Output, damaged: int, noun: str = "record", hint: str
 
 def report_no_event(output: Output, options: Namespace) -> None:
     """Print that a span of the wire file has no event."""
-    output.say(f"{options.session} has no event there: `steno emit` appends one")
+    output.say(f"{options.session} has no event there: `steno help emit` shows how to append one")
 
 
 def follow(

@@ -90,15 +90,15 @@ def _read_private(path: Path) -> str:
         if error.errno not in _LASTING:
             raise
         raise Unauthorized(
-            f"{path} cannot be opened ({error.strerror}): `steno keys new` creates it"
+            f"{path} cannot be opened ({error.strerror}): `steno keys new NAME` creates it"
         ) from None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
             raise Unauthorized(
-                f"{path} is not a file of the user that runs the daemon: `steno keys new` creates"
-                " one"
+                f"{path} is not a file of the user that runs the daemon: `steno keys new NAME`"
+                " creates one"
             )
         if found.st_mode & 0o077:
-            raise Unauthorized(f"other users may read {path}: chmod 600 {path}")
+            raise Unauthorized(f"other users may read {path}: run `chmod 600 {path}`")
         return file.read(_FILE_BYTES_MAX).decode(errors="replace")

@@ -160,7 +160,7 @@ class Transport:
         self._path = SocketPath(path, is_inherited=inherited_fd is not None)
 
     def bind_tcp(
-        self, endpoint: str, own: KeyPair, admits: Admits, log: Callable[..., None]
+        self, endpoints: Sequence[str], own: KeyPair, admits: Admits, log: Callable[..., None]
     ) -> str:
         """Listen at `tcp://address:port`, for clients with an admitted key.
 
@@ -169,7 +169,7 @@ class Transport:
         handler answers.
 
         Args:
-            endpoint: the address; with port 0 or `*` the system chooses a port.
+            endpoints: the addresses to try in order; with port `*` the system chooses a port.
             own: the daemon's key pair.
             admits: returns the name of the client with a key; None if the key is not admitted.
             log: logs an event with fields.
@@ -178,7 +178,7 @@ class Transport:
             The endpoint, with the port that was chosen.
 
         Raises:
-            StorageFailed: the address cannot be bound.
+            StorageFailed: no address can be bound.
         """
         self._zap = ZapHandler(self._context, admits, log)
         options: dict[int, int | bytes] = {
@@ -190,17 +190,30 @@ class Transport:
             zmq.HEARTBEAT_IVL: limits.HEARTBEAT_MS,
             zmq.HEARTBEAT_TIMEOUT: limits.CLIENT_SILENCE_MS,
             # Only for an IPv6 address: with the option a host name can resolve to another address.
-            zmq.IPV6: int(paths.is_ipv6(endpoint)),
+            zmq.IPV6: int(paths.is_ipv6(endpoints[-1])),
         }
         for option, value in options.items():
             self._socket.set(option, value)
+        self._bind_first(endpoints)
+        return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+    def _bind_first(self, endpoints: Sequence[str]) -> None:
+        """Bind the first free address.
+
+        Raises:
+            StorageFailed: none is free; the message names the last one.
+        """
+        *preferred, last = endpoints
+        for endpoint in preferred:
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.bind(endpoint)
+                return
         try:
-            self._socket.bind(endpoint)
+            self._socket.bind(last)
         except zmq.ZMQError as error:
             raise StorageFailed(
-                f"cannot listen at {endpoint}: {error.strerror}; choose another network.listen"
+                f"cannot listen at {last}: {error.strerror}; choose another network.listen"
             ) from None
-        return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
     @property
     def is_reachable(self) -> bool:

@@ -59,7 +59,7 @@ def locate(
     if found is None:
         raise NotFound(
             f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
-            " `steno timeline` shows which generation may contain it",
+            f" `steno timeline {session}` shows which generation may contain it",
             session=session,
         )
     return found

@@ -154,7 +154,7 @@ class Quotas:
         used = session_bytes(path)
         return quota - used, TooLarge(
             f"the session has {used} bytes, and its quota is {quota}: remove past generations with"
-            " `steno gc --keep-generations 1`, or raise disk.session_bytes",
+            f" `steno gc {session} --keep-generations 1`, or raise disk.session_bytes",
             session=session,
         )
 
@@ -166,6 +166,6 @@ class Quotas:
         self._is_root_full |= self._root_bytes >= quota
         return quota - self._root_bytes, TooLarge(
             f"all sessions have {self._root_bytes} bytes, and their quota is {quota}: delete"
-            " sessions that are not needed and run `steno gc`, or raise disk.root_bytes",
+            " sessions that are not needed, see `steno gc --dry-run`, or raise disk.root_bytes",
             session=session,
         )

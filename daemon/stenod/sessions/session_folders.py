@@ -340,7 +340,8 @@ class SessionFolders:
             handle = self._disk.open_read(folder, paths.generation_file(generation + 1))
         except FileNotFoundError:
             raise NotFound(
-                f"there is no generation {generation}: `steno timeline` lists the existing ones",
+                f"there is no generation {generation}: `steno timeline {place.session}` lists the"
+                " existing ones",
                 session=place.session,
             ) from None
         shared = SharedHandle(self._disk, handle)
@@ -458,7 +459,7 @@ class SessionFolders:
 def _no_session(place: Place) -> NotFound:
     return NotFound(
         f"there is no such session: it would lie at {place.path}; `steno sessions` lists the"
-        " existing ones, and `open` creates it (the command: `steno append`)",
+        f" existing ones, and `steno open {place.session}` creates it",
         session=place.session,
     )
 

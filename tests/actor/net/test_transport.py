@@ -223,7 +223,7 @@ async def test_connections_are_counted_while_they_last(root: Path) -> None:
 async def test_unwatched_connections_delay_neither_others_nor_the_end() -> None:
     remote = Transport(lambda _: True)
     endpoint = remote.bind_tcp(
-        "tcp://127.0.0.1:0", KeyPair(*new_key_pair()), lambda _: None, ignore
+        ["tcp://127.0.0.1:0"], KeyPair(*new_key_pair()), lambda _: None, ignore
     )
     port = urlsplit(endpoint).port or 0
     for _ in range(1500):

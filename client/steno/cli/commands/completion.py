@@ -16,9 +16,12 @@ def add_parser(commands: Subcommands) -> None:
         " without a daemon. Evaluate the script at shell start-up (in zsh after compinit), or put"
         " it into the shell's completion folder.",
         example="steno completion bash > ~/.bash_completion\n"
-        "steno completion zsh > ~/.zfunc/_steno",
+        "steno completion zsh > ~/.zfunc/_steno\n"
+        "steno completion fish > ~/.config/fish/completions/steno.fish",
     )  # fmt: skip
-    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"
+    )
 
 
 def run(options: Namespace, output: Output) -> int:

@@ -1,5 +1,6 @@
 """`steno gc`: old generations and expired trash removed."""
 
+import shlex
 from argparse import Namespace
 
 from steno.cli.arguments import Subcommands, command, days, number_from, optional_argument
@@ -18,9 +19,10 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "gc", run,
-        "Removes only what the options name. The newest past generation always stays, and so does"
-        " every generation that holds a checkpoint or a D-Mail in use.",
-        example="steno gc --dry-run --generations-older 90 --keep-generations 5 --trash",
+        "Removes only what the options name; --dry-run alone shows everything that can be removed."
+        " The newest past generation always stays, and so does every generation that holds a"
+        " checkpoint or a D-Mail in use.",
+        example="steno gc --dry-run\nsteno gc --generations-older 90 --keep-generations 5 --trash",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
     parser.add_argument(
@@ -50,14 +52,18 @@ def run(options: Namespace, output: Output) -> int:
     """Remove the files that the options name; starts the daemon, which owns the files.
 
     Raises:
-        WrongUsage: no option names anything.
+        WrongUsage: no option names anything, and it is no dry run.
     """
     older, keep = options.generations_older, options.keep_generations
-    if older is None and keep is None and not options.trash:
+    is_overview = older is None and keep is None and not options.trash
+    if is_overview and not options.dry_run:
         raise WrongUsage(
             "only what the options name is removed: give --generations-older DAYS,"
-            " --keep-generations N or --trash, and --dry-run to see it first"
+            " --keep-generations N or --trash; `steno gc --dry-run` shows what can be removed"
         )
+    if is_overview:
+        # Nothing is removed, so the widest choice shows most.
+        keep, options.trash = 1, True
     command = Gc(
         prefix=options.prefix or "",
         dry_run=options.dry_run,
@@ -69,7 +75,17 @@ def run(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         report, _ = client.request(command, GcReport)
     _print_result(report, output)
+    if is_overview and report.files:
+        output.say(f"to remove them: {_removal(options)}")
     return Exit.FAILED if report.failed else Exit.DONE
+
+
+def _removal(options: Namespace) -> str:
+    """The command that removes everything that a dry run without other options shows."""
+    words = ["steno", "gc", *([options.prefix] if options.prefix else [])]
+    if options.root is not None:
+        words += ["--root", options.root]
+    return shlex.join([*words, "--keep-generations", "1", "--trash"])
 
 
 def _print_result(report: GcReport, output: Output) -> None:

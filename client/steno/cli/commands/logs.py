@@ -20,7 +20,7 @@ from steno_protocol.errors import NotFound
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
-    parser = command(commands, "logs", run, example="steno logs -n 20 -f")
+    parser = command(commands, "logs", run, example="steno logs -20\nsteno logs -n 20 -f")
     parser.add_argument(
         "-n", "--lines", metavar="N", type=whole_number, help="the last N lines only"
     )

@@ -1,5 +1,6 @@
 """`steno repair`: the repair of a session, a file or a folder."""
 
+import shlex
 from argparse import Namespace
 from contextlib import closing
 from typing import Final, NamedTuple
@@ -193,18 +194,18 @@ def _check_not_owned(found: Transcripts, name: str) -> None:
     if found.is_owned and is_recorded:
         raise BadRequest(
             f"{found.folder / name} belongs to a session of a steno daemon, and its timeline"
-            " contains positions in it: `steno repair SESSION` repairs it, with"
-            f" {_session_of(found)}"
+            f" contains positions in it: {_right_repair(found)}"
         )
 
 
-def _session_of(found: Transcripts) -> str:
-    """The root and session of a folder, from its path."""
+def _right_repair(found: Transcripts) -> str:
+    """How the daemon repairs the session of a folder; root and session come from its path."""
     for above in found.folder.parents:
         if above.name == paths.SESSIONS and (above.parent / paths.LOCK).exists():
             session = found.folder.relative_to(above)
-            return f"--root {above.parent} and the session {session}"
-    return "its root or mount"
+            words = ["steno", "repair", "--root", str(above.parent), str(session)]
+            return f"`{shlex.join(words)}` repairs it"
+    return "`steno repair SESSION` with its root or mount repairs it"
 
 
 def _print_result(

@@ -202,8 +202,11 @@ def _units(options: Namespace) -> tuple[Path, str, list[Unit]]:
 
 
 def _units_folder() -> Path:
-    home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 (as text)
-    config = os.environ.get("XDG_CONFIG_HOME") or f"{paths.check_home(home)}/.config"
+    config = os.environ.get("XDG_CONFIG_HOME")
+    if not config:
+        # An empty HOME would mean the folder /.
+        home = os.environ.get("HOME", os.path.expanduser("~"))  # noqa: PTH111 (as text)
+        config = f"{paths.check_home(home)}/.config"
     return Path(config, "systemd", "user")
 
 

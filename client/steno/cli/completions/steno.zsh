@@ -10,89 +10,91 @@
 
 _shtab_steno_commands() {
   local _commands=(
-    append:'Append messages. Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the new head once they are durable. Creates a missing session with a note; in a mount, only with --create.'
-    archive:'Hide a session from `steno sessions`. The session can still be read and written by its id.'
-    checkpoint:'Create a checkpoint and print its id.'
-    clear:'Remove all records, including the system prompt. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
-    clients:'List the connected clients (does not start a daemon). NAME is the name that a client gives itself; KEY is that of its key, if it is on another machine.'
-    compact:'Summarise all but the last messages with a model. Other clients can keep writing meanwhile. Prints the new head. The summarised records stay in a past generation; `steno restore` brings them back. The API key comes from STENO_LLM_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, and is sent only over https or to this machine. With --max-context-size, only a session that is full enough is compacted. With --watch, the command runs until a signal and compacts each session whose id starts with SESSION once it is full enough; sessions of a mount only if SESSION names the mount.'
-    completion:'Print the completion script of a shell. Completes commands, options and session ids; ids come from the folders of the root, without a daemon. Evaluate the script at shell start-up (in zsh after compinit), or put it into the shell'"'"'s completion folder.'
-    config:'Show the options in force and the source of each. Asks the running daemon, or reads config.toml and the environment if none runs.'
-    delete:'Move a session to the trash. Also deletes the sessions below it. A unique prefix is enough unless --key is given. Asks for confirmation on a terminal. Prints the trash folder and its time of expiry.'
-    demo:'Demonstrate concurrent writers and a killed daemon. Several processes write one session at once while another follows it, and the daemon is killed in the middle. The demo then proves from the file that every acknowledged record is there exactly once and in order. Without --root, it uses a temporary folder.'
-    dmail:'Send a message back to a checkpoint. At most one D-Mail is pending per session. Its delivery reverts the session to the checkpoint and appends the message there, in one atomic step; the agent that owns the session runs it.'
-    doctor:'Check everything the daemon needs and suggest fixes. Works without a daemon and beside one that hangs. It starts no daemon and changes nothing.'
-    emit:'Append an event to a session'"'"'s wire file. Prints the new head of the wire file once the event is durable. Creates a missing session with a note; in a mount, only with --create.'
-    export:'Export a session for people or other programs. markdown: the conversation for people. json: all records, events, streams and the timeline with their cursors. kimi: a session folder in kimi-cli'"'"'s format, without the keys that steno adds, with past generations, streams, uploads, tasks and subagents. A daemon on another machine sends only the lines and the title. Symbolic links are skipped. Existing files are never overwritten.'
-    fork:'Create a new session from a past state. The fork is atomic and does not change SESSION. Its wire file is cut at the same instant as its context. Prints the new id. Without an option, the fork is a copy of the present state.'
-    gc:'Remove old generations and expired trash. Removes only what the options name. The newest past generation always stays, and so does every generation that holds a checkpoint or a D-Mail in use.'
-    grep:'Find text in the messages of sessions. Searches texts, thoughts, tool calls and their results. Prints each matching line with its session, cursor and time. Archived sessions are included. Exits with 4 if nothing matches.'
-    import:'Import session folders byte for byte. FOLDER is a session folder, a tree of session folders such as kimi-cli'"'"'s, or a file <uuid>.jsonl in kimi-cli'"'"'s old format. The import of a session is atomic; a session that was imported before is skipped, so the command can be repeated. The work directories in kimi-cli'"'"'s kimi.json are imported too; `steno sessions` shows them. FOLDER may also be or contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex (~/.codex/sessions): the conversation becomes the context, and the file is kept byte for byte in a stream of the session. FOLDER is only read. The root must be on this machine.'
-    keys:'Manage the keys of clients on other machines. Each client has its own key and one right: read, write (reversible changes) or admin (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set in config.toml, and accepts only clients with a key.'
-    label:'Show or change the labels of a session. +LABEL adds a label, -LABEL removes one, and plain labels replace all. Prints the resulting labels.'
-    logs:'Print the daemon'"'"'s log (does not start it).'
-    open:'Open a session, creating it if necessary. Crash recovery runs now instead of at the first append. Prints the head.'
-    prompt:'Show or set the system prompt. With TEXT (or - for stdin), sets the system prompt; a session with records is rewritten. Without, prints the current one.'
-    read:'Print records exactly as stored. Lines that are not records are skipped; their number is printed on stderr.'
-    rename:'Give a session another id. Also renames the sessions below it. The new id is in the same root or mount. Followers of the old id end, and the old id is free. A unique prefix of SESSION is enough unless --key is given. Prints the new id.'
-    repair:'Show or carry out the repair of a session or file. Whole records stay in order, each on its own line; other bytes are left out. Without --apply, nothing is changed. The daemon repairs a session: the damaged file stays as a past generation, and a damaged state.json stays beside the new one. A file is repaired in place, and a copy of the original stays beside it.'
-    replay:'Replay the events with their original pauses. Pauses longer than 10 s are shortened to that.'
-    restart:'Stop the daemon and start it again.'
-    restore:'Restore a past generation. The present state becomes a past generation, so a restore can be undone.'
-    revert:'Remove a checkpoint and everything after it. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
-    service:'Run the daemon under systemd. Writes user units and prints the systemctl commands to run next; it does not call systemd.'
-    sessions:'List the sessions. The sessions that changed last come first. Columns on a terminal: a dot if a client follows or changes the session now, the id (generated ones as the shortest unique prefix, which every command takes), size, records, last change, title, labels. Columns elsewhere: full id, size, generations, last change, title, labels. Archived sessions are hidden. A file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.'
-    show:'Show a conversation in readable form. Messages, tool calls and their results, checkpoints and token counts in order. Thoughts and long results are folded; images appear as type and size.'
-    start:'Start the daemon and print its address. A daemon that already runs is left as it is.'
-    stat:'Show the state of a session. Prints its head, token counts, checkpoints, title, labels and folder. The session is neither created nor repaired.'
-    stats:'Show the daemon'"'"'s counters (does not start it). Counters start at zero with each daemon.'
-    status:'Show the daemon'"'"'s state (does not start it).'
-    stop:'Stop the daemon after its queued commands. Returns once all queued commands are on the disk and the root is unlocked.'
-    stream:'List the streams of a session, or read or change one. Without NAME, lists the streams with records, size and last change. With NAME, prints its records exactly as they were appended; -f prints new ones once they are durable. --append prints the new head once the record is durable; the first append creates the stream. --delete keeps the records in a file of the session until they expire.'
-    tail:'Print the last records. With -f, prints each new record once it is durable: no gap and no duplicate, across rewrites and restarts of the daemon.'
-    timeline:'Show the history of a session as a tree. Shows each generation, and for each rewrite its author, time, reason and kept lines.'
-    title:'Show or set the title of a session. An empty TEXT removes the title.'
-    turns:'List the turns of a session. Prints number, position in the wire file, time and the user'"'"'s input. `steno fork --turn` takes the number.'
-    unarchive:'Show an archived session in `steno sessions` again.'
-    undelete:'Restore a session from the trash. Also restores the sessions that were deleted with it. `steno sessions --trash` lists the deleted sessions; its short ids are enough unless --key is given. Prints the id.'
-    undo:'Fork a session before its last turns. SESSION is not changed. Prints the id of the new session.'
-    usage:'Show the token counts, or append one. With TOKENS, appends a token count; without, prints the current counts.'
-    verify:'Check sessions and transcripts for damage. The daemon checks a session while it keeps writing. Any other TARGET is the path of a JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps, is not damage.'
-    wire:'List the events of a session'"'"'s wire file. Prints position, time, type and payload, one event per line. Lines that are not events are skipped and their number is printed on stderr; with --strict, the first such line ends the command with 1 and its position.'
+    append:'append messages'
+    archive:'hide a session from `steno sessions`'
+    checkpoint:'create a checkpoint and print its id'
+    clear:'remove all records, including the system prompt'
+    clients:'list the connected clients (does not start a daemon)'
+    compact:'summarise all but the last messages with a model'
+    completion:'print the completion script of a shell'
+    config:'show the options in force and the source of each'
+    delete:'move a session to the trash'
+    demo:'demonstrate concurrent writers and a killed daemon'
+    dmail:'send a message back to a checkpoint'
+    doctor:'check everything the daemon needs and suggest fixes'
+    emit:'append an event to a session'"'"'s wire file'
+    export:'export a session for people or other programs'
+    fork:'create a new session from a past state'
+    gc:'remove old generations and expired trash'
+    grep:'find text in the messages of sessions'
+    help:'show the manual, or the help of a command'
+    import:'import session folders byte for byte'
+    keys:'manage the keys of clients on other machines'
+    label:'show or change the labels of a session'
+    logs:'print the daemon'"'"'s log (does not start it)'
+    ls:'list the sessions'
+    open:'open a session, creating it if necessary'
+    prompt:'show or set the system prompt'
+    read:'print records exactly as stored'
+    rename:'give a session another id'
+    repair:'show or carry out the repair of a session or file'
+    replay:'replay the events with their original pauses'
+    restart:'stop the daemon and start it again'
+    restore:'restore a past generation'
+    revert:'remove a checkpoint and everything after it'
+    service:'run the daemon under systemd'
+    sessions:'list the sessions'
+    show:'show a conversation in readable form'
+    start:'start the daemon and print its address'
+    stat:'show the state of a session'
+    stats:'show the daemon'"'"'s counters (does not start it)'
+    status:'show the daemon'"'"'s state (does not start it)'
+    stop:'stop the daemon after its queued commands'
+    stream:'list the streams of a session, or read or change one'
+    tail:'print the last records'
+    timeline:'show the history of a session as a tree'
+    title:'show or set the title of a session'
+    turns:'list the turns of a session'
+    unarchive:'show an archived session in `steno sessions` again'
+    undelete:'restore a session from the trash'
+    undo:'fork a session before its last turns'
+    usage:'show the token counts, or append one'
+    verify:'check sessions and transcripts for damage'
+    wire:'list the events of a session'"'"'s wire file'
   )
   _describe 'steno commands' _commands
 }
 
 _shtab_steno_dmail_commands() {
   local _commands=(
-    deliver:'Deliver the pending D-Mail. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
-    send:'Send a D-Mail. Prints its id once it is durable.'
-    show:'Show the pending D-Mail. Prints nothing on stdout if no D-Mail is pending.'
+    deliver:'deliver the pending D-Mail'
+    send:'send a D-Mail'
+    show:'show the pending D-Mail'
   )
   _describe 'steno dmail commands' _commands
 }
 
 _shtab_steno_keys_commands() {
   local _commands=(
-    list:'List the clients with a key.'
-    new:'Create a key for a client. Prints the path of the key file for the client. The file holds a secret and is readable only by you.'
-    revoke:'Revoke a client'"'"'s key. The client is refused within a second, even if it is connected.'
+    list:'list the clients with a key'
+    new:'create a key for a client'
+    revoke:'revoke a client'"'"'s key'
   )
   _describe 'steno keys commands' _commands
 }
 
 _shtab_steno_service_commands() {
   local _commands=(
-    install:'Write the unit files. A socket unit that always listens, and the daemon'"'"'s unit, started by the first connection.'
-    show:'Print the unit files and their state.'
-    uninstall:'Remove the unit files.'
+    install:'write the unit files'
+    show:'print the unit files and their state'
+    uninstall:'remove the unit files'
   )
   _describe 'steno service commands' _commands
 }
 
 _shtab_steno_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "(- : *)--version[show program\'s version number and exit]"
+  "(- : *)"{-V,--version}"[show program\'s version number and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
   "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
   "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
@@ -236,7 +238,7 @@ _shtab_steno_completion_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  ":bash or zsh:(bash zsh)"
+  ":bash, zsh or fish:(bash zsh fish)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -474,6 +476,21 @@ _shtab_steno_grep_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_grep_defaults_added=0
 
+_shtab_steno_help_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "*:a command, perhaps with its action:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_help_defaults_added=0
+
 _shtab_steno_import_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -583,6 +600,28 @@ _shtab_steno_logs_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_logs_defaults_added=0
+
+_shtab_steno_ls_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--archived[list archived sessions only]"
+  "--all[list archived sessions too]"
+  "--trash[list the deleted sessions, the latest deletion first]"
+  "*--label[only sessions with this label\; repeat it to require several labels]:LABEL:"
+  "--title=[only sessions whose title contains TEXT, ignoring case]:TEXT:"
+  "--sort=[the order\: changed (default), size, records and generations from the largest down\; id and title from A to Z]:sort:(changed id size records generations title)"
+  "-n[only the first N sessions]:N:"
+  ":only sessions whose id starts with PREFIX:_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_ls_defaults_added=0
 
 _shtab_steno_open_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -958,9 +997,10 @@ _shtab_steno_tail_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  {-n,--lines}"[(default\: 10)]:N:"
+  {-n,--lines}"[the number of the last lines (default\: 10)]:N:"
   "--after=[start after POSITION]:POSITION:"
   {-f,--follow}"[print new records as they become durable]"
+  "--wait[with -f, wait until the session exists]"
   "--wire[print events of the wire file instead of records]"
   ":a session id or a unique prefix:_steno_session_ids"
 )
@@ -1154,10 +1194,12 @@ _shtab_steno() {
         fork) _arguments -C -s $_shtab_steno_fork_options ;;
         gc) _arguments -C -s $_shtab_steno_gc_options ;;
         grep) _arguments -C -s $_shtab_steno_grep_options ;;
+        help) _arguments -C -s $_shtab_steno_help_options ;;
         import) _arguments -C -s $_shtab_steno_import_options ;;
         keys) _shtab_steno_keys ;;
         label) _arguments -C -s $_shtab_steno_label_options ;;
         logs) _arguments -C -s $_shtab_steno_logs_options ;;
+        ls) _arguments -C -s $_shtab_steno_ls_options ;;
         open) _arguments -C -s $_shtab_steno_open_options ;;
         prompt) _arguments -C -s $_shtab_steno_prompt_options ;;
         read) _arguments -C -s $_shtab_steno_read_options ;;

@@ -6,12 +6,13 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from steno._connect.lock_holder import is_free, note_of, silence_of
 from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.configuration import read_file, unread_options
-from steno.cli.doctor import Finding
+from steno.cli.doctor import Finding, steno
 from steno.cli.render.wording import count, duration, moment
 from steno_protocol import __version__, limits, paths
 from steno_protocol.commands import Configuration, Stats
@@ -92,7 +93,9 @@ def _check_folder(folder: Path) -> Iterator[Finding]:
         text = f"{folder} belongs to uid {found.st_uid}"
         yield Finding("problem", text, "choose another --socket")
     elif found.st_mode & 0o022:
-        yield Finding("warning", f"other users can write into {folder}", f"chmod 700 {folder}")
+        yield Finding(
+            "warning", f"other users can write into {folder}", f"`chmod 700 {quote(str(folder))}`"
+        )
 
 
 def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
@@ -104,24 +107,25 @@ def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
         with connect_sync(root, spawn=False, timeout=timeout_s) as client:
             status = client.status()
             findings = [
-                *_check_status(status),
-                *_check_failures(client),
+                *_check_status(status, root),
+                *_check_failures(client, root),
                 *_check_options(client, root, status.pid),
             ]
     except Incompatible as error:
-        yield Finding("problem", error.message, "steno restart")
+        yield Finding("problem", error.message, f"`{steno(root, 'restart')}`")
     except (Unreachable, OutcomeUnknown) as error:
         yield _silent(root, error.message)
     else:
         yield from findings
 
 
-def _check_status(report: StatusReport) -> Iterator[Finding]:
+def _check_status(report: StatusReport, root: Path) -> Iterator[Finding]:
+    restart = f"`{steno(root, 'restart')}`"
     text = f"stenod {report.version}, pid {report.pid}, up for {duration(report.uptime_s)}"
     if report.version == __version__:
         yield Finding("ok", text)
     else:
-        yield Finding("warning", f"{text}; this command is {__version__}", "steno restart")
+        yield Finding("warning", f"{text}; this command is {__version__}", restart)
     if report.draining:
         text = f"it is draining, with {count(report.queued, 'command')} in its queue"
         yield Finding("warning", text, "wait")
@@ -130,25 +134,26 @@ def _check_status(report: StatusReport) -> Iterator[Finding]:
             f"a sync was slow at {moment(report.slow_sync_at)}, the slowest took"
             f" {report.slowest_sync_s:.2f} s"
         )
-        remedy = "see what else writes to this disk; `steno logs` names each slow sync"
+        remedy = f"see what else writes to this disk; `{steno(root, 'logs')}` names each slow sync"
         yield Finding("warning", text, remedy)
 
 
-def _check_failures(client: BlockingClient) -> Iterator[Finding]:
+def _check_failures(client: BlockingClient, root: Path) -> Iterator[Finding]:
     """The commands and connections refused through no fault of the clients."""
     with suppress(StenoError):  # an older daemon may lack this command
         stats, _ = client.request(Stats(), StatsReport)
         for code, cause in _FAILURES.items():
             if failed := stats.errors.get(code):
                 text = f"{count(failed, 'command')} failed by {cause} since it was started ({code})"
-                remedy = "`steno logs` has the times, the sessions and the reasons"
+                remedy = f"`{steno(root, 'logs')}` has the times, the sessions and the reasons"
                 yield Finding("warning", text, remedy)
         if stats.turned_away:
             text = (
                 f"{count(stats.turned_away, 'connection')} ended at once since it was started: no"
                 " file handle was left"
             )
-            yield Finding("warning", text, "allow it more (ulimit -n), and `steno restart`")
+            remedy = f"allow it more (ulimit -n), and then `{steno(root, 'restart')}`"
+            yield Finding("warning", text, remedy)
 
 
 def _check_options(client: BlockingClient, root: Path, pid: int) -> Iterator[Finding]:
@@ -157,7 +162,8 @@ def _check_options(client: BlockingClient, root: Path, pid: int) -> Iterator[Fin
         report, _ = client.request(Configuration(), ConfigurationReport)
         with suppress(BadRequest):
             for line in unread_options(report.options, read_file(root, {})):
-                yield Finding("warning", line, f"kill -HUP {pid}, or `steno restart`")
+                remedy = f"`kill -HUP {pid}`, or `{steno(root, 'restart')}`"
+                yield Finding("warning", line, remedy)
 
 
 def _silent(root: Path, why: str) -> Finding:

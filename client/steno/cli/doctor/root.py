@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from statistics import median
 from typing import Final
 
 from steno._connect.key_files import read_private
 from steno.cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno.cli.configuration import read_file
-from steno.cli.doctor import Finding
+from steno.cli.doctor import Finding, steno
 from steno.cli.render.wording import count, size
 from steno_protocol import __version__, credentials, limits, paths
 from steno_protocol.errors import BadRequest, StenoError
@@ -25,6 +26,7 @@ _PARTS: Final = {
     paths.LOCK: "regular file",
     paths.START_LOCK: "regular file",
     paths.LOG: "regular file",
+    paths.PORT: "regular file",
     paths.SESSIONS: "folder",
     credentials.KEYS_FOLDER: "folder",
 }
@@ -52,15 +54,15 @@ def check_root(_: Namespace, root: Path) -> Iterator[Finding]:
     mode = f"{stat.S_IMODE(found.st_mode):o}"
     if found.st_uid != os.getuid():
         owners = f"{root} belongs to uid {found.st_uid}, and you are uid {os.getuid()}"
-        remedy = f"run steno as its owner, or `chown -R {os.getuid()} {root}`"
+        remedy = f"run steno as its owner, or run `chown -R {os.getuid()} {quote(str(root))}`"
         yield Finding("problem", owners, remedy)
     elif os.statvfs(root).f_flag & os.ST_RDONLY:
         yield _read_only(root)
     elif not os.access(root, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("problem", f"{root} cannot be written", f"chmod u+rwx {root}")
+        yield Finding("problem", f"{root} cannot be written", f"`chmod u+rwx {quote(str(root))}`")
     elif found.st_mode & 0o077:
         text = f"{root} has mode {mode}: other users can read it"
-        yield Finding("warning", text, f"chmod 700 {root}")
+        yield Finding("warning", text, f"`chmod 700 {quote(str(root))}`")
     else:
         yield Finding("ok", f"{root}, mode {mode}")
 
@@ -126,7 +128,8 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
             credentials.decode_pair(read_private(str(own)), str(own))
         except StenoError as error:
             needed = f"; a daemon that listens at {address} does not start without it"
-            remedy = "correct it, or move it away and let `steno keys new` create one"
+            new_key = steno(root, "keys", "new", "NAME")
+            remedy = f"correct it, or move it away and let `{new_key}` create one"
             yield Finding("problem", error.message + (needed if address else ""), remedy)
     if not os.path.lexists(clients):
         yield Finding("ok", "no client of another machine is admitted")
@@ -135,7 +138,7 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
         admitted = credentials.decode_clients(read_private(str(clients)), str(clients))
     except StenoError as error:
         text = f"{error.message}; until then no client of another machine is admitted"
-        remedy = "correct it: `steno keys list` reads it as the daemon does"
+        remedy = f"correct it: `{steno(root, 'keys', 'list')}` reads it as the daemon does"
         yield Finding("problem", text, remedy)
     else:
         yield Finding("ok", f"{count(len(admitted), 'client')} of other machines admitted")
@@ -152,7 +155,7 @@ def check_disk(_: Namespace, root: Path) -> Iterator[Finding]:
     with suppress(BadRequest):
         floor = read_file(root, dict(os.environ)).count("disk.free_bytes")
     text = f"{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
-    remedy = "free some space: `steno gc --dry-run` shows what steno can remove"
+    remedy = f"free some space: `{steno(root, 'gc', '--dry-run')}` shows what steno can remove"
     if free < floor:
         refused = f"{text}, less than the floor of {size(floor)}: appends are refused"
         yield Finding("problem", refused, remedy)

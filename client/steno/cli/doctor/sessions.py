@@ -11,11 +11,12 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shlex import join, quote
 from typing import Final
 
 from steno._connect.safe_open import open_regular
 from steno.cli.configuration import read_file
-from steno.cli.doctor import Finding
+from steno.cli.doctor import Finding, steno
 from steno.cli.render.wording import count
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
@@ -45,7 +46,7 @@ def check_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
         trees |= {f"{name}:": folder for name, folder in folders.items()}
     checked, troubled = 0, 0
     for prefix, tree in trees.items():
-        for is_session, findings in _checked(prefix, Path(tree)):
+        for is_session, findings in _checked(root, prefix, Path(tree)):
             checked += is_session
             troubled += bool(findings)
             if troubled <= limits.FINDINGS_LISTED_MAX:
@@ -57,7 +58,7 @@ def check_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
         yield Finding("ok", f"{count(checked, 'session')}, nothing to report")
 
 
-def _checked(prefix: str, tree: Path) -> Iterator[tuple[bool, list[Finding]]]:
+def _checked(root: Path, prefix: str, tree: Path) -> Iterator[tuple[bool, list[Finding]]]:
     """The findings folder by folder, with whether it is a session; hidden folders are skipped."""
     errors: list[OSError] = []
     sessions: set[Path] = set()
@@ -69,7 +70,7 @@ def _checked(prefix: str, tree: Path) -> Iterator[tuple[bool, list[Finding]]]:
         folder = Path(place)
         if paths.CONTEXT in names or any(map(paths.generation_of, names)):
             session = prefix + folder.relative_to(tree).as_posix()
-            yield True, list(_check_session(session, folder, names))
+            yield True, list(_check_session(root, session, folder, names))
             sessions.add(folder)
         elif not prefix and sessions.isdisjoint(folder.parents):
             # Other files in a session or a mount belong to other programs.
@@ -90,24 +91,27 @@ def _obstacles(folder: Path, names: set[str]) -> Iterator[Finding]:
             yield Finding("warning", text, "move it away, or replace it by the folder itself")
 
 
-def _check_session(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
+def _check_session(root: Path, session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
     yield from _misplaced(session, folder, names)
     if paths.CONTEXT not in names and _is_settled(session, folder):
         generations = (number for number in map(paths.generation_of, names) if number is not None)
         newest = folder / paths.generation_file(max(generations))
         text = f"{session}: it has older generations and no {paths.CONTEXT}"
-        remedy = f"to continue from the newest: mv {newest} {folder / paths.CONTEXT}"
+        move = join(["mv", str(newest), str(folder / paths.CONTEXT)])
+        remedy = f"to continue from the newest: `{move}`"
         yield Finding("problem", text, remedy)
     with suppress(FileNotFoundError):  # moved or removed meanwhile
         try:
-            yield from _check_context(session, folder)
+            yield from _check_context(root, session, folder)
         except PermissionError as error:
             path = error.filename or folder
             yield _unreadable(f"{session}: {path}", str(folder), error)
 
 
 def _unreadable(text: str, path: str, error: OSError) -> Finding:
-    return Finding("warning", f"{text} cannot be read: {error.strerror}", f"chmod -R u+rwX {path}")
+    return Finding(
+        "warning", f"{text} cannot be read: {error.strerror}", f"`chmod -R u+rwX {quote(path)}`"
+    )
 
 
 def _misplaced(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
@@ -138,17 +142,20 @@ def _is_settled(session: str, folder: Path) -> bool:
     return False
 
 
-def _check_context(session: str, folder: Path) -> Iterator[Finding]:
+def _check_context(root: Path, session: str, folder: Path) -> Iterator[Finding]:
     context = folder / paths.CONTEXT
     found = context.lstat()
     if found.st_uid != os.getuid():
         text = f"{session}: its files belong to uid {found.st_uid}, so that your daemon cannot"
-        yield Finding("warning", f"{text} open it", f"chown -R {os.getuid()} {folder}")
+        yield Finding(
+            "warning", f"{text} open it", f"`chown -R {os.getuid()} {quote(str(folder))}`"
+        )
         return
     # abs: a clock that was set back leaves a time in the future.
     is_settled = abs(time.time() - found.st_mtime) > limits.FOREIGN_SETTLE_S
     if stat.S_ISREG(found.st_mode) and is_settled and (trouble := _trouble_at_end(context)):
-        remedy = f"the next append moves it to quarantine; `steno verify {session}` gives details"
+        verify = steno(root, "verify", session)
+        remedy = f"the next append moves it to quarantine; `{verify}` gives details"
         yield Finding("warning", f"{session}: {trouble}", remedy)
     quarantine = folder / paths.QUARANTINE
     with suppress(OSError):

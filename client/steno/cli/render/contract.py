@@ -65,6 +65,7 @@ repaired    session path findings applied kept_in head      `repair`: one a line
 key         name right public and, of `keys new`, file; `keys list`: {"clients": [...]}
 revoked     {"revoked": name}                   `keys revoke`
 completion  shell script
+help        help: the text
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
 note        {"note": text}                      other messages on stderr

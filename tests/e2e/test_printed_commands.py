@@ -1,0 +1,148 @@
+"""The commands in errors, remedies and help texts: each one runs as it is printed."""
+
+import ast
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pytest
+
+from support.command import Steno
+from support.project import PROJECT
+
+FOLDERS: Final = ("client/steno", "daemon/stenod", "protocol/steno_protocol")
+CALL: Final = re.compile(r"`(steno [^`]+)`")
+TYPED: Final = "{options.command}"
+"""The command that the user has just typed."""
+
+VALUES: Final = {
+    # Expressions in the texts.
+    "{session}": "demo",
+    "{place.session}": "demo",
+    "{options.session}": "demo",
+    "{command.session}": "demo",
+    "{repair}": "demo",
+    "{self._session}": "demo",
+    "{path}": "FILE",
+    # Placeholders, which the user replaces.
+    "SESSION": "demo",
+    "TEXT": "text",
+    "NAME": "laptop",
+    "ID": "imported",
+    "N": "0",
+}
+"""Real values for the variable parts of printed commands."""
+
+MENTIONS: Final = {
+    "steno append", "steno dmail send", "steno fork --at", "steno fork --turn", "steno import",
+    "steno keys", "steno keys new", "steno read --since", "steno restore",
+    "steno tail -f --json",
+}  # fmt: skip
+"""Commands that a text names for a purpose; the user chooses their arguments."""
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The texts of a module but its docstrings; an expression in one becomes `{expression}`."""
+    tree = ast.parse(path.read_text())
+    documents = {
+        id(node.value) for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }  # fmt: skip
+    inner = {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+        for part in ast.walk(node) if part is not node
+    }  # fmt: skip
+    for node in ast.walk(tree):
+        if id(node) in documents | inner:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant)
+                else f"{{{ast.unparse(part.value)}}}"  # type: ignore[attr-defined]  # the only other
+                for part in node.values
+            )  # fmt: skip
+
+
+def _printed() -> list[str]:
+    """Every call of steno in the texts, once."""
+    found = {
+        call
+        for folder in FOLDERS
+        for path in sorted((PROJECT / folder).rglob("*.py"))
+        for text in _texts(path)
+        for call in CALL.findall(text)
+    }
+    return sorted(call for call in found if TYPED not in call)
+
+
+@pytest.mark.parametrize("call", [each for each in _printed() if each not in MENTIONS])
+def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path) -> None:
+    steno = Steno(root, XDG_CONFIG_HOME=str(tmp_path / "config"))
+    old = tmp_path / f"{uuid4()}.jsonl"
+    old.write_text('{"role": "user", "content": "hi"}\n')
+    for words in (["append", "demo", "hi"], ["clear", "demo"], ["append", "demo", "again"]):
+        assert steno(*words).code == 0
+    for part, value in VALUES.items():
+        call = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", value, call)
+    if "imported" not in call:
+        call = call.replace("FILE demo", "FILE imported")
+    _, *words = shlex.split(call.replace("FILE", str(old)).replace("DIR", str(root)))
+    ran = steno(*words)
+    assert ran.code == 0, (call, ran)
+
+
+@pytest.mark.parametrize("mention", sorted(MENTIONS))
+def test_a_mentioned_command_exists_with_its_option(mention: str, root: Path) -> None:
+    words = shlex.split(mention)[1:]
+    shown = Steno(root)("help", *(word for word in words if word[0] != "-"))
+    assert shown.code == 0
+    assert [word for word in words if word[:2] == "--" and word not in shown.out] in (
+        [],
+        ["--json"],
+    )
+
+
+def test_no_mention_is_out_of_date() -> None:
+    assert MENTIONS - {*_printed()} == set()
+
+
+def test_each_remedy_of_doctor_is_a_command_that_removes_the_finding(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = Steno(tmp_path / "default")
+    named = ["--root", str(root)]
+    assert steno("append", "demo", "hi", *named).code == 0
+    assert steno("clear", "demo", *named).code == 0
+    assert steno("stop", *named).code == 0
+    session = root / "sessions" / "demo"
+    (session / "context.jsonl").unlink()
+    root.chmod(0o755)
+    remedies = _remedies(steno, named)
+    assert len(remedies) == 2
+    for remedy in remedies:
+        subprocess.run(remedy, shell=True, check=True)
+    assert _remedies(steno, named) == []
+
+
+def test_doctor_names_the_root_in_commands_for_another_root(root: Path, tmp_path: Path) -> None:
+    steno = Steno(tmp_path / "default")
+    named = ["--root", str(root)]
+    assert steno("start", *named).code == 0
+    (root / "config.toml").write_text("[disk]\nsession_bytes = 7\n")
+    (remedy,) = _remedies(steno, named, at=1)
+    assert remedy == f"steno restart --root {root}"
+    assert steno(*shlex.split(remedy)[1:]).code == 0
+    assert _remedies(steno, named) == []
+
+
+def _remedies(steno: Steno, named: list[str], at: int = 0) -> list[str]:
+    """One command of each remedy that doctor prints."""
+    findings = steno("doctor", "--json", *named).document["findings"]
+    texts = [each["remedy"] for each in findings if each["remedy"] and each["check"] != "disk"]
+    return [re.findall(r"`([^`]+)`", text)[at] for text in texts]
