@@ -5,12 +5,17 @@ import os
 import re
 import signal
 import subprocess
+import tracemalloc
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from steno import connect_sync
+from steno._connect.target import make_target
+from steno._sync.link import BlockingLink
+from steno._sync.ordered_appends import IN_FLIGHT_BYTES_MAX, OrderedAppends
+from steno.cli.stdin import InputLines
 from steno_protocol import limits, paths
 from support.command import Ran, Steno
 from support.session_files import contents_in, records_in
@@ -85,7 +90,7 @@ def test_each_line_of_a_slow_producer_is_stored_at_once(root: Path) -> None:
     with begin(Steno(root)) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        for number in range(1, 4):
+        for number in (1, 3, 5):
             process.stdin.write(lines_of(str(number)).encode())
             # Half of the next line holds nothing up.
             process.stdin.write(b'{"role":"user",')
@@ -95,10 +100,6 @@ def test_each_line_of_a_slow_producer_is_stored_at_once(root: Path) -> None:
             process.stdin.write(b'"content":"half"}\n')
             process.stdin.flush()
             assert process.stdout.readline() == b"0:%d\n" % (number + 1)
-            with connect_sync(root) as client:
-                client.session("demo").clear()
-                client.session("demo").restore_generation(0)
-            break
         process.stdin.close()
         assert process.wait(timeout=60) == 0
 
@@ -228,7 +229,8 @@ def test_an_interrupt_at_full_speed_names_the_first_line_that_is_not_stored(root
 
 
 def test_a_reached_quota_ends_the_stream_at_its_line(root: Path) -> None:
-    steno = Steno(root, STENO_SESSION_BYTES_MAX="20000")
+    (root / "config.toml").write_text("[disk]\nsession_bytes = 32768\n")
+    steno = Steno(root)
     texts = [f"{number} {'x' * 100}" for number in range(500)]
     ran = steno("append", "demo", stdin=lines_of(*texts))
     assert ran.code == 1
@@ -238,11 +240,22 @@ def test_a_reached_quota_ends_the_stream_at_its_line(root: Path) -> None:
     assert f"line {len(stored) + 1} of stdin was not acknowledged" in ran.err
 
 
-def test_an_unanswered_line_without_keys_goes_on_behind_the_known_head(root: Path) -> None:
+def test_a_stream_into_a_session_without_keys_survives_a_restart(root: Path) -> None:
+    with connect_sync(root) as client:
+        client.open("demo", stamp=False, follow=False)
     steno = Steno(root)
-    with begin(steno, "--timeout", "1", "--endpoint", f"ipc://{root}/daemon.sock") as process:
-        process.communicate(b"", timeout=60)
-    assert process.returncode in (1, 5)
+    with begin(steno) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in (1, 2):
+            process.stdin.write(lines_of(str(number)).encode())
+            process.stdin.flush()
+            assert process.stdout.readline() == b"0:%d\n" % number
+            # The new daemon cannot know the key of the line before.
+            assert steno("restart").code == 0
+        out, _ = process.communicate(lines_of("3", "4", "5").encode(), timeout=60)
+    assert (process.returncode, out) == (0, b"0:3\n0:4\n0:5\n")
+    assert texts_in(root) == ["1", "2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize(
@@ -263,3 +276,35 @@ def test_from_line_skips_lines_and_keeps_their_numbers_in_the_keys(root: Path) -
     none = steno("append", "demo", "--from-line", "9", stdin=lines_of("a"))
     assert none.code == 1
     assert "stdin held no record from line 9 on" in none.err
+
+
+def test_a_long_input_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_bytes((b"x" * 999 + b"\n") * 60_000)
+    with path.open() as file:
+        lines = InputLines(file)
+        tracemalloc.start()
+        try:
+            numbers = 0
+            while (line := lines.take(wait=False)) is not None:
+                numbers = line.number
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        amounts = (numbers, lines.taken_bytes, lines.total_bytes)
+    assert amounts == (60_000, 60_000_000, 60_000_000)
+    assert most < 4_000_000
+
+
+def test_bytes_in_flight_are_bounded(root: Path) -> None:
+    record = json.dumps({"role": "user", "content": "x" * limits.MIB}).encode()
+    with connect_sync(root) as client:
+        before = client.open("demo", follow=False).append_message(record)
+        link = BlockingLink(make_target(root, None, "test", spawn=False), 60)
+        appends = OrderedAppends(link, "demo", before, "synced", is_alone=False)
+        while appends.has_room:
+            appends.send(len(appends), record, None)
+        assert len(appends) == IN_FLIGHT_BYTES_MAX // limits.MIB
+        assert appends.drain() == list(range(8))
+        assert appends.has_room
+        link.close()

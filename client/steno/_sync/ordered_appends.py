@@ -1,9 +1,8 @@
 """Appends in flight that are stored in the order of their lines.
 
-Each append expects the head that the one before it leaves. If the daemon refuses one, it refuses
-all later ones, too, so that nothing is stored after the first failure. Another writer of the
-session moves the head, and refuses the whole window likewise; its lines are then sent again from
-the first refused one, under the same keys.
+Each append names the key of the one before it, which must be applied first. If the daemon refuses
+one, it refuses all later ones, too, so that nothing is stored after the first failure. A line that
+was refused only because its predecessor came late, as after `busy`, is sent again under its key.
 """
 
 from collections import deque
@@ -46,7 +45,7 @@ class OrderedAppends:
     Args:
         link: the connection.
         session: the session, which exists.
-        head: the head that the first line expects.
+        before: the acknowledgement of the append before the first line.
         durability: as in `BlockingSession.append_message`.
         is_alone: another writer's change is a Conflict; otherwise the lines follow it.
     """
@@ -55,14 +54,15 @@ class OrderedAppends:
         self,
         link: BlockingLink,
         session: str,
-        head: Position,
+        before: Ack,
         durability: Durability,
         *,
         is_alone: bool,
     ) -> None:
         self._link = link
         self._session = session
-        self._head = head
+        self._head = before.head
+        self._last_key = before.key
         self._durability: Durability = durability
         self._is_alone = is_alone
         self._sent: deque[_Sent] = deque()
@@ -99,8 +99,15 @@ class OrderedAppends:
             key: its idempotency key; None for a fresh one.
         """
         command = mutation(
-            Append, self._session, self._link.name, key, self._head, self._durability
+            Append,
+            self._session,
+            self._link.name,
+            key,
+            self._head if self._is_alone else None,
+            self._durability,
+            after_key=self._last_key,
         )
+        self._last_key = command.key
         self._head = Position(self._head.generation, self._head.line + 1)
         # Before it is sent: an interrupt while it is sent leaves a line that may be stored.
         sent = _Sent(number, record, command)
@@ -165,23 +172,18 @@ class OrderedAppends:
         return sent.ack
 
     def _renew(self) -> Ack:
-        """Send the window again after another writer's change; returns the ack of the oldest line.
+        """Send the refused lines of the window again; returns the ack of the oldest line.
 
-        Only when all are answered: a copy under way could be stored before its predecessor.
+        Its predecessor is acknowledged: the daemon answered them out of turn, or has forgotten the
+        predecessor's key. All are answered first: a copy under way could overtake a new one.
         """
         refused = [sent for sent in self._sent if not self._is_stored(sent)]
         self._window = max(1, len(self._sent) // 2)
-        first, *rest = refused
-        # Without an expectation, so that every round stores a line even beside a busy writer.
-        first.command = msgspec.structs.replace(first.command, expect=None)
-        first.pending = self._link.begin(first.command, [first.record])
-        ack = self._outcome(first)
-        self._head = ack.head
-        for sent in rest:
-            sent.command = msgspec.structs.replace(sent.command, expect=str(self._head))
-            self._head = Position(self._head.generation, self._head.line + 1)
+        refused[0].command = msgspec.structs.replace(refused[0].command, after_key=None)
+        for sent in refused:
+            sent.pending = None
             sent.pending = self._link.begin(sent.command, [sent.record])
-        return ack
+        return self._outcome(self._sent[0])
 
     def _is_stored(self, sent: _Sent) -> bool:
         pending = sent.pending

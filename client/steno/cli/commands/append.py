@@ -1,6 +1,5 @@
 """`steno append`: messages appended to a session."""
 
-import os
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
@@ -133,12 +132,12 @@ class _Stream:
             if first is None:
                 raise _nothing_to_append(self._options)
             number = first.number
-            self._print(self._append_alone(client, first))
-            assert self._head is not None
+            ack = self._append_alone(client, first)
+            self._print(ack)
             appends = OrderedAppends(
                 link,
                 self._options.session,
-                self._head,
+                ack,
                 self._options.durability,
                 is_alone=self._options.expect is not None,
             )
@@ -228,7 +227,9 @@ class _Stream:
             parts.append(f"{self._stored_text()} before it {_stay(self.stored)} appended")
         if later:
             lines = ", ".join(map(str, later))
-            parts.append(f"another writer interfered, and of the later lines these are stored: {lines}")
+            parts.append(
+                f"another writer interfered, and of the later lines these are stored: {lines}"
+            )
         if self.stored or number > 1:
             parts.append(self._remedy(number, is_unknown=isinstance(error, OutcomeUnknown)))
         self._output.say("; ".join(parts))
@@ -291,9 +292,9 @@ def _stay(stored: int) -> str:
 def _input_name() -> str:
     """The path of the file on stdin, quoted for a shell; FILE if it is none."""
     with suppress(OSError):
-        path = os.readlink(f"/proc/self/fd/{stdin().fileno()}")
-        if Path(path).is_file():
-            return shlex.quote(path)
+        path = Path(f"/proc/self/fd/{stdin().fileno()}").readlink()
+        if path.is_file():
+            return shlex.quote(str(path))
     return "FILE"
 
 

@@ -10,7 +10,7 @@
 
 _shtab_steno_commands() {
   local _commands=(
-    append:'Append messages. Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the new head once they are durable. Creates a missing session with a note; in a mount, only with --create.'
+    append:'Append messages. Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the new head once they are durable: after each line, or on a terminal after the last. Lines are sent without waiting for the earlier ones and stored in order; nothing is stored after a line that fails, and --expect then holds for every line. Creates a missing session with a note; in a mount, only with --create.'
     archive:'Hide a session from `steno sessions`. The session can still be read and written by its id.'
     checkpoint:'Create a checkpoint and print its id.'
     clear:'Remove all records, including the system prompt. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
@@ -113,6 +113,7 @@ _shtab_steno_append_options=(
   "--json[print JSON, including errors]"
   "--role=[role of the message (default\: user)]:role:(user assistant system tool)"
   "--batch[append all of stdin as one atomic batch]"
+  "--from-line=[skip the lines of stdin before line N, to go on after a failure]:N:"
   "--create[create the session if it does not exist, in a mount too]"
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once\; line N of stdin gets KEY-N unless --batch is given]:KEY:"
