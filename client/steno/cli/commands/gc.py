@@ -7,6 +7,7 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
+from steno.cli.render.progress import Progress
 from steno.cli.render.tables import table
 from steno.cli.render.wording import count, size
 from steno_protocol import limits
@@ -66,7 +67,7 @@ def run(options: Namespace, output: Output) -> int:
         with_lineage=options.with_lineage,
         trash=options.trash,
     )
-    with connected(options) as client:
+    with connected(options) as client, Progress(output, "looking for files to remove"):
         report, _ = client.request(command, GcReport)
     _print_result(report, output)
     return Exit.FAILED if report.failed else Exit.DONE
