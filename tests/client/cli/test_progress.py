@@ -94,6 +94,18 @@ def test_bytes_of_a_total_are_a_bar_with_rate_and_time_left(clock: list[float]) 
         assert shown(talk) == f"working: {'█' * 20} 100 %, 800 kB/s"
 
 
+def test_an_amount_between_two_updates_is_shown_by_the_next_one(clock: list[float]) -> None:
+    talk = Terminal()
+    with Progress(Output(io.StringIO(), talk), "working", ticks=False) as progress:
+        clock[0] = 4
+        progress.show("")
+        progress.show_bytes(1_000_000, None)
+        assert shown(talk) == "working: 4.00 s"
+        clock[0] = 5
+        progress.show("")
+        assert shown(talk) == "working: 1.0 MB, 200 kB/s"
+
+
 def test_bytes_without_a_total_have_a_rate(clock: list[float]) -> None:
     talk = Terminal()
     with Progress(Output(io.StringIO(), talk), "working", ticks=False) as progress:

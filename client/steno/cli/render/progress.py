@@ -48,7 +48,7 @@ class Progress:
         self._ticks = ticks and self._is_wanted
         self._is_shown = False
         self._place = ""
-        self._amount = ""
+        self._bytes: tuple[int, int | None] | None = None
         self._how_far = ""
         self._lock = threading.RLock()
         self._is_over = threading.Event()
@@ -93,17 +93,8 @@ class Progress:
             total: bytes of the whole operation, None if they are unknown.
             text: a further part of the line.
         """
-        if not self._is_wanted or time.monotonic() < self._next:
-            return
-        taken_s = time.monotonic() - self._started
-        rate = f", {size(int(done / taken_s))}/s" if taken_s >= _ESTIMATE_S else ""
-        if total:
-            part = min(1.0, done / total)
-            filled = int(part * _BAR_CHARS)
-            bar = "█" * filled + "░" * (_BAR_CHARS - filled)
-            self._amount = f"{bar} {int(100 * part)} %{rate}{self._time_left(done, total)}"
-        else:
-            self._amount = f"{size(done)}{rate}"
+        # Only noted here: a line is formatted when it is due, and the thread may draw it first.
+        self._bytes = (done, total)
         self.show(text)
 
     def make_room(self) -> None:
@@ -120,6 +111,20 @@ class Progress:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _amount(self) -> str:
+        """The amount of bytes, with its bar if the total is known; empty if there is none."""
+        if self._bytes is None:
+            return ""
+        done, total = self._bytes
+        taken_s = time.monotonic() - self._started
+        rate = f", {size(int(done / taken_s))}/s" if taken_s >= _ESTIMATE_S else ""
+        if not total:
+            return f"{size(done)}{rate}"
+        part = min(1.0, done / total)
+        filled = int(part * _BAR_CHARS)
+        bar = "█" * filled + "░" * (_BAR_CHARS - filled)
+        return f"{bar} {int(100 * part)} %{rate}{self._time_left(done, total)}"
+
     def _time_left(self, done: int, total: int) -> str:
         taken_s = time.monotonic() - self._started
         if taken_s < _ESTIMATE_S or not 0 < done < total:
@@ -133,7 +138,7 @@ class Progress:
                 return
             self._next = now + _PAUSE_S
             self._is_shown = True
-            parts = [part for part in (self._place, self._amount, self._how_far) if part]
+            parts = [part for part in (self._place, self._amount(), self._how_far) if part]
             self._output.update(f"{self._doing}: {', '.join(parts) or self._taken(now)}")
 
     def _taken(self, now: float) -> str:
