@@ -168,7 +168,14 @@ class Open(SessionCommand, frozen=True, kw_only=True):
 
 
 class Append(Mutation, frozen=True, kw_only=True):
-    """Append the records of the request as one atomic batch."""
+    """Append the records of the request as one atomic batch.
+
+    Attributes:
+        after_key: the key of a mutation that must be applied before; otherwise the reply is
+            `conflict`. A series in flight stays in order, and ends at its first failure.
+    """
+
+    after_key: Key | None = None
 
 
 class Checkpoint(Mutation, frozen=True, kw_only=True):

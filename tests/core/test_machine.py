@@ -150,6 +150,25 @@ def test_a_repeat_after_the_commit_gets_the_first_answer() -> None:
     assert (again.checkpoint_id, again.first, again.last) == (2, "0:0", "0:1")
 
 
+def test_an_append_after_a_key_is_refused_until_that_key_is_applied() -> None:
+    machine = fresh()
+    second = Append(session=SESSION, key="k2", after_key="k1")
+    with pytest.raises(Conflict) as refused:
+        machine.decide(second, [user("two")])
+    assert refused.value.head == "0:0"
+    lines_of(machine, append("k1"), user("one"))
+    # Behind a tentative one of the same group, and whatever other writers append in between.
+    lines_of(machine, append("other"), user("other"))
+    assert ack_of(machine, second, user("two")).first == "0:2"
+    machine.commit()
+    assert ack_of(machine, second, user("two")).duplicate
+    third = Append(session=SESSION, key="k3", after_key="k2")
+    assert ack_of(machine, third, user("three")).first == "0:3"
+    machine.roll_back()
+    with pytest.raises(Conflict):
+        machine.decide(Append(session=SESSION, key="k4", after_key="k3"), [user("four")])
+
+
 def test_a_key_that_was_found_in_the_files_is_answered_from_there() -> None:
     machine = fresh(line=9)
     found = Applied("append", Position(0, 3), 2)

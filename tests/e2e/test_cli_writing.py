@@ -145,7 +145,8 @@ def test_an_error_about_a_line_of_stdin_names_the_line(root: Path) -> None:
     assert (ran.code, ran.out) == (1, "0:1\n")
     _, first, second = ran.err.splitlines()
     assert first == (
-        "steno: line 2 of stdin was not acknowledged; 1 record before it stays appended"
+        "steno: line 2 of stdin was not acknowledged; 1 record before it stays appended; to go on"
+        " from line 2: steno append demo --from-line 2 < FILE"
     )
     assert second.startswith("steno: ")
     assert "JSON" in second
@@ -292,7 +293,7 @@ def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -
         ("append", "demo", "hi", "--role", "robot"),
         ("append", "demo", "--role", "user"),
         ("append", "demo", "hi", "--batch"),
-        ("append", "demo", "--expect", "0:0"),
+        ("append", "demo", "hi", "--from-line", "2"),
         ("append", "demo", "hi", "--expect", "12"),
         ("append", "demo", "hi", "--key", "a b"),
         ("append", "demo", "--key", "k" * 64),

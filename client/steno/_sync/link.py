@@ -173,11 +173,11 @@ class BlockingLink:
         with suppress(StenoError):
             self.ask(command, replies.Done, timeout=limits.COMPACTION_ABORT_S)
 
-    def begin(self, command: commands.Command) -> Pending:
+    def begin(self, command: commands.Command, records: Sequence[bytes] = ()) -> Pending:
         """Send a command without waiting for its reply: `finish` or `forget` has to follow."""
         timeout_s = self.timeout - self._take_turn(self.timeout)
         try:
-            return self._begin(command, (), timeout_s)
+            return self._begin(command, records, timeout_s)
         finally:
             self._turns.give_back()
 

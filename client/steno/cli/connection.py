@@ -12,6 +12,7 @@ from typing import TypedDict
 from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
 from steno._sync.client import BlockingClient, connect_sync
+from steno._sync.link import BlockingLink
 from steno.cli.exits import WrongUsage
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
@@ -30,6 +31,19 @@ def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingCl
     """
     with connect_sync(**how_to_connect(options, spawn=spawn), spawn=spawn) as client:
         yield client
+
+
+def linked(options: Namespace) -> BlockingLink:
+    """The link of one command that has requests in flight; starts the daemon as `connected` does.
+
+    Raises:
+        NotFound, Unreachable: as `connected`.
+    """
+    how = how_to_connect(options)
+    target = make_target(
+        how["root"], how["endpoint"], how["name"], spawn=True, key_file=how["key_file"]
+    )
+    return BlockingLink(target, how["timeout"])
 
 
 def _check_root(options: Namespace) -> None:

@@ -419,6 +419,15 @@ class Machine(FileMachine):
         return fingerprint_of_records(data) if is_append else fingerprint_of_command(command)
 
     def _append(self, command: Append, data: Sequence[bytes]) -> Lines:
+        if command.after_key is not None and self.applied(command.after_key) is None:
+            head = self._tentative.head
+            raise Conflict(
+                f"the command with the key {command.after_key!r} must be applied before this one,"
+                f" and is not known in the session, which ends at {head}: send that one first, or"
+                " leave after_key out",
+                session=self.session,
+                head=str(head),
+            )
         chars = records.plain_chars(data) if self.stamp else None
         if chars is not None:
             self._tentative.counters.apply_messages(chars)

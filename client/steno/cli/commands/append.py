@@ -1,9 +1,15 @@
 """`steno append`: messages appended to a session."""
 
+import shlex
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from steno._sansio.requests import Message, encode_messages
+from steno._sync.client import BlockingClient
+from steno._sync.link import BlockingLink
+from steno._sync.ordered_appends import OrderedAppends
 from steno.cli.arguments import (
     ROLES,
     Subcommands,
@@ -12,15 +18,19 @@ from steno.cli.arguments import (
     create_options,
     optional_argument,
     session_argument,
+    whole_number,
 )
 from steno.cli.changes import Check, Verb, apply, change, print_ack
-from steno.cli.connection import connected
+from steno.cli.connection import linked
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
+from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
-from steno.cli.stdin import is_typed, json_batch, json_lines, stdin
-from steno_protocol.errors import BadRequest, StenoError
+from steno.cli.stdin import InputLine, InputLines, is_typed, stdin
+from steno.values import Ack
+from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, TooLarge
 from steno_protocol.paths import check_key
+from steno_protocol.positions import Position
 from steno_protocol.records import check_message
 
 
@@ -29,9 +39,12 @@ def add_parser(commands: Subcommands) -> None:
     parser = command(
         commands, "append", run,
         "Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the"
-        " new head once they are durable. Creates a missing session with a note; in a mount, only"
-        " with --create.",
+        " new head once they are durable: after each line, or on a terminal after the last. Lines"
+        " are sent without waiting for the earlier ones and stored in order; nothing is stored"
+        " after a line that fails, and --expect then holds for every line. Creates a missing"
+        " session with a note; in a mount, only with --create.",
         example="steno append demo 'What is in this folder?'\n"
+        "steno append demo < turns.jsonl\n"
         "steno append demo --batch < turn.jsonl",
     )  # fmt: skip
     session_argument(parser)
@@ -40,6 +53,10 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--batch", action="store_true", help="append all of stdin as one atomic batch"
     )
+    parser.add_argument(
+        "--from-line", metavar="N", type=whole_number,
+        help="skip the lines of stdin before line N, to go on after a failure",
+    )  # fmt: skip
     create_options(parser)
     change_options(parser, key="line N of stdin gets KEY-N unless --batch is given")
 
@@ -50,7 +67,7 @@ def run(options: Namespace, output: Output) -> int:
     if options.text is not None:
         message = {"role": options.role or "user", "content": options.text}
         return change(options, output, *_appending(message))
-    lines = json_lines(stdin().buffer)
+    lines = _input_lines(options)
     if is_typed():
         output.say(
             "reading records from the terminal, one JSON object a line; Ctrl-D ends the input"
@@ -60,29 +77,224 @@ def run(options: Namespace, output: Output) -> int:
     return _append_stream(options, output, lines)
 
 
-def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int, bytes]]) -> int:
-    """Append each line by itself; acknowledged lines before a refused one stay appended."""
-    done = 0
-    with connected(options) as client:
-        for line_number, line in lines:
-            key = None if options.key is None else _line_key(options.key, line_number)
-            try:
-                ack = apply(client, options, output, *_appending(line), key)
-            except StenoError:
-                stay = "stays" if done == 1 else "stay"
-                stored = f"; {count(done, 'record')} before it {stay} appended" if done else ""
-                output.say(f"line {line_number} of stdin was not acknowledged{stored}")
-                raise
-            print_ack(options, output, ack)
-            output.flush()
-            done += 1
-    if not done:
-        # A script that passes no TEXT by mistake must notice that nothing was appended.
-        raise BadRequest(
-            "stdin held no record, and nothing was appended: give one JSON object a line, or TEXT",
-            session=options.session,
+def _input_lines(options: Namespace) -> InputLines:
+    """The lines of stdin; the same ones when the command runs again with the whole session id."""
+    if not hasattr(options, "input_lines"):
+        options.input_lines = InputLines(stdin())
+    lines: InputLines = options.input_lines
+    return lines
+
+
+def _append_stream(options: Namespace, output: Output, lines: InputLines) -> int:
+    """Append each line by itself, with requests in flight; nothing is stored after a failure."""
+    link = linked(options)
+    with BlockingClient(link) as client, Progress(output, "appending") as progress:
+        stream = _Stream(options, output, lines, progress)
+        return stream.run(client, link)
+
+
+class _Stream:
+    """The lines of stdin on their way into a session.
+
+    Attributes:
+        stored: acknowledged lines.
+    """
+
+    def __init__(
+        self, options: Namespace, output: Output, lines: InputLines, progress: Progress
+    ) -> None:
+        self._options = options
+        self._output = output
+        self._lines = lines
+        self._progress = progress
+        self._total_bytes = lines.total_bytes
+        # On a terminal the progress line shows the acks: thousands of heads would hide it.
+        self._is_watched = (
+            output.is_terminal
+            and output.talks_to_terminal
+            and not output.as_json
+            and not is_typed()
         )
-    return Exit.DONE
+        self._head: Position | None = options.expect
+        self.stored = 0
+
+    def run(self, client: BlockingClient, link: BlockingLink) -> int:
+        """Append all lines.
+
+        Raises:
+            StenoError: a line was not acknowledged; a message names it and how to go on.
+        """
+        appends: OrderedAppends | None = None
+        number = 1
+        try:
+            first = self._take(wait=True)
+            if first is None:
+                raise _nothing_to_append(self._options)
+            number = first.number
+            ack = self._append_alone(client, first)
+            self._print(ack)
+            appends = OrderedAppends(
+                link,
+                self._options.session,
+                ack,
+                self._options.durability,
+                is_alone=self._options.expect is not None,
+            )
+            self._append_rest(appends)
+        except StenoError as error:
+            if not isinstance(error, _NothingToAppend | NotFound) or self.stored:
+                number = number if appends is None else self._failed_number(appends)
+                self._report_failure(number, error, appends)
+            raise
+        except KeyboardInterrupt:
+            self._interrupted(appends)
+            raise
+        if self._is_watched:
+            self._progress.clear()
+            self._output.write(str(self._head))
+        return Exit.DONE
+
+    def _append_alone(self, client: BlockingClient, line: InputLine) -> Ack:
+        """Append the first line, which may create the session."""
+        key = self._key(line.number)
+        try:
+            return apply(client, self._options, self._output, *_appending(line.text), key)
+        except NotFound:
+            self._lines.put_back(line)
+            raise
+
+    def _append_rest(self, appends: OrderedAppends) -> None:
+        """Keep the window full of a fast producer's lines, and empty before a slow one's next."""
+        while appends or not self._lines.is_at_end:
+            line = None
+            if appends.has_room:
+                line = self._take_next(appends)
+            if line is not None:
+                appends.send(line.number, line.text, self._key(line.number))
+            elif appends:
+                self._settle(appends)
+
+    def _take_next(self, appends: OrderedAppends) -> InputLine | None:
+        try:
+            return self._take(wait=not appends)
+        except TooLarge:
+            # The lines before it come first, also with their errors.
+            while appends:
+                self._settle(appends)
+            raise
+
+    def _take(self, *, wait: bool) -> InputLine | None:
+        first = self._options.from_line or 1
+        while (line := self._lines.take(wait=wait)) is not None:
+            if line.number >= first:
+                return line
+        return None
+
+    def _settle(self, appends: OrderedAppends) -> None:
+        _, ack = appends.settle()
+        self._print(ack)
+        if not appends.is_answered:
+            self._output.flush()
+
+    def _print(self, ack: Ack) -> None:
+        self.stored += 1
+        self._head = ack.head
+        self._progress.show_bytes(
+            self._lines.taken_bytes, self._total_bytes, count(self.stored, "line")
+        )
+        if not self._is_watched:
+            self._progress.make_room()
+            print_ack(self._options, self._output, ack)
+            if self.stored == 1:
+                self._output.flush()
+
+    def _key(self, line_number: int) -> str | None:
+        return None if self._options.key is None else _line_key(self._options.key, line_number)
+
+    def _failed_number(self, appends: OrderedAppends) -> int:
+        return appends.next_number if appends else self._lines.next_number
+
+    def _report_failure(
+        self, number: int, error: StenoError, appends: OrderedAppends | None
+    ) -> None:
+        """Print which line failed, the lines before it, and the command that goes on from it."""
+        later = [each for each in appends.drain() if each > number] if appends is not None else []
+        self._progress.clear()
+        self._output.flush()
+        parts = [f"line {number} of stdin was not acknowledged"]
+        if self.stored:
+            parts.append(f"{self._stored_text()} before it {_stay(self.stored)} appended")
+        if later:
+            lines = ", ".join(map(str, later))
+            parts.append(
+                f"another writer interfered, and of the later lines these are stored: {lines}"
+            )
+        if self.stored or number > 1:
+            parts.append(self._remedy(number, is_unknown=isinstance(error, OutcomeUnknown)))
+        self._output.say("; ".join(parts))
+
+    def _interrupted(self, appends: OrderedAppends | None) -> None:
+        """Finish the lines in flight, and print how to go on; a second interrupt ends that."""
+        if appends is None:
+            return
+        is_unknown = True
+        with suppress(StenoError):
+            while appends:
+                self._settle(appends)
+            is_unknown = False
+        number = appends.next_number if appends else self._lines.next_number
+        appends.drain()
+        self._progress.clear()
+        self._output.flush()
+        self._output.say(
+            f"interrupted: {self._stored_text()} before line {number} of stdin"
+            f" {_stay(self.stored)} appended; {self._remedy(number, is_unknown=is_unknown)}"
+        )
+
+    def _stored_text(self) -> str:
+        return count(self.stored, "record")
+
+    def _remedy(self, number: int, *, is_unknown: bool) -> str:
+        options = self._options
+        words = ["steno", "append", options.session, "--from-line", str(number)]
+        for name in ("root", "socket", "endpoint", "key_file", "name", "timeout", "key"):
+            if getattr(options, name) is not None:
+                words += [f"--{name.replace('_', '-')}", f"{getattr(options, name)}"]
+        if options.durability != "synced":
+            words += ["--durability", options.durability]
+        # Without keys of the caller only the head proves that no line is stored twice.
+        if self._head is not None and (
+            options.expect is not None or (is_unknown and options.key is None)
+        ):
+            words += ["--expect", str(self._head)]
+        return f"to go on from line {number}: {shlex.join(words)} < {_input_name()}"
+
+
+class _NothingToAppend(BadRequest):
+    """Stdin held no record."""
+
+
+def _nothing_to_append(options: Namespace) -> _NothingToAppend:
+    # A script that passes no TEXT by mistake must notice that nothing was appended.
+    beyond = "" if options.from_line is None else f" from line {options.from_line} on"
+    return _NothingToAppend(
+        f"stdin held no record{beyond}, and nothing was appended: give one JSON object a line, or"
+        " TEXT",
+        session=options.session,
+    )
+
+
+def _stay(stored: int) -> str:
+    return "stays" if stored == 1 else "stay"
+
+
+def _input_name() -> str:
+    """The path of the file on stdin, quoted for a shell; FILE if it is none."""
+    with suppress(OSError):
+        path = Path(f"/proc/self/fd/{stdin().fileno()}").readlink()
+        if path.is_file():
+            return shlex.quote(str(path))
+    return "FILE"
 
 
 def _appending(messages: Message | Sequence[Message]) -> tuple[Verb, Check]:
@@ -98,8 +310,8 @@ def _check_append(options: Namespace) -> None:
         raise WrongUsage("--role is for one TEXT: a record on stdin has its own role")
     if options.text is not None and options.batch:
         raise WrongUsage("--batch is for records on stdin: leave TEXT out")
-    if options.text is None and options.expect is not None and not options.batch:
-        raise WrongUsage("--expect applies to one command only: add --batch, or give one TEXT")
+    if options.from_line is not None and (options.text is not None or options.batch):
+        raise WrongUsage("--from-line is for records on stdin without --batch")
     if options.text is None and options.key is not None and not options.batch:
         _check_line_key(options.key)
 

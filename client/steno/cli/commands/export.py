@@ -16,7 +16,6 @@ from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
-from steno.cli.render.wording import size
 from steno_protocol.replies import SessionStat
 
 
@@ -133,7 +132,7 @@ class _Pieces:
 
     def _count(self, raw: bytes) -> None:
         self._read += len(raw)
-        self._progress.show(size(self._read))
+        self._progress.show_bytes(self._read, None)
 
 
 def _joined(documents: Iterable[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
+from steno.cli.render.progress import Progress
 from steno.cli.render.tables import table
 from steno.cli.render.wording import count, size
 from steno_protocol import limits
@@ -72,7 +73,7 @@ def run(options: Namespace, output: Output) -> int:
         with_lineage=options.with_lineage,
         trash=options.trash,
     )
-    with connected(options) as client:
+    with connected(options) as client, Progress(output, "looking for files to remove"):
         report, _ = client.request(command, GcReport)
     _print_result(report, output)
     if is_overview and report.files:

@@ -79,7 +79,8 @@ def _repair_session(options: Namespace, output: Output) -> int:
         is_state_damaged = any(each.remedy == _BY_REPLACING for each in found)
         ack = None
         if options.apply and is_rewrite:
-            ack = client.session(session).repair(report, why=options.why, key=options.key)
+            with Progress(output, "repairing"):
+                ack = client.session(session).repair(report, why=options.why, key=options.key)
         if options.apply and is_state_damaged:
             client.session(session).describe(replace_damaged=True)
     is_applied = bool(options.apply and found)
@@ -151,7 +152,8 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
         kept = None
         if options.apply and plan.edits:
             repair_in_place.check_at_rest(plan.original, path)
-            kept = repair_in_place.replace_file(folder, path, plan.original, plan.edits)
+            with Progress(output, "repairing"):
+                kept = repair_in_place.replace_file(folder, path, plan.original, plan.edits)
     if output.as_json:
         kept_in = None if kept is None else str(found.folder / kept)
         output.document(

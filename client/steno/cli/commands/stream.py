@@ -24,7 +24,7 @@ from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.tables import table
 from steno.cli.render.wording import moment, number, size
-from steno.cli.stdin import json_batch, json_lines, stdin
+from steno.cli.stdin import InputLines, json_batch, stdin
 from steno.values import RecordsEvent, StreamInfo, StreamRecord
 from steno_protocol.records import check_record
 
@@ -146,7 +146,7 @@ def _follow(stream: BlockingStream, options: Namespace, output: Output) -> None:
 
 def _append(options: Namespace, output: Output) -> int:
     if options.append == "-":
-        records = encode_messages(json_batch(json_lines(stdin().buffer)))
+        records = encode_messages(json_batch(InputLines(stdin())))
     else:
         records = encode_messages(options.append.encode(errors="surrogateescape"))
     return change(

@@ -135,7 +135,7 @@ function _shtab_steno_using
 end
 
 set -g _shtab_steno_commands sessions ls stat show read tail grep open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
-set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --generation --generations-older --header --instruction --interval --keep-generations --key --key-file --label --lines --max-context-size --max-output-tokens --model --name --output --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --trash --turn --turns --until --why -n -o
+set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --instruction --interval --keep-generations --key --key-file --label --lines --max-context-size --max-output-tokens --model --name --output --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -278,6 +278,7 @@ complete -c steno -n '_shtab_steno_using append' -l timeout -x -d 'deadline of t
 complete -c steno -n '_shtab_steno_using append' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using append' -l role -xka "user assistant system tool" -d 'role of the message (default: user)'
 complete -c steno -n '_shtab_steno_using append' -l batch -d 'append all of stdin as one atomic batch'
+complete -c steno -n '_shtab_steno_using append' -l from-line -x -d 'skip the lines of stdin before line N, to go on after a failure'
 complete -c steno -n '_shtab_steno_using append' -l create -d 'create the session if it does not exist, in a mount too'
 complete -c steno -n '_shtab_steno_using append' -l no-create -d 'fail if the session does not exist'
 complete -c steno -n '_shtab_steno_using append' -l key -x -d 'idempotency key: a repeated command with the same key is applied once; line N of stdin gets KEY-N unless --batch is given'

@@ -118,6 +118,7 @@ _shtab_steno_append_options=(
   "--json[print JSON, including errors]"
   "--role=[role of the message (default\: user)]:role:(user assistant system tool)"
   "--batch[append all of stdin as one atomic batch]"
+  "--from-line=[skip the lines of stdin before line N, to go on after a failure]:N:"
   "--create[create the session if it does not exist, in a mount too]"
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once\; line N of stdin gets KEY-N unless --batch is given]:KEY:"

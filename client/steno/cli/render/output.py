@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, TextIO
@@ -44,6 +45,8 @@ class Output:
         self._data = data
         self._messages = messages
         self._is_updated = False
+        # The thread of a progress line writes, too.
+        self._lock = threading.RLock()
 
     @property
     def is_terminal(self) -> bool:
@@ -99,12 +102,13 @@ class Output:
 
     def say(self, text: str) -> None:
         """Print a message: one line of text, or with --json one document."""
-        if self._is_updated:
-            self.update("")
-        if self.as_json:
-            self._print_json({"note": text})
-            return
-        self._utter(_for(self._messages, f"steno: {printable(text, one_line=True)}") + "\n")
+        with self._lock:
+            if self._is_updated:
+                self.update("")
+            if self.as_json:
+                self._print_json({"note": text})
+                return
+            self._utter(_for(self._messages, f"steno: {printable(text, one_line=True)}") + "\n")
 
     def ask(self, question: str) -> None:
         """Print a question; the answer is typed on the same line."""
@@ -112,9 +116,10 @@ class Output:
 
     def update(self, text: str) -> None:
         """Print a line that replaces the one before it and is replaced by the next message."""
-        self._is_updated = bool(text)
-        width = _columns() - 1
-        self._utter(_for(self._messages, f"\r\x1b[K{text[:width]}"))
+        shown = printable(text, one_line=True)[: _columns() - 1]
+        with self._lock:
+            self._is_updated = bool(text)
+            self._utter(_for(self._messages, f"\r\x1b[K{shown}"))
 
     def error(self, error: StenoError) -> None:
         """Print an error: one line, or one JSON object."""
