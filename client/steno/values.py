@@ -357,6 +357,7 @@ class DmailEvent(msgspec.Struct, frozen=True):
 
 
 SubscriptionEvent = RecordsEvent | Live | Reset | DmailEvent
+"""One event of a subscription; a `match` or `isinstance` divides them."""
 
 
 def sent_mail_of(ack: Ack) -> SentMail:
