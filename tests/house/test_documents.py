@@ -19,9 +19,12 @@ from support.project import PROJECT, SOURCES
 README = PROJECT / "README.md"
 COMMANDS = PROJECT / "client" / "COMMANDS.md"
 DESIGN = PROJECT / "daemon" / "DESIGN.md"
-GUIDES = sorted((PROJECT / "client" / "guide").glob("*.md"))
+GUIDE_FOLDER = PROJECT / "client" / "guide"
+REFERENCE = sorted((GUIDE_FOLDER / "reference").glob("*.md"))
+"""Generated, and tested with the docstrings."""
+GUIDES = sorted({*GUIDE_FOLDER.rglob("*.md")} - {*REFERENCE})
 DECISIONS = sorted((PROJECT / "daemon" / "decisions").glob("*.md"))
-DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *DECISIONS]
+DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *REFERENCE, *DECISIONS]
 README_BYTES_MAX = 10_000
 GUIDE_BYTES_MAX = 8_000
 DESIGN_BYTES_MAX = 15_000
