@@ -321,10 +321,30 @@ def test_every_decision_is_in_the_index() -> None:
     assert [page.name for page in DECISIONS if f"({page.name})" not in index] == ["README.md"]
 
 
-def test_every_link_between_the_documents_of_the_daemon_leads_somewhere() -> None:
-    for document in (DESIGN, *DECISIONS, PROJECT / "daemon" / "benchmarks.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
+            there = (document.parent / target).resolve() if target else document
+            assert there.exists(), f"{document.name}: {target}"
+            assert not anchor or anchor in _anchors(there), f"{document.name}: {target}#{anchor}"
+
+
+def _anchors(document: Path) -> set[str]:
+    """The anchors of the headings of a document, as they are derived from the text."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_of_the_guide_is_in_its_index() -> None:
+    index = (GUIDE_FOLDER / "README.md").read_text()
+    pages = [page for page in GUIDES if page.parent == GUIDE_FOLDER]
+    assert [page.name for page in pages if f"]({page.name})" not in index] == ["README.md"]
+    parts = [page for page in GUIDES if page.parent != GUIDE_FOLDER]
+    for page in parts:
+        assert (
+            f"({page.parent.name}/{page.name})"
+            in (GUIDE_FOLDER / f"{page.parent.name}.md").read_text()
+        )
 
 
 def test_every_module_of_the_daemon_has_a_room() -> None:
