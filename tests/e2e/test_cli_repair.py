@@ -60,7 +60,7 @@ def test_a_transcript_is_verified_without_a_daemon(steno: Steno, talk: Path) -> 
 def test_a_check_of_a_file_is_json_of_a_documented_shape(steno: Steno, talk: Path) -> None:
     printed = steno("verify", str(talk), "--json").document
     assert printed.keys() == {
-        "session", "path", "generation", "files", "findings", "damage", "notes",
+        "session", "path", "program", "generation", "files", "findings", "damage", "notes",
     }  # fmt: skip
     assert (printed["session"], printed["path"], printed["damage"]) == (None, str(talk), 4)
     assert [(each["kind"], each["remedy"]) for each in printed["findings"]] == [

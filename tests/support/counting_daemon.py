@@ -15,7 +15,8 @@ def counted(transport: Transport) -> None:
     """Take in a burst, then report its calls."""
     counts = CallCounts()
     counts.count(lambda: take_in(transport))
-    print("counted", counts.calls, len(counts.files), file=sys.stderr, flush=True)
+    daemons = sum("/stenod/" in file for file in counts.files)
+    print("counted", counts.calls, len(counts.files), daemons, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,11 @@ class ImportSource:
         """The context file."""
         return self.folder / paths.CONTEXT if self.lone is None else self.lone
 
+    @property
+    def origin(self) -> Path:
+        """The folder to name in messages."""
+        return self.context.parent
+
     def files(self) -> Iterator[tuple[Path, Path]]:
         """Each file and folder, and its path in the session's folder.
 
@@ -74,7 +79,7 @@ def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path
     lone = _lone(folder)
     if lone is not None:
         session = lone.session if given is None else given
-        _check(session)
+        check_session_id(session)
         return [replace(lone, session=session)], []
     if not folder.is_dir():
         raise NotFound(f"{folder} is no folder: name a session folder, or a tree of them")
@@ -86,7 +91,7 @@ def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path
         # The folder of kimi-cli itself: its sessions are one level below.
         tree = tree / paths.SESSIONS if (tree / paths.SESSIONS).is_dir() else tree
     if start or given is not None:
-        _check(start)
+        check_session_id(start)
     found: list[ImportSource] = []
     nameless: list[Path] = []
     for source in sorted(_walk(tree, start), key=lambda each: each.session.split("/")):
@@ -153,7 +158,12 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
             yield from _files_below(path, inside / name)
 
 
-def _check(start: str) -> None:
+def check_session_id(start: str) -> None:
+    """Refuse an id, or the prefix of ids, that no new session of this root can have.
+
+    Raises:
+        BadRequest, WrongUsage: the id is not possible.
+    """
     mount, segments = paths.split_session(start)
     if paths.UPLOADS in segments:
         raise WrongUsage(

@@ -2,20 +2,55 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from steno._connect.safe_open import NotRegular
+from steno._sansio.foreign.detection import detect
+from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.command_limits import CHECK_HANDLES_MAX
 from steno_protocol import limits, paths
+from steno_protocol._json import is_object
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.file_types import kind_of
 
+DETECTED_LINES_MAX: Final = 64
+"""Lines that are read to find out which program wrote a file."""
+
+_DETECTED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of these lines; a pasted image is a line of megabytes."""
+
+_decode = msgspec.json.Decoder().decode
+
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def foreign_format(file: Path) -> type[ForeignTranscript] | None:
+    """The format of another agent's transcript, from its first lines; None if it is no such file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as lines:
+        beginning = lines.read(_DETECTED_BYTES_MAX).splitlines()
+    return detect(decoded_objects(beginning[:DETECTED_LINES_MAX]))
+
+
+def decoded_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The lines that are JSON objects."""
+    for line in lines:
+        try:
+            record = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if is_object(record):
+            yield record
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +70,17 @@ class Transcripts:
     is_session: bool
     is_owned: bool
     is_whole: bool
+
+    def program_of(self, name: str) -> str | None:
+        """The name of the program that wrote a file; None if nothing shows it."""
+        if self.is_session:
+            return "steno" if self.is_owned else "kimi-cli"
+        try:
+            kind = foreign_format(self.folder / name)
+        except OSError:
+            # The check reports a file that cannot be read.
+            return None
+        return None if kind is None else kind.program
 
 
 def transcripts_at(target: str) -> Iterator[Transcripts]:

@@ -18,36 +18,40 @@ from steno_protocol.settings import Settings
 from stenod.store.usage import session_bytes, tree_bytes
 
 
-class Room(msgspec.Struct):
-    """The remaining room for a group that does not fit as a whole.
+class Account(msgspec.Struct):
+    """The room of one session, shared by its writers and valid for `ROOM_CHECK_S`.
+
+    A writer takes the bytes of a group from its account and calls `Quotas.renew` only if the
+    account is too old or too small: most groups never call this module.
 
     Attributes:
+        session: the session's id.
         left: bytes that still fit.
+        until_s: when the account must be renewed; seconds of the monotonic clock.
         refusal: the error for commands that do not fit.
+        taken: bytes taken that are not yet in the size of all sessions.
     """
 
-    left: float
-    refusal: StenoError
+    session: str
+    left: float = float("inf")
+    until_s: float = float("inf")
+    refusal: StenoError | None = None
+    taken: int = 0
 
     def check(self, command: Mutation, size: int) -> None:
-        """Refuse a command that does not fit; `clear` hardly adds bytes, and is always allowed.
+        """Refuse a command of a group that does not fit as a whole, or take its bytes.
+
+        `clear` hardly adds bytes, and is always allowed.
 
         Raises:
             TooLarge, StorageFailed: the command does not fit; nothing was written.
         """
         if isinstance(command, Clear):
             return
-        if size >= self.left:
+        if size >= self.left and self.refusal is not None:
             raise self.refusal
         self.left -= size
-
-
-class _Account(msgspec.Struct):
-    """The last check of one session's room."""
-
-    left: float
-    until_s: float
-    refusal: StenoError | None
+        self.taken += size
 
 
 class Quotas:
@@ -74,21 +78,26 @@ class Quotas:
         self._path_of = path_of
         self._folders = folders
         self._free_bytes = free_bytes
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, Account] = {}
         self._root_bytes: int | None = None
         self._is_root_full = False
 
-    def room(self, session: str, size: int) -> Room | None:
-        """Return None if `size` more bytes fit in a session, else the remaining room."""
-        account = self._accounts.get(session)
-        if account is None or account.left <= size or self._clock() > account.until_s:
-            account = self._check(session)
-        if account.left > size or account.refusal is None:
-            account.left -= size
-            if self._root_bytes is not None:
-                self._root_bytes += size
-            return None
-        return Room(account.left, account.refusal)
+    def account(self, session: str) -> Account:
+        """Return the account of a session, to be renewed before its first use."""
+        found = self._accounts.get(session) or Account(session, until_s=-float("inf"))
+        self._keep(found)
+        return found
+
+    def renew(self, account: Account) -> None:
+        """Look at the disk and at the sizes again, and set the remaining room of a session."""
+        self._keep(account)
+        path = self._path_of(account.session)
+        account.left, account.refusal = min(
+            (self._free_left(account.session, path), self._session_left(account.session, path),
+             self._root_left(account.session)),
+            key=lambda entry: entry[0],
+        )  # fmt: skip
+        account.until_s = self._clock() + limits.ROOM_CHECK_S
 
     @property
     def wants_root(self) -> bool:
@@ -107,21 +116,21 @@ class Quotas:
     def root_measured(self, size: int) -> None:
         """Use this measurement from now on."""
         self._root_bytes, self._is_root_full = size, False
-        self._accounts.clear()
+        for account in self._accounts.values():
+            account.until_s, account.taken = -float("inf"), 0
 
-    def _check(self, session: str) -> _Account:
-        """Determine the remaining room of a session."""
+    def _keep(self, account: Account) -> None:
         if len(self._accounts) >= limits.OPEN_SESSIONS_MAX:
+            if self._root_bytes is not None:
+                self._root_bytes = self._count_root(self._root_bytes)
             self._accounts.clear()
-        path = self._path_of(session)
-        left, refusal = min(
-            (self._free_left(session, path), self._session_left(session, path),
-             self._root_left(session)),
-            key=lambda entry: entry[0],
-        )  # fmt: skip
-        account = _Account(left, self._clock() + limits.ROOM_CHECK_S, refusal)
-        self._accounts[session] = account
-        return account
+        self._accounts[account.session] = account
+
+    def _count_root(self, size: int) -> int:
+        """Add what was taken from the accounts to the size of all sessions."""
+        for account in self._accounts.values():
+            size, account.taken = size + account.taken, 0
+        return size
 
     def _free_left(self, session: str, path: str) -> tuple[float, StenoError | None]:
         floor = self._settings().count("disk.free_bytes")
@@ -153,6 +162,7 @@ class Quotas:
         quota = self._settings().count("disk.root_bytes")
         if not quota or self._root_bytes is None:
             return float("inf"), None
+        self._root_bytes = self._count_root(self._root_bytes)
         self._is_root_full |= self._root_bytes >= quota
         return quota - self._root_bytes, TooLarge(
             f"all sessions have {self._root_bytes} bytes, and their quota is {quota}: delete"

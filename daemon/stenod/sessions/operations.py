@@ -243,9 +243,11 @@ class Operations:
         quotas = self._services.quotas
         if quotas is not None:
             size = await self._services.read(lambda: session_bytes(source.path))
-            room = quotas.room(target.session, size)
-            if room is not None:
-                raise room.refusal
+            account = quotas.account(target.session)
+            quotas.renew(account)
+            if account.refusal is not None and account.left <= size:
+                raise account.refusal
+            account.taken += size
 
     async def _make(self, wanted: Wanted) -> SessionStat:
         async with self._snapshot(wanted.source) as (snapshot, stamp):

@@ -24,7 +24,7 @@ from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted
-from stenod.runtime.quotas import Room
+from stenod.runtime.quotas import Account
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
 from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all, store
@@ -71,7 +71,9 @@ class Writer:
         self._deferred: Callable[[], Awaitable[None]] | None = None
         self._released: anyio.Event | None = None
         self._batch: Batch | None = None
-        self._room: Room | None = None
+        quotas = services.quotas
+        self._account = Account(session) if quotas is None else quotas.account(session)
+        self._is_account_short = False
 
     @property
     def is_idle(self) -> bool:
@@ -239,9 +241,18 @@ class Writer:
     def _take(self) -> list[Item]:
         items, size = self.mailbox.take()
         self.used_at = self._services.monotonic()
-        quotas = self._services.quotas
-        self._room = None if quotas is None else quotas.room(self.session, size)
+        account = self._account
+        if self.used_at > account.until_s or account.left <= size:
+            self._renew(account)
+        self._is_account_short = account.left <= size
+        if not self._is_account_short:
+            account.left -= size
+            account.taken += size
         return items
+
+    def _renew(self, account: Account) -> None:
+        if self._services.quotas is not None:
+            self._services.quotas.renew(account)
 
     def _decide_now(self, item: Item) -> bool:
         """Decide on a command, or refuse it; False if that has to wait for a file or a lookup."""
@@ -464,8 +475,8 @@ class Writer:
         """Refuse a new command that is past its deadline or does not fit into the quota."""
         if item.deadline_s is not None:
             self._check_deadline(item)
-        if self._room is not None:
-            self._room.check(item.command, item.size)
+        if self._is_account_short:
+            self._account.check(item.command, item.size)
 
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._services.monotonic() > item.deadline_s:

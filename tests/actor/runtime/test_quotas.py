@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,11 @@ def _message(size: int) -> dict[str, str]:
 def _configure(root: Path, **options: object) -> None:
     lines = [f"{name} = {value}" for name, value in options.items()]
     (root / "config.toml").write_text("\n".join(["[disk]", *lines, ""]))
+
+
+def _root_quotas(root: Path, clock: Callable[[], float]) -> Quotas:
+    settings = Settings({**Settings().values, "disk.root_bytes": 64 * KIB})
+    return Quotas(lambda: settings, clock, lambda _: str(root), lambda: [root], free_bytes)
 
 
 def _fill(session: steno.BlockingSession) -> StenoError:
@@ -123,4 +129,34 @@ def test_file_system_of_unknown_size_has_room(root: Path, monkeypatch: pytest.Mo
     unknown = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
     quotas = Quotas(Settings, time.monotonic, lambda _: str(root), lambda: [root], free_bytes)
     monkeypatch.setattr(os, "statvfs", lambda _: unknown)
-    assert quotas.room("demo", KIB) is None
+    account = quotas.account("demo")
+    quotas.renew(account)
+    assert account.left > KIB
+
+
+def test_the_writers_of_one_session_share_an_account(root: Path) -> None:
+    quotas = _root_quotas(root, lambda: 0.0)
+    first = quotas.account("demo")
+    quotas.renew(first)
+    assert quotas.account("demo") is first
+
+
+def test_bytes_taken_by_one_session_count_for_all_sessions(root: Path) -> None:
+    quotas = _root_quotas(root, lambda: 0.0)
+    quotas.root_measured(0)
+    quick, other = quotas.account("quick"), quotas.account("other")
+    quotas.renew(quick)
+    quick.left -= 40 * KIB
+    quick.taken += 40 * KIB
+    quotas.renew(other)
+    assert other.left == 24 * KIB
+    quotas.renew(other)
+    assert other.left == 24 * KIB, "bytes are counted once"
+
+
+def test_a_measurement_of_the_root_ends_every_account(root: Path) -> None:
+    quotas = _root_quotas(root, lambda: 5.0)
+    account = quotas.account("demo")
+    quotas.renew(account)
+    quotas.root_measured(0)
+    assert account.until_s < 5.0

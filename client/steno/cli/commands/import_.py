@@ -7,10 +7,11 @@ session that exists is compared: if it begins as the source does, it was importe
 
 import fcntl
 import os
+import shlex
 import shutil
 from argparse import Namespace
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -21,6 +22,7 @@ from steno.cli.arguments import Subcommands, command, optional_argument, path_te
 from steno.cli.connection import connected, local_root
 from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
+from steno.cli.foreign_sources import ForeignSource, find_foreign
 from steno.cli.import_sources import ImportSource, damaged_lines, find
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
@@ -28,7 +30,9 @@ from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count, number, size
 from steno.cli.work_dirs import note_work_dirs
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, Busy, Exists, StenoError
+from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, StenoError
+
+Source = ImportSource | ForeignSource
 
 _ASIDE: Final = ".imports"
 """The folder of unfinished copies, in the tree itself: a rename stays in its file system."""
@@ -41,9 +45,12 @@ def add_parser(commands: Subcommands) -> None:
         "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or a file"
         " <uuid>.jsonl in kimi-cli's old format. The import of a session is atomic; a session that"
         " was imported before is skipped, so the command can be repeated. The work directories in"
-        " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER is only read."
-        " The root must be on this machine.",
-        example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
+        " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER may also be or"
+        " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
+        " (~/.codex/sessions): the conversation becomes the context, and the file is kept byte for"
+        " byte in a stream of the session. FOLDER is only read. The root must be on this machine.",
+        example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
+        "steno import ~/.claude/projects",
     )  # fmt: skip
     parser.add_argument(
         "folder",
@@ -54,8 +61,14 @@ def add_parser(commands: Subcommands) -> None:
     optional_argument(
         parser, "session", str,
         "the id of the session, or a prefix for the ids of a tree (default: the folder name for a"
-        " session, no prefix for a tree)",
+        " session, no prefix for a tree, the program's name for transcripts of other agents)",
     )  # fmt: skip
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="import a transcript of another agent again that was continued since its import; the"
+        " session of the first import goes to the trash",
+    )
     parser.set_defaults(changes=True, makes_root=True)
 
 
@@ -65,32 +78,58 @@ class NotCopied(StenoError):
 
 def run(options: Namespace, output: Output) -> int:
     """Import every session of a folder; report failures and continue."""
-    found, nameless = find(Path(options.folder), options.session)
+    found, nameless = _find(Path(options.folder), options.session)
     for path in nameless:
         _print_left_out(output, None, path.parent, f"its path {path} is no session id")
     refused = len(nameless)
-    imported: list[ImportSource] = []
+    imported: list[Source] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / paths.SESSIONS
         with _folder_aside(tree) as aside:
             for source in progress.over(found):
                 try:
+                    if options.replace:
+                        _remove_outdated(client, source, tree)
                     is_new = _import_one(source, tree, aside, progress)
                 except StenoError as error:
                     if len(found) + len(nameless) == 1:
                         raise
                     progress.make_room()
-                    folder = source.context.parent
-                    _print_left_out(output, source.session, folder, error.message)
+                    _print_left_out(output, source.session, source.origin, error.message)
                     refused += 1
                     continue
                 progress.make_room()
                 imported.append(source)
                 _print_result(output, client, source, was_there=not is_new)
-            note_work_dirs(Path(options.folder), imported, tree, aside)
+            own = [source for source in imported if isinstance(source, ImportSource)]
+            note_work_dirs(Path(options.folder), own, tree, aside)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(nameless))} left out")
     return Exit.FAILED if refused else Exit.DONE
+
+
+def _find(folder: Path, given: str | None) -> tuple[list[Source], list[Path]]:
+    """The sessions and the transcripts of other agents in a folder, and those without an id.
+
+    Raises:
+        NotFound: the folder has none.
+    """
+    foreign, nameless = find_foreign(folder, given)
+    if not (foreign or nameless):
+        sources, nameless = find(folder, given)
+        return [*sources], nameless
+    if not folder.is_file():
+        with suppress(NotFound):
+            own, own_nameless = find(folder, given)
+            return [*own, *foreign], [*own_nameless, *nameless]
+    return [*foreign], nameless
+
+
+def _remove_outdated(client: BlockingClient, source: Source, tree: Path) -> None:
+    """Move the session of an earlier import to the trash, if its source was continued since."""
+    _, segments = paths.split_session(source.session)
+    if isinstance(source, ForeignSource) and source.compare(tree.joinpath(*segments)):
+        client.delete(source.session)
 
 
 def _local_root(client: BlockingClient) -> Path:
@@ -137,7 +176,7 @@ def _empty(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def _import_one(source: ImportSource, tree: Path, aside: Path, progress: Progress) -> bool:
+def _import_one(source: Source, tree: Path, aside: Path, progress: Progress) -> bool:
     try:
         return _copy_into_place(source, tree, aside, progress)
     except OSError as error:
@@ -148,7 +187,7 @@ def _import_one(source: ImportSource, tree: Path, aside: Path, progress: Progres
         ) from error
 
 
-def _copy_into_place(source: ImportSource, tree: Path, aside: Path, progress: Progress) -> bool:
+def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress) -> bool:
     """Copy one session and move it to its place; False if it exists already.
 
     Raises:
@@ -182,8 +221,15 @@ def _copy_into_place(source: ImportSource, tree: Path, aside: Path, progress: Pr
     return True
 
 
-def _check_same(source: ImportSource, target: Path) -> None:
-    """Return if the existing session begins as the source does."""
+def _check_same(source: Source, target: Path) -> None:
+    """Return if the existing session begins as the source does.
+
+    Raises:
+        Exists: it does not, or a transcript of another agent was continued since its import.
+    """
+    if isinstance(source, ForeignSource):
+        _check_unchanged(source, target)
+        return
     contexts = [
         path
         for path in sorted(target.glob("context*.jsonl"))
@@ -193,6 +239,22 @@ def _check_same(source: ImportSource, target: Path) -> None:
         raise Exists(
             f"another session is at {target}, or this one was continued since its import:"
             " import it under another id",
+            session=source.session,
+        )
+
+
+def _check_unchanged(source: ForeignSource, target: Path) -> None:
+    added = source.compare(target)
+    if added is None:
+        raise Exists(
+            f"another session is at {target}, or {source.file} was rewritten since its import:"
+            " import it under another id",
+            session=source.session,
+        )
+    if added:
+        raise Exists(
+            f"{source.file} has {size(added)} more than at its import: `steno import --replace"
+            f" {shlex.quote(str(source.file))} {source.session}` imports it again",
             session=source.session,
         )
 
@@ -219,8 +281,11 @@ def _whole_lines_bytes(path: Path) -> int:
         return content.rfind(b"\n") + 1
 
 
-def _copy(source: ImportSource, folder: Path, progress: Progress) -> None:
+def _copy(source: Source, folder: Path, progress: Progress) -> None:
     copied = 0
+    if isinstance(source, ForeignSource):
+        _convert(source, folder, progress)
+        return
     folders = {folder}
     for file, inside in source.files():
         target = folder / inside
@@ -242,6 +307,18 @@ def _copy(source: ImportSource, folder: Path, progress: Progress) -> None:
         sync_folder(each)
 
 
+def _convert(source: ForeignSource, folder: Path, progress: Progress) -> None:
+    copied = 0
+
+    def show(more_bytes: int) -> None:
+        nonlocal copied
+        copied += more_bytes
+        progress.show(f"{printable(source.session)}, {size(copied)}")
+
+    source.write(folder, show)
+    sync_folder(folder)
+
+
 def _new(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
@@ -256,12 +333,12 @@ def _make_folders(folder: Path, tree: Path) -> None:
 
 
 def _print_result(
-    output: Output, client: BlockingClient, source: ImportSource, *, was_there: bool
+    output: Output, client: BlockingClient, source: Source, *, was_there: bool
 ) -> None:
     stat = client.stat(source.session)
     damaged = sum(damaged_lines(Path(stat.folder, name)) for name in (paths.CONTEXT, paths.WIRE))
     if output.as_json:
-        output.document(contract.imported(stat, source.context.parent, damaged, was_there))
+        output.document(contract.imported(stat, source.origin, damaged, was_there))
         return
     output.write(printable(stat.session))
     if was_there:
@@ -269,6 +346,9 @@ def _print_result(
     elif damaged:
         what = "line is no record" if damaged == 1 else "lines are no records"
         output.say(f"{number(damaged)} {what} in {stat.session}: kept, and skipped by readers")
+    elif isinstance(source, ForeignSource) and source.skipped:
+        left_out = count(len(source.skipped), "message")
+        output.say(f"{left_out} of {stat.session} too long for a record, kept in its stream only")
 
 
 def _print_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:

@@ -137,6 +137,8 @@ def _repair_path(options: Namespace, output: Output) -> int:
 
 def _repair_file(options: Namespace, output: Output, found: Transcripts, name: str) -> None:
     path = found.folder / name
+    program = found.program_of(name)
+    named = f"{path} ({program})" if program else str(path)
     with closing(LocalFolder(found.folder)) as folder:
         if options.apply:
             repair_in_place.lock(folder, found.folder)
@@ -153,16 +155,22 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
         kept_in = None if kept is None else str(found.folder / kept)
         output.document(
             contract.repaired(
-                None, str(path), plan.repaired, applied=kept is not None, kept_in=kept_in, head=None
+                None,
+                str(path),
+                plan.repaired,
+                applied=kept is not None,
+                kept_in=kept_in,
+                head=None,
+                program=program,
             )
         )
         return
     _print_result(output, str(found.folder), plan.findings, plan.repaired)
     if kept is not None:
         output.write(printable(str(found.folder / kept)))
-        output.say(f"{path} is repaired; the original is {kept}, beside it")
+        output.say(f"{named} is repaired; the original is {kept}, beside it")
     else:
-        _print_undone(output, str(path), plan.repaired)
+        _print_undone(output, named, plan.repaired)
 
 
 def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:

@@ -64,11 +64,13 @@ class Checked(NamedTuple):
         report: the findings.
         where: the session or folder of the files in the findings.
         path: the file or folder that was checked, None for a session.
+        program: the program that wrote the file, None for a session, or if nothing shows it.
     """
 
     report: Verification
     where: str
     path: str | None
+    program: str | None = None
 
 
 class _Results:
@@ -90,12 +92,13 @@ class _Results:
         report, path = found.report, found.path
         self._damage += report.damage
         if self.output.as_json:
-            self.output.document(contract.checked(report, path))
+            self.output.document(contract.checked(report, path, found.program))
             return
         for finding in report.findings:
             self.output.write(printable(described(finding, found.where, target), one_line=True))
         self.output.flush()
-        self.output.say(_summary(report, path or found.where))
+        program = f" ({found.program})" if found.program else ""
+        self.output.say(_summary(report, f"{path or found.where}{program}"))
 
     def failed(self, error: StenoError) -> None:
         """Print that one of several could not be checked."""
@@ -119,7 +122,7 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             repairable = frozenset({paths.WIRE}) if found.is_owned else None
             generation = check_session(check, folder, sizes={}, repairable=repairable)
             report = check.report(None, generation)
-            yield Checked(report, str(found.folder), str(found.folder))
+            yield Checked(report, str(found.folder), str(found.folder), found.program_of(""))
             # An unreadable file has a finding.
             checked = {each.file for each in check.files} | {each.file for each in check.findings}
             names = [name for name in names if name not in checked]
@@ -134,7 +137,7 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
                     name, Finding("unreadable", f"it cannot be read: {error.strerror or error}")
                 )
             path = str(found.folder / name)
-            yield Checked(check.report(None), str(found.folder), path)
+            yield Checked(check.report(None), str(found.folder), path, found.program_of(name))
 
 
 def _summary(report: Verification, where: str) -> str:

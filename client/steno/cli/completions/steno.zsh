@@ -27,7 +27,7 @@ _shtab_steno_commands() {
     fork:'Create a new session from a past state. The fork is atomic and does not change SESSION. Its wire file is cut at the same instant as its context. Prints the new id. Without an option, the fork is a copy of the present state.'
     gc:'Remove old generations and expired trash. Removes only what the options name. The newest past generation always stays, and so does every generation that holds a checkpoint or a D-Mail in use.'
     grep:'Find text in the messages of sessions. Searches texts, thoughts, tool calls and their results. Prints each matching line with its session, cursor and time. Archived sessions are included. Exits with 4 if nothing matches.'
-    import:'Import session folders byte for byte. FOLDER is a session folder, a tree of session folders such as kimi-cli'"'"'s, or a file <uuid>.jsonl in kimi-cli'"'"'s old format. The import of a session is atomic; a session that was imported before is skipped, so the command can be repeated. The work directories in kimi-cli'"'"'s kimi.json are imported too; `steno sessions` shows them. FOLDER is only read. The root must be on this machine.'
+    import:'Import session folders byte for byte. FOLDER is a session folder, a tree of session folders such as kimi-cli'"'"'s, or a file <uuid>.jsonl in kimi-cli'"'"'s old format. The import of a session is atomic; a session that was imported before is skipped, so the command can be repeated. The work directories in kimi-cli'"'"'s kimi.json are imported too; `steno sessions` shows them. FOLDER may also be, or contain, transcripts of Claude Code (~/.claude/projects) or rollouts of Codex (~/.codex/sessions): their conversation becomes the context, and the file is kept byte for byte in a stream of the session. FOLDER is only read. The root must be on this machine.'
     keys:'Manage the keys of clients on other machines. Each client has its own key and one right: read, write (reversible changes) or admin (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set in config.toml, and accepts only clients with a key.'
     label:'Show or change the labels of a session. +LABEL adds a label, -LABEL removes one, and plain labels replace all. Prints the resulting labels.'
     logs:'Print the daemon'"'"'s log (does not start it).'
@@ -480,8 +480,9 @@ _shtab_steno_import_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--replace[import a transcript of another agent again that was continued since its import\; the session of the first import goes to the trash]"
   ":a session folder, a tree of them, or one old file:_files -/"
-  ":the id of the session, or a prefix for the ids of a tree (default\: the folder name for a session, no prefix for a tree):_steno_session_ids"
+  ":the id of the session, or a prefix for the ids of a tree (default\: the folder name for a session, no prefix for a tree, the program\'s name for transcripts of other agents):_steno_session_ids"
 )
 
 # guard to ensure default positional specs are added only once per session

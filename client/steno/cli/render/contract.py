@@ -234,11 +234,12 @@ def timeline(session: str, head: str, entries: Sequence[TimelineEntry]) -> dict[
     return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
 
 
-def checked(value: Verification, path: str | None) -> dict[str, Any]:
-    """The findings of a check of a session, or of a file or folder at `path`."""
+def checked(value: Verification, path: str | None, program: str | None = None) -> dict[str, Any]:
+    """The findings of a check of a session, or of a file or folder that a program wrote."""
     return {
         "session": value.session,
         "path": path,
+        "program": program,
         "generation": value.generation,
         "files": [msgspec.structs.asdict(file) for file in value.files],
         "findings": _findings(value.findings),
@@ -255,11 +256,13 @@ def repaired(
     applied: bool,
     kept_in: str | None,
     head: str | None,
+    program: str | None = None,
 ) -> dict[str, Any]:
     """The findings of a repair and its result; `head` is that of a session."""
     return {
         "session": session,
         "path": path,
+        "program": program,
         "findings": _findings(findings),
         "applied": applied,
         "kept_in": kept_in,
