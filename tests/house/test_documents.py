@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from house.parsers import all_parsers, arguments, options, subcommand_in, subcommands
+from steno.cli.configuration import read_file
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
 from support.project import PROJECT, SOURCES
@@ -85,6 +86,13 @@ def test_the_python_examples_are_typed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("example", _examples("sh"), ids=_name_of)
 def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
+
+
+@pytest.mark.parametrize("example", _examples("toml"), ids=_name_of)
+def test_a_configuration_example_is_valid(example: tuple[str, Block], tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(example[1].code)
+    settings = read_file(tmp_path, {})
+    assert {path for path in settings.sources.values() if "config.toml" in path}
 
 
 def test_the_documents_keep_their_sizes() -> None:

@@ -5,6 +5,7 @@ the fonts of its reader, because a page of documentation fetches nothing.
 """
 
 import fcntl
+import inspect
 import os
 import pty
 import re
@@ -16,7 +17,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.text import Text
@@ -82,7 +82,8 @@ def _read_all(terminal: int) -> bytes:
 
 def _format() -> str:
     """rich's picture without the fonts that it fetches and without its advertisement."""
-    fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    own = inspect.signature(Console.export_svg).parameters["code_format"].default
+    fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", own, flags=re.DOTALL)
     named = re.sub(r"font-family: [^;]*;", f"font-family: {_FONTS};", fonts)
     return re.sub(r"<!--.*?-->\s*", f"<!-- Recorded by: {COMMAND} -->\n", named, flags=re.DOTALL)
 

@@ -210,7 +210,7 @@ class Client(NotPicklable):
             An entry for each session, with its id, size, time of change, title and labels.
 
         Raises:
-            BadRequest: a label or the prefix is invalid.
+            BadRequest: a label or `archived` is invalid.
             StorageFailed: the folders cannot be read.
 
         Example:
@@ -318,10 +318,11 @@ class Client(NotPicklable):
             session: an id; None for all clients of the daemon.
 
         Returns:
-            The clients, each with its name, pid, requests and subscriptions.
+            The clients, each with its name, pid, requests and subscriptions; none when there is no
+            such session.
 
         Raises:
-            NotFound: there is no such session.
+            BadRequest: the id is no session id.
 
         Example:
             >>> [each.name for each in (await client.clients("talk")).clients]

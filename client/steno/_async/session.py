@@ -101,6 +101,7 @@ class Session(SessionView):
 
         Raises:
             BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            NotFound: there is no such session; `Client.open` creates it.
             Conflict: another writer was faster; `head` is the end of the session.
             StorageFailed: the disk failed, and nothing was written.
             OutcomeUnknown: the messages may be there; repeat with the error's `key`.
@@ -393,10 +394,11 @@ class Session(SessionView):
         """List the followers of the session.
 
         Returns:
-            The clients that follow it, the number of its queued commands, and its last error.
+            The clients that follow it, the number of its queued commands, and its last error; empty
+            when there is no such session.
 
         Raises:
-            NotFound: there is no such session.
+            BadRequest: the id is no session id.
 
         Example:
             >>> [each.name for each in (await session.clients()).clients]
@@ -624,6 +626,7 @@ class Session(SessionView):
 
         Raises:
             Corrupt: while it is read with `strict`: a line is no event.
+            NotFound: while it is read: there is no such session or position.
 
         Example:
             >>> begun = ("TurnBegin", {"user_input": "hi"})
@@ -645,6 +648,9 @@ class Session(SessionView):
         Returns:
             A stream for `async for`.
 
+        Raises:
+            NotFound: while it is read: there is no such session or position.
+
         Example:
             >>> begun = ("TurnBegin", {"user_input": "hi"})
             >>> ack = await session.append_wire([begun], durability="synced")
@@ -663,7 +669,6 @@ class Session(SessionView):
 
         Raises:
             NotFound: there is no such session.
-            Corrupt: the header is damaged.
 
         Example:
             >>> await session.wire_version()
@@ -1003,6 +1008,7 @@ class Session(SessionView):
             The session's numbers with the new values, on the disk.
 
         Raises:
+            NotFound: there is no such session.
             Corrupt: `state.json` is damaged and was not replaced; nothing was changed.
 
         Example:

@@ -190,7 +190,7 @@ class BlockingClient(ConnectedClient):
             An entry for each session, with its id, size, time of change, title and labels.
 
         Raises:
-            BadRequest: a label or the prefix is invalid.
+            BadRequest: a label or `archived` is invalid.
             StorageFailed: the folders cannot be read.
 
         Example:
@@ -298,10 +298,11 @@ class BlockingClient(ConnectedClient):
             session: an id; None for all clients of the daemon.
 
         Returns:
-            The clients, each with its name, pid, requests and subscriptions.
+            The clients, each with its name, pid, requests and subscriptions; none when there is no
+            such session.
 
         Raises:
-            NotFound: there is no such session.
+            BadRequest: the id is no session id.
 
         Example:
             >>> [each.name for each in client.clients("talk").clients]

@@ -102,6 +102,7 @@ class BlockingSession(RefreshedSession):
 
         Raises:
             BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            NotFound: there is no such session; `BlockingClient.open` creates it.
             Conflict: another writer was faster; `head` is the end of the session.
             StorageFailed: the disk failed, and nothing was written.
             OutcomeUnknown: the messages may be there; repeat with the error's `key`.
@@ -392,10 +393,11 @@ class BlockingSession(RefreshedSession):
         """List the followers of the session.
 
         Returns:
-            The clients that follow it, the number of its queued commands, and its last error.
+            The clients that follow it, the number of its queued commands, and its last error; empty
+            when there is no such session.
 
         Raises:
-            NotFound: there is no such session.
+            BadRequest: the id is no session id.
 
         Example:
             >>> [each.name for each in session.clients().clients]
@@ -603,6 +605,7 @@ class BlockingSession(RefreshedSession):
 
         Raises:
             Corrupt: while it is read with `strict`: a line is no event.
+            NotFound: while it is read: there is no such session or position.
 
         Example:
             >>> begun = ("TurnBegin", {"user_input": "hi"})
@@ -626,6 +629,9 @@ class BlockingSession(RefreshedSession):
         Returns:
             A stream for `for`.
 
+        Raises:
+            NotFound: while it is read: there is no such session or position.
+
         Example:
             >>> begun = ("TurnBegin", {"user_input": "hi"})
             >>> ack = session.append_wire([begun], durability="synced")
@@ -644,7 +650,6 @@ class BlockingSession(RefreshedSession):
 
         Raises:
             NotFound: there is no such session.
-            Corrupt: the header is damaged.
 
         Example:
             >>> session.wire_version()
@@ -982,6 +987,7 @@ class BlockingSession(RefreshedSession):
             The session's numbers with the new values, on the disk.
 
         Raises:
+            NotFound: there is no such session.
             Corrupt: `state.json` is damaged and was not replaced; nothing was changed.
 
         Example:
