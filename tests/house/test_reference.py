@@ -24,6 +24,12 @@ def test_a_name_without_its_sections_is_a_gap() -> None:
     ]
 
 
+def test_a_value_without_a_description_of_its_fields_is_a_gap() -> None:
+    found = docstrings.find("steno_protocol.replies.TimelineReport")
+    lacking = [*docstrings.lacking("TimelineReport", found, is_class=True)]
+    assert lacking == ["TimelineReport: Example", "TimelineReport: entries in Attributes"]
+
+
 def test_the_docstrings_are_read_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     docstrings.forget()
     with caplog.at_level(logging.WARNING):

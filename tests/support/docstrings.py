@@ -83,18 +83,22 @@ def _differing(name: str) -> dict[str, Any]:
 
 
 def documented_members(name: str) -> dict[str, Any]:
+    """The members with a section of their own: for a blocking class the differing ones."""
     return _differing(name) if name.startswith("Blocking") else members_of(name)
 
 
 def sections_of(found: Any) -> list[Any]:
+    """The parsed sections of a docstring."""
     return list(found.docstring.parsed) if found.docstring else []
 
 
 def section_of(found: Any, kind: str) -> Any:
+    """The contents of the first section of a kind; None without one."""
     return next((each.value for each in sections_of(found) if each.kind.value == kind), None)
 
 
 def example_of(found: Any) -> str:
+    """The example of a docstring; empty without one."""
     for each in sections_of(found):
         if each.kind.value == "admonition" and each.title == "Example":
             return str(each.value.description)
@@ -102,6 +106,7 @@ def example_of(found: Any) -> str:
 
 
 def parameters_of(found: Any) -> list[Any]:
+    """The parameters of a function that its caller gives."""
     return [each for each in found.parameters if each.name not in ("self", "cls")]
 
 
@@ -127,16 +132,14 @@ def lacking(name: str, found: Any, *, is_class: bool) -> Iterator[str]:
     if not example_of(found):
         yield f"{name}: Example"
     if is_class:
-        described = {each.name for each in section_of(found, "attributes") or ()}
-        there = {key for key, each in found.members.items() if _is_field(key, each)}
-        yield from (f"{name}: {key} in Attributes" for key in sorted(there - described))
+        # A class inherits the descriptions of its bases.
+        classes = [found, *found.mro()]
+        kinds = ("attributes", "parameters")
+        described = {name for each in classes for kind in kinds for name in _described(each, kind)}
+        yield from (f"{name}: {key} in Attributes" for key in _fields(found) - described)
     if is_class or not found.is_function:
         return
-    described = {
-        argument.strip()
-        for each in section_of(found, "parameters") or ()
-        for argument in each.name.split(",")
-    }
+    described = _described(found, "parameters")
     yield from (f"{name}: {each} in Args" for each in _arguments(found) if each not in described)
     if str(found.returns) != "None" and not section_of(found, "returns"):
         yield f"{name}: Returns"
@@ -144,10 +147,15 @@ def lacking(name: str, found: Any, *, is_class: bool) -> Iterator[str]:
         yield f"{name}: Raises"
 
 
-def _is_field(key: str, each: Any) -> bool:
-    """Whether an attribute is one of a value's fields."""
-    return (
-        each.is_attribute
-        and not key.startswith("_")
-        and not {"property", "instance-attribute"} & each.labels - {"class-attribute"}
-    ) or (each.is_attribute and not key.startswith("_") and "dataclass" in each.parent.labels)
+def _described(found: Any, kind: str) -> set[str]:
+    """The names that a section describes; `key, expect: ...` describes two."""
+    return {name.strip() for each in section_of(found, kind) or () for name in each.name.split(",")}
+
+
+def _fields(found: Any) -> set[str]:
+    """The public attributes that a class itself has, besides its properties."""
+    return {
+        key
+        for key, each in found.members.items()
+        if each.is_attribute and not key.startswith("_") and "property" not in each.labels
+    }
