@@ -34,6 +34,11 @@ class Ack(msgspec.Struct, frozen=True):
         rotated: for a rewrite, the file with the lines that were left behind.
         overtaken: lines of a foreign program came between `expect` and the command's own.
         key: the command's idempotency key.
+
+    Example:
+        >>> ack = await session.append_message({"role": "assistant", "content": "Hello"})
+        >>> str(ack.first), str(ack.head), ack.durability, ack.duplicate
+        ('0:2', '0:3', 'synced', False)
     """
 
     first: Position
@@ -48,11 +53,23 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class SentMail(Ack, frozen=True):
-    """The ack of a D-Mail."""
+    """The ack of a D-Mail, with all attributes of `Ack`.
+
+    Example:
+        >>> sent = await session.send_dmail(0, "Skip the large file.")
+        >>> sent.checkpoint_id, sent.durability
+        (0, 'synced')
+    """
 
     @property
     def id(self) -> str:
-        """The mail's id, which is the key of the command that sent it."""
+        """The mail's id, which is the key of the command that sent it.
+
+        Example:
+            >>> sent = await session.send_dmail(0, "Skip the large file.", key="mail-1")
+            >>> sent.id
+            'mail-1'
+        """
         return self.key
 
 
@@ -66,6 +83,12 @@ class Mail(msgspec.Struct, frozen=True):
         cursor: the cursor of that checkpoint; ids are reused, cursors are not.
         by: the client that sent it.
         at: when it was sent, Unix time in seconds.
+
+    Example:
+        >>> sent = await session.send_dmail(0, "Skip the large file.")
+        >>> mail = await session.pending_dmail()
+        >>> mail.message, mail.by, str(mail.cursor)
+        ('Skip the large file.', 'planner', '0:1')
     """
 
     id: str
@@ -87,6 +110,15 @@ class Compacted(msgspec.Struct, frozen=True):
         checkpoint_id: the checkpoint before the summary.
         cut: the end of the summarised lines, in the generation that was left behind.
         at: the end of the session when the compaction began, in that generation.
+
+    Example:
+        >>> async def summarize(messages):
+        ...     return steno.Summary("The user counted to eight.", output_tokens=7)
+        >>> texts = [{"role": "user", "content": str(number)} for number in range(9)]
+        >>> ack = await session.append_message(texts)
+        >>> done = await session.compact(summarize)
+        >>> done.messages, done.summary, done.tokens
+        (8, 'The user counted to eight.', 7)
     """
 
     ack: Ack
@@ -104,6 +136,11 @@ class Deleted(msgspec.Struct, frozen=True):
     Attributes:
         trash: the folder with the files of the session.
         expires_at: Unix time in seconds after which they may be removed.
+
+    Example:
+        >>> deleted = await client.delete("talk")
+        >>> deleted.trash.is_dir()
+        True
     """
 
     trash: Path
@@ -111,7 +148,18 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One line of a session: its cursor, its JSON object, and its bytes with the newline."""
+    """One line of a session.
+
+    Attributes:
+        cursor: its position.
+        record: its JSON object, with steno's own keys.
+        raw: its bytes with the newline.
+
+    Example:
+        >>> records = [each async for each in session.records()]
+        >>> str(records[0].cursor), records[0].record["content"], records[0].record["_by"]
+        ('0:0', 'hi', 'planner')
+    """
 
     cursor: Position
     record: dict[str, Any]
@@ -129,6 +177,12 @@ class WireRecord(msgspec.Struct, frozen=True):
         at: the durable head of the context when it was written; None in an event that steno did
             not write, or without this field.
         raw: its bytes with the newline.
+
+    Example:
+        >>> ack = await session.append_wire("TurnBegin", {"user_input": "hi"}, durability="synced")
+        >>> events = [each async for each in session.wire_records()]
+        >>> events[0].type, events[0].payload
+        ('TurnBegin', {'user_input': 'hi'})
     """
 
     cursor: Position
@@ -183,6 +237,12 @@ class Turn(msgspec.Struct, frozen=True):
         timestamp: Unix time in seconds at which it began.
         at: the durable head of the context then, None if it is unknown.
         user_input: the user's input as in the event: a text, a list of parts, or None.
+
+    Example:
+        >>> ack = await session.append_wire("TurnBegin", {"user_input": "hi"}, durability="synced")
+        >>> (turn,) = await session.turns()
+        >>> turn.user_input, str(turn.at)
+        ('hi', '0:2')
     """
 
     cursor: Position
@@ -192,12 +252,20 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class RecordsEvent(msgspec.Struct, frozen=True):
-    """Durable lines that follow each other; `first` and `next` are the positions around them.
+    """Durable lines that follow each other.
 
     Attributes:
+        first: the position of the first line.
+        next: the position after the last line; save this one to continue later.
         block: the lines as they lie in the file, each with its newline. They are decoded only when
             `records` is asked for.
         file: the file of the records and of the positions.
+
+    Example:
+        >>> async with session.subscribe("start") as events:
+        ...     event = await anext(events)
+        >>> str(event.first), str(event.next), len(event.block.splitlines())
+        ('0:0', '0:2', 2)
     """
 
     first: Position
@@ -206,15 +274,44 @@ class RecordsEvent(msgspec.Struct, frozen=True):
     file: File = "context"
 
     def lines(self) -> list[bytes]:
-        """The lines, each with its newline."""
+        r"""Return the lines, each with its newline.
+
+        Returns:
+            The bytes, as they lie in the file.
+
+        Example:
+            >>> steno.RecordsEvent(steno.Position(0, 0), steno.Position(0, 1), b'{"a":1}\n').lines()
+            [b'{"a":1}\n']
+        """
         return split_lines(self.block)
 
     def records(self) -> list[Record]:
-        """The records; blank lines and lines that are no JSON object are left out."""
+        r"""Return the records; blank lines and lines that are no JSON object are left out.
+
+        Returns:
+            The records in order, each with its cursor.
+
+        Example:
+            >>> block = b'{"a":1}\nno JSON\n{"b":2}\n'
+            >>> event = steno.RecordsEvent(steno.Position(0, 0), steno.Position(0, 3), block)
+            >>> [(each.cursor.line, each.record) for each in event.records()]
+            [(0, {'a': 1}), (2, {'b': 2})]
+        """
         return [record for _, record in decode_block(self.first, self.block) if record is not None]
 
     def wire_records(self) -> list[WireRecord]:
-        """The events of a wire file; its header, blank and damaged lines are left out."""
+        """Return the events of a wire file; its header, blank and damaged lines are left out.
+
+        Returns:
+            The events in order, each with its cursor.
+
+        Example:
+            >>> ack = await session.append_wire("TurnBegin", {}, durability="synced")
+            >>> async with session.subscribe("start", records="wire") as events:
+            ...     event = await anext(events)
+            >>> [each.type for each in event.wire_records()]
+            ['TurnBegin']
+        """
         return list(_wire_records(self.first, self.block))
 
     def stream_records(self) -> list[StreamRecord]:
@@ -228,7 +325,17 @@ class RecordsEvent(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, frozen=True):
-    """The backlog of a file ends here; what follows is new."""
+    """The end of the backlog of a file: all later events are new.
+
+    Attributes:
+        head: the position at which the backlog ended.
+        file: the file whose backlog ended.
+
+    Example:
+        >>> async with session.subscribe("now") as events:
+        ...     await anext(events)
+        Live(head=Position(generation=0, line=2), file='context')
+    """
 
     head: Position
     file: File = "context"
@@ -237,11 +344,29 @@ class Live(msgspec.Struct, frozen=True):
 class Reset(msgspec.Struct, frozen=True):
     """A rewrite took place: `generation` begins with the first `kept` lines, the rest is dropped.
 
-    Records continue from position `generation:kept`. A new `incarnation` means that the session was
-    deleted and created again. The daemon never rewrites a wire file, so a Reset of one reports only
-    that, or another program that cut the file. Until the records up to `head` have arrived, a
-    reader may have seen half of the rewrite. Checkpoint ids below `checkpoint_floor` were assigned,
-    although the lines of that generation contain none of them.
+    Records continue from position `generation:kept`. The daemon never rewrites a wire file, so a
+    Reset of one reports only a new incarnation, or another program that cut the file.
+
+    Attributes:
+        generation: the generation that the rewrite led to.
+        kept: the number of first lines of the previous generation that stay.
+        why: the kind of rewrite, for example `reverted`.
+        incarnation: the incarnation of the session; a new one means that the session was deleted
+            and created again.
+        head: the position up to which the records of the rewrite reach. A reader may have seen half
+            of the rewrite until the records up to it have arrived.
+        file: the rewritten file.
+        checkpoint_floor: checkpoint ids below it were assigned, although the lines of that
+            generation contain none of them.
+
+    Example:
+        >>> async with session.subscribe("now") as events:
+        ...     ack = await session.revert_to(0)
+        ...     async for event in events:
+        ...         if isinstance(event, steno.Reset):
+        ...             print(event.generation, event.kept, event.why)
+        ...             break
+        1 1 reverted
     """
 
     generation: int
@@ -261,6 +386,15 @@ class DmailEvent(msgspec.Struct, frozen=True):
         id: the mail's id.
         checkpoint_id: the checkpoint that it goes back to.
         file: always the context's.
+
+    Example:
+        >>> sent = await session.send_dmail(0, "Skip the large file.")
+        >>> async with session.subscribe("now") as events:
+        ...     async for event in events:
+        ...         if isinstance(event, steno.DmailEvent):
+        ...             print(event.state, event.checkpoint_id)
+        ...             break
+        sent 0
     """
 
     state: Literal["sent", "delivered", "expired"]
@@ -270,6 +404,7 @@ class DmailEvent(msgspec.Struct, frozen=True):
 
 
 SubscriptionEvent = RecordsEvent | Live | Reset | DmailEvent
+"""One event of a subscription; a `match` or `isinstance` divides them."""
 
 
 def sent_mail_of(ack: Ack) -> SentMail:

@@ -180,7 +180,12 @@ class ContextCounters(msgspec.Struct):
 
 
 class UsageEntry(msgspec.Struct, frozen=True):
-    """One past token count and the cursor of its line."""
+    """One past token count and the cursor of its line.
+
+    Attributes:
+        cursor: the position of its line.
+        token_count: the number of tokens.
+    """
 
     cursor: Position
     token_count: int
@@ -195,6 +200,12 @@ class ContextState:
     Args:
         generation: the generation of the first lines.
         checkpoint_floor: ids below it were assigned before these lines.
+
+    Attributes:
+        head: the end of the applied lines.
+        damaged: the number of damaged lines that were skipped.
+        system_prompt: the system prompt, None when there is none.
+        history: the messages in order, without steno's own keys.
     """
 
     def __init__(self, generation: int = 0, checkpoint_floor: int = 0) -> None:

@@ -13,12 +13,17 @@ _PATTERN = re.compile(r"(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})", re.ASCII)
 class Position(NamedTuple):
     """A position between two lines of one generation of a session's file.
 
-    `line` lines precede it, blank and damaged ones included. The cursor of a record is the position
-    before it; the head is the position after the last one. Positions of one file are ordered; a
-    larger generation is a later file.
+    Positions of one file are ordered; a larger generation is a later file. Where a method takes a
+    position, it also takes its text.
 
-    >>> str(Position(0, 12)), Position.parse("3:17").line
-    ('0:12', 17)
+    Attributes:
+        generation: the number of rewrites before this file.
+        line: the number of lines before the position, blank and damaged ones included. The cursor
+            of a record is the position before it; the head is the position after the last one.
+
+    Example:
+        >>> str(steno.Position(0, 12)), steno.Position(0, 12) < steno.Position(1, 0)
+        ('0:12', True)
     """
 
     generation: int
@@ -31,8 +36,18 @@ class Position(NamedTuple):
     def parse(cls, text: str) -> "Position":
         """Parse `generation:line`.
 
+        Args:
+            text: two decimal numbers with a colon between them.
+
+        Returns:
+            The position.
+
         Raises:
-            BadRequest: the text is not two decimal numbers with a colon between them.
+            BadRequest: the text is not such a position.
+
+        Example:
+            >>> steno.Position.parse("3:17")
+            Position(generation=3, line=17)
         """
         try:
             return _parse(text)

@@ -37,7 +37,29 @@ class Welcome(Reply, frozen=True, kw_only=True):
 
 
 class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
-    """The reply to `status`."""
+    """The reply to `status`.
+
+    Attributes:
+        version: the version of steno.
+        protocol: the version of the protocol.
+        pid: the daemon's process id.
+        root: its root.
+        endpoint: its address on this machine.
+        remote_endpoint: its address for other machines; None without one.
+        uptime_s: seconds since its start.
+        mounts: the folders of the mounts by name.
+        sessions_open: the number of sessions with open files.
+        clients: the number of connected clients.
+        queued: the number of commands in all queues.
+        appended_records: the number of records appended since the start.
+        syncs: the number of syncs since the start.
+        sync_s: seconds that these syncs took together.
+        slowest_sync_s: seconds of the slowest one.
+        dropped: the number of messages dropped because clients did not receive them.
+        ignored: the number of invalid messages.
+        draining: the daemon is finishing its queue before it ends.
+        slow_sync_at: Unix time of the last slow sync; None if there was none.
+    """
 
     version: str
     protocol: int
@@ -180,7 +202,27 @@ class Sessions(Reply, frozen=True, kw_only=True):
 
 
 class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
-    """The reply to `stat` and `open`: a session's numbers at its head."""
+    """The reply to `stat` and `open`: a session's numbers at its head.
+
+    Attributes:
+        session: its id.
+        head: the end of its context, as text.
+        bytes: the size of its context.
+        generation: the number of the present generation.
+        token_count: the last token count, 0 before the first.
+        token_count_with_pending: the token count plus an estimate for later messages.
+        n_checkpoints: the id of the next checkpoint.
+        has_system_prompt: whether it has a system prompt.
+        created: this `open` created the session.
+        stamp: its lines get `_id` and `_by`.
+        incarnation: another one after the session was deleted and created again.
+        folder: the path of its folder.
+        open: the daemon has its files open.
+        title: its title, empty for none.
+        labels: its labels.
+        archived: whether it is archived.
+        forked_from: the id of the session that it was forked from.
+    """
 
     session: str
     head: str
@@ -349,7 +391,15 @@ class Moved(Reply, frozen=True, kw_only=True):
 
 
 class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked file: its bytes, lines, records among them, and its CRC-32."""
+    """A checked file.
+
+    Attributes:
+        file: its name in the session's folder.
+        bytes: its size.
+        lines: the number of its lines.
+        records: the number of records among them.
+        crc: its CRC-32.
+    """
 
     file: str
     bytes: int
@@ -464,8 +514,13 @@ class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One connected client.
 
     Attributes:
-        name: the name that it claims.
+        name: the name that it claims, None before its hello.
         key: the name of its key; None for a client on the daemon's machine.
+        pid: its process id.
+        connected_s: seconds since it connected.
+        requests: the number of its requests.
+        dropped: the number of messages to it that were dropped.
+        subscriptions: the ids of the sessions that it follows.
     """
 
     name: str | None = None

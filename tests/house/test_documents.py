@@ -13,6 +13,7 @@ import pytest
 
 from house.parsers import all_parsers, arguments, options, subcommand_in, subcommands
 from steno.cli.command_table import ALIASES
+from steno.cli.configuration import read_file
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
 from support.project import PROJECT, SOURCES
@@ -20,9 +21,12 @@ from support.project import PROJECT, SOURCES
 README = PROJECT / "README.md"
 COMMANDS = PROJECT / "client" / "guide" / "commands.md"
 DESIGN = PROJECT / "daemon" / "DESIGN.md"
-GUIDES = sorted((PROJECT / "client" / "guide").rglob("*.md"))
+GUIDE_FOLDER = PROJECT / "client" / "guide"
+REFERENCE = sorted((GUIDE_FOLDER / "reference").glob("*.md"))
+"""Generated, and tested with the docstrings."""
+GUIDES = sorted({*GUIDE_FOLDER.rglob("*.md")} - {*REFERENCE})
 DECISIONS = sorted((PROJECT / "daemon" / "decisions").glob("*.md"))
-DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *DECISIONS]
+DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *REFERENCE, *DECISIONS]
 README_BYTES_MAX = 10_000
 GUIDE_BYTES_MAX = 8_000
 DESIGN_BYTES_MAX = 15_000
@@ -83,6 +87,13 @@ def test_the_python_examples_are_typed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("example", _examples("sh"), ids=_name_of)
 def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
+
+
+@pytest.mark.parametrize("example", _examples("toml"), ids=_name_of)
+def test_a_configuration_example_is_valid(example: tuple[str, Block], tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(example[1].code)
+    settings = read_file(tmp_path, {})
+    assert {path for path in settings.sources.values() if "config.toml" in path}
 
 
 def test_the_documents_keep_their_sizes() -> None:
@@ -325,10 +336,30 @@ def test_every_decision_is_in_the_index() -> None:
     assert [page.name for page in DECISIONS if f"({page.name})" not in index] == ["README.md"]
 
 
-def test_every_link_between_the_documents_of_the_daemon_leads_somewhere() -> None:
-    for document in (DESIGN, *DECISIONS, PROJECT / "daemon" / "benchmarks.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
+            there = (document.parent / target).resolve() if target else document
+            assert there.exists(), f"{document.name}: {target}"
+            assert not anchor or anchor in _anchors(there), f"{document.name}: {target}#{anchor}"
+
+
+def _anchors(document: Path) -> set[str]:
+    """The anchors of the headings of a document, as they are derived from the text."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_of_the_guide_is_in_its_index() -> None:
+    index = (GUIDE_FOLDER / "README.md").read_text()
+    pages = [page for page in GUIDES if page.parent == GUIDE_FOLDER]
+    assert [page.name for page in pages if f"]({page.name})" not in index] == ["README.md"]
+    parts = [page for page in GUIDES if page.parent != GUIDE_FOLDER]
+    for page in parts:
+        assert (
+            f"({page.parent.name}/{page.name})"
+            in (GUIDE_FOLDER / f"{page.parent.name}.md").read_text()
+        )
 
 
 def test_every_module_of_the_daemon_has_a_room() -> None:

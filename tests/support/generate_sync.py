@@ -62,6 +62,9 @@ DROPPED: Final = {
 DROPPED_LINES: Final = ("import anyio.lowlevel", "await anyio.lowlevel.checkpoint()")
 """Lines about the event loop."""
 
+_CODE: Final = re.compile(r"`[^`\n]+`|^ *(?:>>>|\.\.\.) .*$", re.MULTILINE)
+"""Code inside a documentation: in backticks, or a line of an example."""
+
 PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
     "client": (
         (
@@ -84,16 +87,20 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
 ''',
         ),
         (
-            '''\
+            """\
+        The client, which `async with` connects.
+
+    Raises:
         BadRequest: an argument is out of range. `async with` raises the errors of connecting.
-    """
-''',
-            '''\
+""",
+            """\
+        The client, connected until `close`.
+
+    Raises:
         BadRequest: an argument is out of range.
         Unreachable: there is no daemon, and none could be started.
         Incompatible: the answer is not from the wanted daemon.
-    """
-''',
+""",
         ),
         (
             """\
@@ -149,12 +156,10 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
         ),
         (
             """\
-                Reset that keeps nothing comes first. Without it the positions are taken for
-                positions of the present session.
+            The subscription; the description of its class states when it begins.
 """,
             """\
-                Reset that keeps nothing comes first. Without it the positions are taken for
-                positions of the present session.
+            The subscription; the description of its class states when it begins.
 
         Raises:
             NotFound, Unreachable: the daemon did not answer with the position of `now`.
@@ -180,12 +185,12 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
         ("            Expired: `summarize` took longer than `timeout`.\n", ""),
         (
             """\
-            All other errors, an error of `summarize`, and a cancellation before the summary was
-            there leave the session unchanged.
+            Exception: an error of `summarize`. This, all other errors, and a cancellation before
+                the summary was there leave the session unchanged.
 """,
             """\
-            All other errors, an error of `summarize`, and an interrupt before the summary was
-            there leave the session unchanged.
+            Exception: an error of `summarize`. This, all other errors, and an interrupt before
+                the summary was there leave the session unchanged.
 """,
         ),
     ),
@@ -276,13 +281,14 @@ def _blocking_tokens(text: str) -> Iterator[str]:
 
 def _blocking_words(text: str) -> str:
     """A string or comment with the blocking names, where it quotes code or is one name."""
-    if text.startswith(('"""', "#")):
-        return re.sub(r"`[^`\n]+`", lambda code: _blocking_code(code[0]), text)
+    if text.startswith(('"""', 'r"""', "#")):
+        return _CODE.sub(lambda code: _blocking_code(code[0]), text)
     return re.sub(r'^"(\w+)"$', lambda name: f'"{NAMES.get(name[1], name[1])}"', text)
 
 
 def _blocking_code(code: str) -> str:
-    code = re.sub(r"\basync (?=for|with)", "", code)
+    code = re.sub(r"\(await ([\w.]+\([^()]*\))\)", r"\1", code)
+    code = re.sub(r"\b(?:async (?=for|with|def)|await )", "", code)
     return re.sub(r"\w+", lambda word: NAMES.get(word[0], word[0]), code)
 
 

@@ -1,6 +1,6 @@
 """Forks, renames, descriptions, deletions and restorations on a simulated disk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,11 +159,12 @@ class World:
         finally:
             self.disk.close(tree)
 
-    def sweep(self, now: float = NOW_S) -> tuple[int, int]:
-        """Clean up as a daemon does at its start."""
+    def sweep(self, now: float = NOW_S, under_way: Collection[str] = ()) -> tuple[int, int]:
+        """Clean up as a daemon does at its start, beside forks with these keys."""
         tree = self.disk.open_root(TREE)
         try:
-            return fork.sweep(self.disk, tree), trash.sweep(self.disk, tree, now, EXPIRY_S)
+            left = fork.sweep(self.disk, tree, under_way.__contains__)
+            return left, trash.sweep(self.disk, tree, now, EXPIRY_S)
         finally:
             self.disk.close(tree)
 

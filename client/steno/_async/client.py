@@ -40,8 +40,17 @@ def connect(
         timeout: seconds that one request may take, resends included; 0 to 1 000 000.
         key_file: the key for a daemon on another machine, as `steno keys new` made it.
 
+    Returns:
+        The client, which `async with` connects.
+
     Raises:
         BadRequest: an argument is out of range. `async with` raises the errors of connecting.
+
+    Example:
+        >>> async with steno.connect(name="planner") as other:
+        ...     session = await other.open("another")
+        ...     str(session.head)
+        '0:0'
     """
     return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
 
@@ -54,6 +63,15 @@ class Client(NotPicklable):
 
     A client is entered once, and belongs to the event loop that it was entered in. On asyncio one
     task may enter it and another one leave it; on trio one task has to do both.
+
+    Every request can also raise Unreachable, Unauthorized, Incompatible, Busy, Expired,
+    ShuttingDown and Internal; the methods do not repeat these.
+
+    Example:
+        >>> texts = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+        >>> ack = await client.session("talk").append_message(texts)
+        >>> str(ack.first), str(ack.last)
+        ('0:2', '0:3')
     """
 
     def __init__(self, link: Link) -> None:
@@ -75,17 +93,32 @@ class Client(NotPicklable):
 
     @property
     def name(self) -> str:
-        """The author of this client's changes, the `_by` of its lines."""
+        """The author of this client's changes, the `_by` of its lines.
+
+        Example:
+            >>> client.name
+            'planner'
+        """
         return self._link.name
 
     @property
     def welcome(self) -> replies.Welcome | None:
-        """The identity and the limits of the daemon, as of the last connection."""
+        """The identity and the limits of the daemon, as of the last connection.
+
+        Example:
+            >>> client.welcome.version == steno.__version__
+            True
+        """
         return self._link.welcome
 
     @property
     def is_inherited(self) -> bool:
-        """True in a child of the process that made this client, where it cannot be used."""
+        """True in a child of the process that made this client, where it cannot be used.
+
+        Example:
+            >>> client.is_inherited
+            False
+        """
         return self._link.is_inherited
 
     async def open(
@@ -110,10 +143,18 @@ class Client(NotPicklable):
             key: the idempotency key of this call, so that a retry is also answered as the creation,
                 and not with Exists; a fresh one by default.
 
+        Returns:
+            The session; a new one is on the disk, and with `follow` its history is loaded.
+
         Raises:
             BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: the session is not open.
             OutcomeUnknown: without an answer, the session may have been created; or it was, and
                 cannot be followed. Open it again.
+
+        Example:
+            >>> session = await client.open("team/planner-1")
+            >>> session.id, len(session.history)
+            ('team/planner-1', 0)
         """
         command = opening(
             session,
@@ -133,7 +174,20 @@ class Client(NotPicklable):
         return opened
 
     def session(self, session: str) -> Session:
-        """Return a handle to a session; no request is sent, nothing is opened or loaded."""
+        """Return a handle to a session; no request is sent, nothing is opened or loaded.
+
+        Args:
+            session: its id.
+
+        Returns:
+            A handle for changes and reads; `load` makes it follow the session.
+
+        Example:
+            >>> session = client.session("talk")
+            >>> ack = await session.append_message({"role": "user", "content": "more"})
+            >>> str(ack.head)
+            '0:3'
+        """
         return Session(self._link, session, None)
 
     async def sessions(
@@ -157,10 +211,17 @@ class Client(NotPicklable):
             limit: at most this many sessions; None for all.
 
         Returns:
-            The sessions; `modified_at` of each is the last change of its context or of a stream.
+            An entry for each session, with its id, size, title, labels and `modified_at`, the last
+            change of its context or of a stream.
 
         Raises:
-            BadRequest: the limit is below 1.
+            BadRequest: a label, `archived` or the limit is invalid.
+            StorageFailed: the folders cannot be read.
+
+        Example:
+            >>> session = await client.open("team/planner-1")
+            >>> [entry.session for entry in await client.sessions("team/")]
+            ['team/planner-1']
         """
         entries: list[replies.SessionEntry] = []
         more = True
@@ -179,11 +240,40 @@ class Client(NotPicklable):
         return entries
 
     async def stat(self, session: str) -> replies.SessionStat:
-        """Return the numbers of a session at its head; it is neither created nor repaired."""
+        """Return the numbers of a session at its head; it is neither created nor repaired.
+
+        Args:
+            session: its id.
+
+        Returns:
+            Head, size, token counts, title and folder.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> stat = await client.stat("talk")
+            >>> stat.head, stat.n_checkpoints
+            ('0:2', 1)
+        """
         return await self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
     async def timeline(self, session: str) -> list[TimelineEntry]:
-        """Return the timeline of a session, oldest entry first."""
+        """Return the timeline of a session, oldest entry first.
+
+        Args:
+            session: its id.
+
+        Returns:
+            An entry for the creation and for every rewrite, fork, D-Mail and repair.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> [entry.kind for entry in await client.timeline("talk")]
+            ['created']
+        """
         report = await self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
         return report.entries
 
@@ -201,6 +291,11 @@ class Client(NotPicklable):
         Raises:
             NotFound: there is no such session.
             OutcomeUnknown: the session may have been moved; repeat with the error's `key`.
+
+        Example:
+            >>> deleted = await client.delete("talk")
+            >>> (deleted.trash / "context.jsonl").exists()
+            True
         """
         asked = delete_command(session, self._link.name, key)
         return deleted_of(await self._link.ask(asked, replies.Deleted))
@@ -273,17 +368,50 @@ class Client(NotPicklable):
         return await self._link.ask(asked, replies.Moved)
 
     async def status(self) -> replies.StatusReport:
-        """Return the state of the daemon."""
+        """Return the state of the daemon.
+
+        Returns:
+            Its version, pid, uptime, queue and syncs.
+
+        Raises:
+            Unreachable: no daemon answered in time.
+
+        Example:
+            >>> status = await client.status()
+            >>> status.version == steno.__version__, status.draining
+            (True, False)
+        """
         return await self._link.ask(commands.Status(), replies.StatusReport)
 
     async def clients(self, session: str | None = None) -> replies.ClientsReport:
-        """List the connected clients, or the followers of `session`."""
+        """List the connected clients, or the followers of `session`.
+
+        Args:
+            session: an id; None for all clients of the daemon.
+
+        Returns:
+            The clients, each with its name, pid, requests and subscriptions; none when there is no
+            such session.
+
+        Raises:
+            BadRequest: the id is no session id.
+
+        Example:
+            >>> [each.name for each in (await client.clients("talk")).clients]
+            ['planner']
+        """
         return await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     async def drain(self) -> None:
         """Ask the daemon to finish its queue, sync it, and end.
 
         The next request of a client that may spawn starts it again.
+
+        Raises:
+            Unauthorized: the key of this client has no right to end the daemon.
+
+        Example:
+            >>> await client.drain()
         """
         await self._link.ask(commands.Drain(), replies.Done)
 
@@ -299,5 +427,15 @@ class Client(NotPicklable):
 
         Returns:
             The reply, and the block of lines that came with it.
+
+        Raises:
+            StenoError: the error that the daemon replied with.
+
+        Example:
+            >>> from steno_protocol import commands, replies
+            >>> asked = commands.Stat(session="talk")
+            >>> reply, block = await client.request(asked, replies.SessionStat)
+            >>> reply.head
+            '0:2'
         """
         return await self._link.request(command, kind, records)

@@ -72,6 +72,12 @@ class Session(SessionView):
     only what is on the disk, so the daemon syncs a `written` mutation of a followed session at
     once; `written` is faster only with `follow=False`. A cancelled call may have been applied:
     repeat it with the same key to find out.
+
+    Example:
+        >>> sent = {"role": "user", "content": "once"}
+        >>> ack = await session.append_message(sent, key="step-1", expect=session.head)
+        >>> (await session.append_message(sent, key="step-1")).duplicate
+        True
     """
 
     def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
@@ -96,16 +102,28 @@ class Session(SessionView):
 
         Args:
             message: an object with a `role` and `content`, or the encoded bytes of one.
+            key: the idempotency key, 1 to 64 of A-Z a-z 0-9 _ -; a fresh one by default.
+            expect: the head that the caller assumes; None accepts any.
+            durability: `synced` returns when the bytes are on the disk, `written` when they are in
+                the page cache.
 
         Returns:
             The ack; the messages are as durable as its `durability` states.
 
         Raises:
             BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            NotFound: there is no such session; `Client.open` creates it.
             Conflict: another writer was faster; `head` is the end of the session.
             StorageFailed: the disk failed, and nothing was written.
             OutcomeUnknown: the messages may be there; repeat with the error's `key`.
             Unreachable: the request was never sent.
+
+        Example:
+            >>> ack = await session.append_message({"role": "assistant", "content": "Hello"})
+            >>> str(ack.first), str(ack.head), ack.durability
+            ('0:2', '0:3', 'synced')
+            >>> [message["content"] for message in session.history]
+            ['hi', 'Hello']
         """
         return await self._change(
             commands.Append, key, expect, durability, records=encode_messages(message)
@@ -123,9 +141,17 @@ class Session(SessionView):
 
         Args:
             add_user_message: append a message that shows the checkpoint to the model, too.
+            key, expect, durability: as in every mutation.
 
         Returns:
             The ack; its `checkpoint_id` is unique, also among concurrent writers.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> (await session.checkpoint()).checkpoint_id
+            1
         """
         return await self._change(
             commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
@@ -147,9 +173,20 @@ class Session(SessionView):
             checkpoint_id: the checkpoint.
             why: a reason for the timeline.
             drop_damaged: drop also the damaged lines before it.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; the session is as before or as after this call, also after a crash.
 
         Raises:
             NotFound: there is no such checkpoint; the message names the valid range.
+            StenoError: otherwise, as `append_message`.
+
+        Example:
+            >>> ack = await session.append_message({"role": "assistant", "content": "a mistake"})
+            >>> ack = await session.revert_to(0, why="wrong direction")
+            >>> [message["content"] for message in session.history], ack.rotated.name
+            (['hi'], 'context_1.jsonl')
         """
         return await self._change(
             commands.RevertTo,
@@ -169,7 +206,23 @@ class Session(SessionView):
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Drop everything, the system prompt too; the ack's `rotated` keeps the dropped lines."""
+        """Drop everything, the system prompt too; the ack's `rotated` keeps the dropped lines.
+
+        Args:
+            why: a reason for the timeline.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; `restore_generation` brings the dropped lines back.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> ack = await session.clear()
+            >>> session.history, str(ack.head)
+            ([], '1:0')
+        """
         return await self._change(commands.Clear, key, expect, durability, why=why)
 
     async def update_token_count(
@@ -180,7 +233,23 @@ class Session(SessionView):
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Append the token count of the context, as a model reported it."""
+        """Append the token count of the context, as a model reported it.
+
+        Args:
+            token_count: the number of tokens, at least 0.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack of its record.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> ack = await session.update_token_count(1472)
+            >>> session.token_count
+            1472
+        """
         return await self._change(
             commands.UpdateTokenCount, key, expect, durability, token_count=token_count
         )
@@ -193,7 +262,23 @@ class Session(SessionView):
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Put the system prompt first; on a session that has content this is a rewrite."""
+        """Put the system prompt first; on a session that has content this is a rewrite.
+
+        Args:
+            prompt: the text of the system prompt.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; after a rewrite its `rotated` is the file with the previous generation.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> ack = await session.write_system_prompt("You are terse.")
+            >>> session.system_prompt, ack.rotated.name
+            ('You are terse.', 'context_1.jsonl')
+        """
         return await self._change(
             commands.WriteSystemPrompt, key, expect, durability, prompt=prompt
         )
@@ -212,9 +297,20 @@ class Session(SessionView):
         Args:
             generation: the number of the generation.
             why: a reason for the timeline.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; its `rotated` is the file with the generation that was the present one.
 
         Raises:
             NotFound: there is no such generation.
+            StenoError: otherwise, as `append_message`.
+
+        Example:
+            >>> ack = await session.clear()
+            >>> ack = await session.restore_generation(0)
+            >>> len(session.history), str(ack.head)
+            (1, '2:2')
         """
         return await self._change(
             commands.RestoreGeneration, key, expect, durability, generation=generation, why=why
@@ -225,12 +321,22 @@ class Session(SessionView):
     def lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> LineStream:
-        """Read the lines between two positions of one generation as bytes, newline included.
+        r"""Read the lines between two positions of one generation as bytes, newline included.
 
         Args:
             after: where to begin; None is the start of the present generation. A position behind
                 the end yields nothing, like the end itself.
             until: where to end; None is the end of the generation at the time of reading.
+
+        Returns:
+            A stream for `async for`; it sends its first request with the first line.
+
+        Raises:
+            NotFound: while it is read: there is no such session, generation or position.
+
+        Example:
+            >>> [line.endswith(b"\n") async for line in session.lines()]
+            [True, True]
         """
         return LineStream(self._link, LineReader(self.id, after, until))
 
@@ -248,21 +354,67 @@ class Session(SessionView):
             until: as in `lines`.
             strict: stop at the first damaged line with Corrupt; otherwise damaged lines are
                 skipped, and counted in `damaged` of the returned object.
+
+        Returns:
+            A stream for `async for`; its `damaged` counts the lines that it has skipped.
+
+        Raises:
+            Corrupt: while it is read with `strict`: a line is no JSON object.
+            NotFound: while it is read: there is no such session, generation or position.
+
+        Example:
+            >>> [(str(each.cursor), each.record["role"]) async for each in session.records()]
+            [('0:0', 'user'), ('0:1', '_checkpoint')]
         """
         return RecordStream(self._link, LineReader(self.id, after, until), strict=strict)
 
     async def stat(self) -> replies.SessionStat:
-        """Return the session's numbers at its head, as the daemon knows them."""
+        """Return the session's numbers at its head, as the daemon knows them.
+
+        Returns:
+            Head, size, token counts, title and folder; nothing is changed.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> (await session.stat()).n_checkpoints
+            1
+        """
         self._opened = await self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
     async def timeline(self) -> list[TimelineEntry]:
-        """Return the timeline of the session, oldest entry first."""
+        """Return the timeline of the session, oldest entry first.
+
+        Returns:
+            An entry for the creation and for every rewrite, fork, D-Mail and repair.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> ack = await session.clear(why="a new task")
+            >>> [(entry.kind, entry.why) for entry in await session.timeline()]
+            [('created', None), ('cleared', 'a new task')]
+        """
         asked = commands.Timeline(session=self.id)
         return (await self._link.ask(asked, replies.TimelineReport)).entries
 
     async def clients(self) -> replies.ClientsReport:
-        """List the followers of the session."""
+        """List the followers of the session.
+
+        Returns:
+            The clients that follow it, the number of its queued commands, and its last error; empty
+            when there is no such session.
+
+        Raises:
+            BadRequest: the id is no session id.
+
+        Example:
+            >>> [each.name for each in (await session.clients()).clients]
+            ['planner']
+        """
         asked = commands.Clients(session=self.id)
         return await self._link.ask(asked, replies.ClientsReport)
 
@@ -275,8 +427,16 @@ class Session(SessionView):
             at: a position, or the number of a generation for its end; None is the present.
             checkpoint: the state before this checkpoint of that generation, as a revert leaves it.
 
+        Returns:
+            The state at that instant, with `history`, `checkpoints`, `token_count` and more.
+
         Raises:
             NotFound: there is no such position, generation or checkpoint.
+
+        Example:
+            >>> ack = await session.clear()
+            >>> (await session.history_at(0)).history
+            [{'role': 'user', 'content': 'hi'}]
         """
         past = PastReader(self.id, at, checkpoint)
         await self._read(past)
@@ -285,7 +445,20 @@ class Session(SessionView):
     # --- following --------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Begin to follow the session, and return once its backlog is in the mirror."""
+        """Begin to follow the session, and return once its backlog is in the mirror.
+
+        A session that is loaded already stays as it is.
+
+        Raises:
+            NotFound: there is no such session.
+            Unreachable: no daemon answered in time.
+
+        Example:
+            >>> reader = client.session("talk")
+            >>> await reader.load()
+            >>> len(reader.history)
+            1
+        """
         if self._mirror is not None:
             return
         mirror = Mirror(self.id)
@@ -299,7 +472,13 @@ class Session(SessionView):
             raise
 
     async def close(self) -> None:
-        """Stop following the session; acknowledged changes stay as they are."""
+        """Stop following the session; acknowledged changes stay as they are.
+
+        Example:
+            >>> await session.close()
+            >>> session.is_following
+            False
+        """
         if self._mirror is not None:
             mirror, self._mirror = self._mirror, None
             self._link.unfollow(mirror.follower)
@@ -309,8 +488,17 @@ class Session(SessionView):
     async def restore(self) -> bool:
         """Load the session's history; return True unless it is empty.
 
+        Returns:
+            True when the session has any line.
+
         Raises:
             RuntimeError: the history is loaded, and was changed through this object since.
+            NotFound: there is no such session.
+
+        Example:
+            >>> reader = client.session("talk")
+            >>> await reader.restore()
+            True
         """
         self._refuse_when_changed()
         if self._mirror is None:
@@ -341,6 +529,17 @@ class Session(SessionView):
                 the positions were saved. If the session was deleted and created again since then, a
                 Reset that keeps nothing comes first. Without it the positions are taken for
                 positions of the present session.
+
+        Returns:
+            The subscription; the description of its class states when it begins.
+
+        Example:
+            >>> async with session.subscribe("start") as events:
+            ...     async for event in events:
+            ...         if isinstance(event, steno.Live):
+            ...             break  # the backlog ends here
+            ...         print(len(event.records()), "records from", event.first)
+            2 records from 0:0
         """
         starts = starts_of(records, after, wire_after)
         return Subscription(self._link, self.id, starts, incarnation, self._mirror_finder())
@@ -349,6 +548,20 @@ class Session(SessionView):
         """Wait until this process's mirror contains everything before `position`.
 
         With the `head` of an ack of another process this is read-your-writes across processes.
+
+        Args:
+            position: a position of the context.
+
+        Raises:
+            BadRequest: the session is not followed, or the text is no position.
+            NotFound: the session cannot be followed any longer.
+
+        Example:
+            >>> other = await client.open("talk")
+            >>> ack = await other.append_message({"role": "assistant", "content": "Hello"})
+            >>> await session.wait_for(ack.head)
+            >>> len(session.history)
+            2
         """
         target = Position.parse(position_text(position))
         await self._link.reach(self._followed(), target)
@@ -381,8 +594,17 @@ class Session(SessionView):
             header: further fields of the file's header line, such as `session_id`, if this append
                 begins the file; otherwise they are checked and not used.
 
+        Returns:
+            The ack; its positions are positions of the wire file.
+
         Raises:
-            As `append_message`.
+            StenoError: as `append_message`.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = await session.append_wire([begun], durability="synced")
+            >>> ack.durability
+            'synced'
         """
         records = encode_events(event, payload, timestamp)
         fields = header_fields(header)
@@ -409,19 +631,59 @@ class Session(SessionView):
             strict: stop with Corrupt at the first line that is neither an event, a header nor
                 blank; otherwise such lines are skipped, and counted in `damaged` of the returned
                 object.
+
+        Returns:
+            A stream for `async for`; its `damaged` counts the lines that it has skipped.
+
+        Raises:
+            Corrupt: while it is read with `strict`: a line is no event.
+            NotFound: while it is read: there is no such session or position.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = await session.append_wire([begun], durability="synced")
+            >>> [(event.type, str(event.at)) async for event in session.wire_records()]
+            [('TurnBegin', '0:2')]
         """
         return WireRecordStream(self._link, WireReader(self.id, after, until, strict=strict))
 
     def wire_lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> LineStream:
-        """Read the lines between two positions of the wire file as bytes, the header included."""
+        """Read the lines between two positions of the wire file as bytes, the header included.
+
+        Args:
+            after: begin here.
+            until: end here.
+
+        Returns:
+            A stream for `async for`.
+
+        Raises:
+            NotFound: while it is read: there is no such session or position.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = await session.append_wire([begun], durability="synced")
+            >>> len([line async for line in session.wire_lines()])
+            2
+        """
         return LineStream(self._link, WireReader(self.id, after, until))
 
     async def wire_version(self) -> str:
         """Return the version of the events: from the header; `1.1` for a file without a header.
 
         An empty or missing file has the version that its first event will bring.
+
+        Returns:
+            A text such as `1.10`.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> await session.wire_version()
+            '1.10'
         """
         reader = WireReader(self.id, None)
         while (version := reader.version()) is None:
@@ -433,6 +695,16 @@ class Session(SessionView):
         """Return True when the wire file is missing, or has only blank lines and the header.
 
         A file that cannot be read may not be empty, so the answer for it is False.
+
+        Returns:
+            False also when the file cannot be read.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> await session.wire_is_empty()
+            True
         """
         reader = WireReader(self.id, None)
         try:
@@ -444,7 +716,20 @@ class Session(SessionView):
         return False
 
     async def turns(self) -> list[Turn]:
-        """Return the turns of the session, oldest first."""
+        """Return the turns of the session, oldest first.
+
+        Returns:
+            A turn for each event `TurnBegin`; its index is the number that `fork` takes.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = await session.append_wire([begun], durability="synced")
+            >>> [turn.user_input for turn in await session.turns()]
+            ['hi']
+        """
         return [turn async for record in self.wire_records() if (turn := turn_of(record))]
 
     # --- streams ---------------------------------------------------------------------------------
@@ -510,8 +795,17 @@ class Session(SessionView):
             BadRequest: the summary has no text.
             NotFound: this is a repeat, and `gc` has removed a generation of the first compaction.
             OutcomeUnknown: the summary may be in place; repeat with the error's `key`.
-            All other errors, an error of `summarize`, and a cancellation before the summary was
-            there leave the session unchanged.
+            Exception: an error of `summarize`. This, all other errors, and a cancellation before
+                the summary was there leave the session unchanged.
+
+        Example:
+            >>> async def summarize(messages):
+            ...     return "The user counted to eight."
+            >>> texts = [{"role": "user", "content": str(number)} for number in range(9)]
+            >>> ack = await session.append_message(texts)
+            >>> done = await session.compact(summarize)
+            >>> done.messages, len(session.history)
+            (8, 3)
         """
         check_asking(summarize, instruction)
         model = ModelCall(summarize, timeout)
@@ -576,6 +870,11 @@ class Session(SessionView):
             NotFound: there is no such checkpoint; the message names the valid range.
             Exists: another mail is pending, and `replaces` does not name it.
             BadRequest: the message is empty or too long.
+
+        Example:
+            >>> sent = await session.send_dmail(0, "The large file is of no use: skip it.")
+            >>> (await session.pending_dmail()).id == sent.id
+            True
         """
         ack = await self._change(
             commands.SendDmail,
@@ -589,7 +888,18 @@ class Session(SessionView):
         return sent_mail_of(ack)
 
     async def pending_dmail(self) -> Mail | None:
-        """Return the pending mail, or None; nothing is changed."""
+        """Return the pending mail, or None; nothing is changed.
+
+        Returns:
+            The mail that `deliver_dmail` takes.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> await session.pending_dmail() is None
+            True
+        """
         asked = commands.PendingDmail(session=self.id)
         report = await self._link.ask(asked, replies.MailReport)
         return None if report.mail is None else mail_of(report.mail)
@@ -618,6 +928,12 @@ class Session(SessionView):
 
         Raises:
             NotFound: this mail is not pending: it was delivered, has expired, or never was sent.
+
+        Example:
+            >>> sent = await session.send_dmail(0, "Skip the large file.")
+            >>> ack = await session.deliver_dmail(sent.id)
+            >>> len(session.history), ack.checkpoint_id
+            (2, 0)
         """
         return await self._change(
             commands.DeliverDmail, key, expect, "synced",
@@ -659,6 +975,11 @@ class Session(SessionView):
                 message names positions. Or the new id is no session id.
             OutcomeUnknown: the new session may exist, or it exists and cannot be followed; repeat
                 with the error's `key`.
+
+        Example:
+            >>> other = await session.fork("plan-b", checkpoint=0)
+            >>> other.id, len(other.history)
+            ('plan-b', 1)
         """
         command = fork_command(self.id, self._link.name, new_id, at, checkpoint, turn, title, key)
         return await self._fork(command)
@@ -671,7 +992,7 @@ class Session(SessionView):
         title: str | None = None,
         key: str | None = None,
     ) -> Self:
-        """Fork before the last `turns` turns; args, returns and errors are those of `fork`.
+        """Fork before the last `turns` turns.
 
         Args:
             turns: how many, at least 1; the wire file contains the beginnings of turns.
@@ -679,6 +1000,20 @@ class Session(SessionView):
                 key.
             title: as in `fork`.
             key: as in `fork`.
+
+        Returns:
+            The new session, as from `fork`; this one does not change.
+
+        Raises:
+            NotFound: the session has fewer turns.
+            StenoError: otherwise, as `fork`.
+
+        Example:
+            >>> ack = await session.append_wire("TurnBegin", {"user_input": "more"})
+            >>> ack = await session.append_message({"role": "user", "content": "more"})
+            >>> before = await session.undo(1, "before-more")
+            >>> len(before.history), len(session.history)
+            (1, 2)
         """
         command = undo_command(self.id, self._link.name, turns, new_id, title, key)
         return await self._fork(command)
@@ -704,7 +1039,13 @@ class Session(SessionView):
             The session's numbers with the new values, on the disk.
 
         Raises:
+            NotFound: there is no such session.
             Corrupt: `state.json` is damaged and was not replaced; nothing was changed.
+
+        Example:
+            >>> stat = await session.describe(title="Plan A", labels=["draft"])
+            >>> stat.title, stat.labels
+            ('Plan A', ('draft',))
         """
         asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
         self._opened = await self._link.ask(asked, replies.SessionStat, mirror=self._mirror)
@@ -718,6 +1059,13 @@ class Session(SessionView):
         Returns:
             The checked files, and each finding with its place and a remedy. `damage` is 0 for a
             clean session.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> (await session.verify()).damage
+            0
         """
         asked = commands.Verify(session=self.id)
         return await self._link.ask(asked, replies.Verification)
@@ -725,7 +1073,7 @@ class Session(SessionView):
     async def repair(
         self, report: replies.Verification, *, why: str | None = None, key: str | None = None
     ) -> Ack:
-        """Separate records that share a line and drop damaged lines, as one rewrite.
+        r"""Separate records that share a line and drop damaged lines, as one rewrite.
 
         The damaged file stays whole as the ack's `rotated`. Lines that were appended since the
         report are kept as they are. There is no `durability`, because a rewrite is always synced,
@@ -736,9 +1084,20 @@ class Session(SessionView):
             why: a reason for the timeline.
             key: as in every mutation.
 
+        Returns:
+            The ack; its `rotated` is the damaged file.
+
         Raises:
             Conflict: the file has changed since the report; verify again.
             BadRequest: there is nothing to repair.
+
+        Example:
+            >>> with session.file_backend.open("ab") as file:  # as a program without a daemon
+            ...     size = file.write(b'{"role":"us{"role":"user","content":"fused"}\n')
+            >>> report = await session.verify()
+            >>> ack = await session.repair(report)
+            >>> report.damage, (await session.verify()).damage
+            (1, 0)
         """
         return await self._change(
             commands.Repair, key, None, "synced", why=why, **repair_fields(report)

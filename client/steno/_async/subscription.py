@@ -29,6 +29,15 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
     A subscription from `now` has begun once `async with` was entered: every later acknowledged
     change is delivered. With `async for` alone it begins with the daemon's answer, some time after
     the call.
+
+    Example:
+        >>> async with session.subscribe("now") as events:
+        ...     ack = await session.append_message({"role": "assistant", "content": "Hello"})
+        ...     async for event in events:
+        ...         if isinstance(event, steno.RecordsEvent):
+        ...             print(event.records()[0].record["content"])
+        ...             break
+        Hello
     """
 
     def __init__(
@@ -54,6 +63,12 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
 
         Save it beside the position after an event, and give both to `subscribe`. None before the
         daemon's first answer. With both files it changes once both have reported it.
+
+        Example:
+            >>> async with session.subscribe("0:1") as events:
+            ...     event = await anext(events)
+            ...     events.incarnation == session.incarnation
+            True
         """
         return self._following.incarnation
 
@@ -61,7 +76,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
         return self
 
     async def __anext__(self) -> SubscriptionEvent:
-        """The next event.
+        """Return the next event.
 
         Raises:
             NotFound: the session cannot be followed any longer.
@@ -79,7 +94,12 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
         return event
 
     async def aclose(self) -> None:
-        """End the subscription."""
+        """End the subscription.
+
+        Example:
+            >>> events = session.subscribe("start")
+            >>> await events.aclose()
+        """
         self._close()
         await anyio.lowlevel.checkpoint()
 

@@ -27,6 +27,7 @@ Message = Mapping[str, Any] | msgspec.Struct | bytes
 """One message: an object, or the bytes of one that is encoded already."""
 
 Durability = Literal["synced", "written"]
+"""`synced`: on the disk. `written`: in the page cache."""
 
 PositionLike = Position | str
 """A position, or its text."""

@@ -104,6 +104,10 @@ class Summary(msgspec.Struct, frozen=True):
         content: its text, or its content parts; parts of thinking are dropped.
         output_tokens: how many tokens the answer has, as the model counted them; None is an
             estimate by its text.
+
+    Example:
+        >>> steno.Summary("The user said hi.", output_tokens=5).output_tokens
+        5
     """
 
     content: str | Sequence[Mapping[str, Any]]

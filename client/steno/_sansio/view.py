@@ -42,7 +42,12 @@ class SessionView(NotPicklable):
 
     @property
     def is_following(self) -> bool:
-        """True when this process has a mirror of the session."""
+        """True when this process has a mirror of the session.
+
+        Example:
+            >>> session.is_following, client.session("talk").is_following
+            (True, False)
+        """
         return self._mirror is not None
 
     @property
@@ -51,17 +56,35 @@ class SessionView(NotPicklable):
 
         Each access returns a new list, which belongs to the caller and does not follow the session.
         All these lists share their messages: change a copy of a message, not the message.
+
+        Raises:
+            BadRequest: the session was opened with `follow=False`.
+            NotFound: the session cannot be followed any longer.
+
+        Example:
+            >>> session.history
+            [{'role': 'user', 'content': 'hi'}]
         """
         return self._followed().history
 
     @property
     def token_count(self) -> int:
-        """The last token count, 0 before the first."""
+        """The last token count, 0 before the first.
+
+        Example:
+            >>> session.token_count
+            0
+        """
         return self._state().token_count
 
     @property
     def token_count_with_pending(self) -> int:
-        """The token count plus an estimate for the messages that no model has counted yet."""
+        """The token count plus an estimate for the messages that no model has counted yet.
+
+        Example:
+            >>> session.token_count_with_pending < 10
+            True
+        """
         return self._state().token_count_with_pending
 
     def should_compact(
@@ -80,27 +103,54 @@ class SessionView(NotPicklable):
             reserved: tokens that should stay free; for a model that takes fewer, give a smaller
                 number, or the answer is always True.
             ratio: part of `max_context_size` that may be full.
+
+        Returns:
+            Whether `compact` is due; nothing is changed.
+
+        Example:
+            >>> session.should_compact(max_context_size=200_000)
+            False
         """
         return should_compact(self.token_count_with_pending, max_context_size, reserved, ratio)
 
     @property
     def n_checkpoints(self) -> int:
-        """The id that the next checkpoint gets."""
+        """The id that the next checkpoint gets.
+
+        Example:
+            >>> session.n_checkpoints
+            1
+        """
         return self._state().n_checkpoints
 
     @property
     def checkpoints(self) -> Sequence[tuple[int, Position]]:
-        """Id and cursor of every checkpoint, oldest first."""
+        """Id and cursor of every checkpoint, oldest first.
+
+        Example:
+            >>> [(number, str(cursor)) for number, cursor in session.checkpoints]
+            [(0, '0:1')]
+        """
         return self._state().checkpoints
 
     @property
     def system_prompt(self) -> str | None:
-        """The system prompt, None when there is none."""
+        """The system prompt, None when there is none.
+
+        Example:
+            >>> session.system_prompt is None
+            True
+        """
         return self._state().system_prompt
 
     @property
     def head(self) -> Position:
-        """The position up to which the mirror contains everything."""
+        """The position up to which the mirror contains everything.
+
+        Example:
+            >>> session.head
+            Position(generation=0, line=2)
+        """
         return self._state().head
 
     @property
@@ -109,6 +159,10 @@ class SessionView(NotPicklable):
 
         It belongs to the mirror and its `head`; without a mirror it is as of the last `stat` or
         `open`, and None before them.
+
+        Example:
+            >>> session.incarnation is None
+            False
         """
         if self._mirror is not None:
             return self._mirror.incarnation
@@ -116,16 +170,37 @@ class SessionView(NotPicklable):
 
     @property
     def damaged(self) -> int:
-        """How many damaged lines of the present generation were skipped."""
+        """How many damaged lines of the present generation were skipped.
+
+        Example:
+            >>> session.damaged
+            0
+        """
         return self._state().damaged
 
     def usage_history(self) -> list[UsageEntry]:
-        """Every token count of the present generation with its cursor, oldest first."""
+        """Return every token count of the present generation with its cursor, oldest first.
+
+        Returns:
+            Each count with the cursor of its record.
+
+        Example:
+            >>> session.usage_history()
+            []
+        """
         return self._state().usage_history
 
     @property
     def file_backend(self) -> Path:
-        """The path of `context.jsonl`; only the daemon may write it."""
+        """The path of `context.jsonl`; only the daemon may write it.
+
+        Raises:
+            BadRequest: the session was not opened, so its folder is not known.
+
+        Example:
+            >>> session.file_backend.name
+            'context.jsonl'
+        """
         if self._opened is None:
             raise BadRequest("the session was not opened: its folder is not known", session=self.id)
         return Path(self._opened.folder, paths.CONTEXT)

@@ -34,12 +34,21 @@ class ConnectedClient(NotPicklable):
 
         Raises:
             Busy: another thread's request took longer than `timeout`; the client is still open.
+
+        Example:
+            >>> other = steno.connect_sync(name="worker")
+            >>> other.close()
         """
         self._link.close()
 
     @property
     def welcome(self) -> replies.Welcome:
-        """The identity and the limits of the daemon, as of the last connection."""
+        """The identity and the limits of the daemon, as of the last connection.
+
+        Example:
+            >>> client.welcome.version == steno.__version__
+            True
+        """
         return self._link.welcome
 
 
@@ -49,7 +58,16 @@ class RefreshedSession(SessionView):
     _link: BlockingLink
 
     def refresh(self) -> None:
-        """Take in what others wrote, as far as it has arrived."""
+        """Take in what others wrote, as far as it has arrived.
+
+        Raises:
+            NotFound: the session cannot be followed any longer.
+
+        Example:
+            >>> session.refresh()
+            >>> len(session.history)
+            1
+        """
         self._link.take_in(self._followed().follower)
         self._followed()
 
@@ -64,6 +82,16 @@ class RefreshedSession(SessionView):
 
         Returns:
             False when that took longer than `timeout`.
+
+        Raises:
+            BadRequest: the session is not followed, or the text is no position.
+            NotFound: the session cannot be followed any longer.
+
+        Example:
+            >>> other = client.open("talk")
+            >>> ack = other.append_message({"role": "assistant", "content": "Hello"})
+            >>> session.wait_for(ack.head, timeout=10)
+            True
         """
         target = Position.parse(position_text(position))
         given_seconds(timeout, "timeout")

@@ -41,10 +41,19 @@ def connect_sync(
         timeout: seconds that one request may take, resends included; 0 to 1 000 000.
         key_file: the key for a daemon on another machine, as `steno keys new` made it.
 
+    Returns:
+        The client, connected until `close`.
+
     Raises:
         BadRequest: an argument is out of range.
         Unreachable: there is no daemon, and none could be started.
         Incompatible: the answer is not from the wanted daemon.
+
+    Example:
+        >>> with steno.connect_sync(name="planner") as other:
+        ...     session = other.open("another")
+        ...     str(session.head)
+        '0:0'
     """
     return BlockingClient(
         BlockingLink(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout)
@@ -61,16 +70,35 @@ class BlockingClient(ConnectedClient):
 
     A signal handler may end a call by raising; the client is intact after it. It must not use a
     client that its own thread is in a call of: that ends with Busy.
+
+    Every request can also raise Unreachable, Unauthorized, Incompatible, Busy, Expired,
+    ShuttingDown and Internal; the methods do not repeat these.
+
+    Example:
+        >>> texts = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+        >>> ack = client.session("talk").append_message(texts)
+        >>> str(ack.first), str(ack.last)
+        ('0:2', '0:3')
     """
 
     @property
     def name(self) -> str:
-        """The author of this client's changes, the `_by` of its lines."""
+        """The author of this client's changes, the `_by` of its lines.
+
+        Example:
+            >>> client.name
+            'planner'
+        """
         return self._link.name
 
     @property
     def is_inherited(self) -> bool:
-        """True in a child of the process that made this client, where it cannot be used."""
+        """True in a child of the process that made this client, where it cannot be used.
+
+        Example:
+            >>> client.is_inherited
+            False
+        """
         return self._link.is_inherited
 
     def open(
@@ -95,10 +123,18 @@ class BlockingClient(ConnectedClient):
             key: the idempotency key of this call, so that a retry is also answered as the creation,
                 and not with Exists; a fresh one by default.
 
+        Returns:
+            The session; a new one is on the disk, and with `follow` its history is loaded.
+
         Raises:
             BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: the session is not open.
             OutcomeUnknown: without an answer, the session may have been created; or it was, and
                 cannot be followed. Open it again.
+
+        Example:
+            >>> session = client.open("team/planner-1")
+            >>> session.id, len(session.history)
+            ('team/planner-1', 0)
         """
         command = opening(
             session,
@@ -118,7 +154,20 @@ class BlockingClient(ConnectedClient):
         return opened
 
     def session(self, session: str) -> BlockingSession:
-        """Return a handle to a session; no request is sent, nothing is opened or loaded."""
+        """Return a handle to a session; no request is sent, nothing is opened or loaded.
+
+        Args:
+            session: its id.
+
+        Returns:
+            A handle for changes and reads; `load` makes it follow the session.
+
+        Example:
+            >>> session = client.session("talk")
+            >>> ack = session.append_message({"role": "user", "content": "more"})
+            >>> str(ack.head)
+            '0:3'
+        """
         return BlockingSession(self._link, session, None)
 
     def sessions(
@@ -142,10 +191,17 @@ class BlockingClient(ConnectedClient):
             limit: at most this many sessions; None for all.
 
         Returns:
-            The sessions; `modified_at` of each is the last change of its context or of a stream.
+            An entry for each session, with its id, size, title, labels and `modified_at`, the last
+            change of its context or of a stream.
 
         Raises:
-            BadRequest: the limit is below 1.
+            BadRequest: a label, `archived` or the limit is invalid.
+            StorageFailed: the folders cannot be read.
+
+        Example:
+            >>> session = client.open("team/planner-1")
+            >>> [entry.session for entry in client.sessions("team/")]
+            ['team/planner-1']
         """
         entries: list[replies.SessionEntry] = []
         more = True
@@ -164,11 +220,40 @@ class BlockingClient(ConnectedClient):
         return entries
 
     def stat(self, session: str) -> replies.SessionStat:
-        """Return the numbers of a session at its head; it is neither created nor repaired."""
+        """Return the numbers of a session at its head; it is neither created nor repaired.
+
+        Args:
+            session: its id.
+
+        Returns:
+            Head, size, token counts, title and folder.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> stat = client.stat("talk")
+            >>> stat.head, stat.n_checkpoints
+            ('0:2', 1)
+        """
         return self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
     def timeline(self, session: str) -> list[TimelineEntry]:
-        """Return the timeline of a session, oldest entry first."""
+        """Return the timeline of a session, oldest entry first.
+
+        Args:
+            session: its id.
+
+        Returns:
+            An entry for the creation and for every rewrite, fork, D-Mail and repair.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> [entry.kind for entry in client.timeline("talk")]
+            ['created']
+        """
         report = self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
         return report.entries
 
@@ -186,6 +271,11 @@ class BlockingClient(ConnectedClient):
         Raises:
             NotFound: there is no such session.
             OutcomeUnknown: the session may have been moved; repeat with the error's `key`.
+
+        Example:
+            >>> deleted = client.delete("talk")
+            >>> (deleted.trash / "context.jsonl").exists()
+            True
         """
         asked = delete_command(session, self._link.name, key)
         return deleted_of(self._link.ask(asked, replies.Deleted))
@@ -256,17 +346,50 @@ class BlockingClient(ConnectedClient):
         return self._link.ask(asked, replies.Moved)
 
     def status(self) -> replies.StatusReport:
-        """Return the state of the daemon."""
+        """Return the state of the daemon.
+
+        Returns:
+            Its version, pid, uptime, queue and syncs.
+
+        Raises:
+            Unreachable: no daemon answered in time.
+
+        Example:
+            >>> status = client.status()
+            >>> status.version == steno.__version__, status.draining
+            (True, False)
+        """
         return self._link.ask(commands.Status(), replies.StatusReport)
 
     def clients(self, session: str | None = None) -> replies.ClientsReport:
-        """List the connected clients, or the followers of `session`."""
+        """List the connected clients, or the followers of `session`.
+
+        Args:
+            session: an id; None for all clients of the daemon.
+
+        Returns:
+            The clients, each with its name, pid, requests and subscriptions; none when there is no
+            such session.
+
+        Raises:
+            BadRequest: the id is no session id.
+
+        Example:
+            >>> [each.name for each in client.clients("talk").clients]
+            ['planner']
+        """
         return self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     def drain(self) -> None:
         """Ask the daemon to finish its queue, sync it, and end.
 
         The next request of a client that may spawn starts it again.
+
+        Raises:
+            Unauthorized: the key of this client has no right to end the daemon.
+
+        Example:
+            >>> client.drain()
         """
         self._link.ask(commands.Drain(), replies.Done)
 
@@ -282,5 +405,15 @@ class BlockingClient(ConnectedClient):
 
         Returns:
             The reply, and the block of lines that came with it.
+
+        Raises:
+            StenoError: the error that the daemon replied with.
+
+        Example:
+            >>> from steno_protocol import commands, replies
+            >>> asked = commands.Stat(session="talk")
+            >>> reply, block = client.request(asked, replies.SessionStat)
+            >>> reply.head
+            '0:2'
         """
         return self._link.request(command, kind, records)

@@ -71,6 +71,12 @@ class BlockingSession(RefreshedSession):
     once; `written` is faster only with `follow=False`. An interrupted call may have been applied:
     repeat it with the same key to find out. The history follows other writers at each call, and on
     `refresh`.
+
+    Example:
+        >>> sent = {"role": "user", "content": "once"}
+        >>> ack = session.append_message(sent, key="step-1", expect=session.head)
+        >>> session.append_message(sent, key="step-1").duplicate
+        True
     """
 
     def __init__(
@@ -97,16 +103,28 @@ class BlockingSession(RefreshedSession):
 
         Args:
             message: an object with a `role` and `content`, or the encoded bytes of one.
+            key: the idempotency key, 1 to 64 of A-Z a-z 0-9 _ -; a fresh one by default.
+            expect: the head that the caller assumes; None accepts any.
+            durability: `synced` returns when the bytes are on the disk, `written` when they are in
+                the page cache.
 
         Returns:
             The ack; the messages are as durable as its `durability` states.
 
         Raises:
             BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            NotFound: there is no such session; `BlockingClient.open` creates it.
             Conflict: another writer was faster; `head` is the end of the session.
             StorageFailed: the disk failed, and nothing was written.
             OutcomeUnknown: the messages may be there; repeat with the error's `key`.
             Unreachable: the request was never sent.
+
+        Example:
+            >>> ack = session.append_message({"role": "assistant", "content": "Hello"})
+            >>> str(ack.first), str(ack.head), ack.durability
+            ('0:2', '0:3', 'synced')
+            >>> [message["content"] for message in session.history]
+            ['hi', 'Hello']
         """
         return self._change(
             commands.Append, key, expect, durability, records=encode_messages(message)
@@ -124,9 +142,17 @@ class BlockingSession(RefreshedSession):
 
         Args:
             add_user_message: append a message that shows the checkpoint to the model, too.
+            key, expect, durability: as in every mutation.
 
         Returns:
             The ack; its `checkpoint_id` is unique, also among concurrent writers.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> session.checkpoint().checkpoint_id
+            1
         """
         return self._change(
             commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
@@ -148,9 +174,20 @@ class BlockingSession(RefreshedSession):
             checkpoint_id: the checkpoint.
             why: a reason for the timeline.
             drop_damaged: drop also the damaged lines before it.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; the session is as before or as after this call, also after a crash.
 
         Raises:
             NotFound: there is no such checkpoint; the message names the valid range.
+            StenoError: otherwise, as `append_message`.
+
+        Example:
+            >>> ack = session.append_message({"role": "assistant", "content": "a mistake"})
+            >>> ack = session.revert_to(0, why="wrong direction")
+            >>> [message["content"] for message in session.history], ack.rotated.name
+            (['hi'], 'context_1.jsonl')
         """
         return self._change(
             commands.RevertTo,
@@ -170,7 +207,23 @@ class BlockingSession(RefreshedSession):
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Drop everything, the system prompt too; the ack's `rotated` keeps the dropped lines."""
+        """Drop everything, the system prompt too; the ack's `rotated` keeps the dropped lines.
+
+        Args:
+            why: a reason for the timeline.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; `restore_generation` brings the dropped lines back.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> ack = session.clear()
+            >>> session.history, str(ack.head)
+            ([], '1:0')
+        """
         return self._change(commands.Clear, key, expect, durability, why=why)
 
     def update_token_count(
@@ -181,7 +234,23 @@ class BlockingSession(RefreshedSession):
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Append the token count of the context, as a model reported it."""
+        """Append the token count of the context, as a model reported it.
+
+        Args:
+            token_count: the number of tokens, at least 0.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack of its record.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> ack = session.update_token_count(1472)
+            >>> session.token_count
+            1472
+        """
         return self._change(
             commands.UpdateTokenCount, key, expect, durability, token_count=token_count
         )
@@ -194,7 +263,23 @@ class BlockingSession(RefreshedSession):
         expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
-        """Put the system prompt first; on a session that has content this is a rewrite."""
+        """Put the system prompt first; on a session that has content this is a rewrite.
+
+        Args:
+            prompt: the text of the system prompt.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; after a rewrite its `rotated` is the file with the previous generation.
+
+        Raises:
+            StenoError: as `append_message`.
+
+        Example:
+            >>> ack = session.write_system_prompt("You are terse.")
+            >>> session.system_prompt, ack.rotated.name
+            ('You are terse.', 'context_1.jsonl')
+        """
         return self._change(commands.WriteSystemPrompt, key, expect, durability, prompt=prompt)
 
     def restore_generation(
@@ -211,9 +296,20 @@ class BlockingSession(RefreshedSession):
         Args:
             generation: the number of the generation.
             why: a reason for the timeline.
+            key, expect, durability: as in every mutation.
+
+        Returns:
+            The ack; its `rotated` is the file with the generation that was the present one.
 
         Raises:
             NotFound: there is no such generation.
+            StenoError: otherwise, as `append_message`.
+
+        Example:
+            >>> ack = session.clear()
+            >>> ack = session.restore_generation(0)
+            >>> len(session.history), str(ack.head)
+            (1, '2:2')
         """
         return self._change(
             commands.RestoreGeneration, key, expect, durability, generation=generation, why=why
@@ -224,12 +320,22 @@ class BlockingSession(RefreshedSession):
     def lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> BlockingLineStream:
-        """Read the lines between two positions of one generation as bytes, newline included.
+        r"""Read the lines between two positions of one generation as bytes, newline included.
 
         Args:
             after: where to begin; None is the start of the present generation. A position behind
                 the end yields nothing, like the end itself.
             until: where to end; None is the end of the generation at the time of reading.
+
+        Returns:
+            A stream for `for`; it sends its first request with the first line.
+
+        Raises:
+            NotFound: while it is read: there is no such session, generation or position.
+
+        Example:
+            >>> [line.endswith(b"\n") for line in session.lines()]
+            [True, True]
         """
         return BlockingLineStream(self._link, LineReader(self.id, after, until))
 
@@ -247,21 +353,67 @@ class BlockingSession(RefreshedSession):
             until: as in `lines`.
             strict: stop at the first damaged line with Corrupt; otherwise damaged lines are
                 skipped, and counted in `damaged` of the returned object.
+
+        Returns:
+            A stream for `for`; its `damaged` counts the lines that it has skipped.
+
+        Raises:
+            Corrupt: while it is read with `strict`: a line is no JSON object.
+            NotFound: while it is read: there is no such session, generation or position.
+
+        Example:
+            >>> [(str(each.cursor), each.record["role"]) for each in session.records()]
+            [('0:0', 'user'), ('0:1', '_checkpoint')]
         """
         return BlockingRecordStream(self._link, LineReader(self.id, after, until), strict=strict)
 
     def stat(self) -> replies.SessionStat:
-        """Return the session's numbers at its head, as the daemon knows them."""
+        """Return the session's numbers at its head, as the daemon knows them.
+
+        Returns:
+            Head, size, token counts, title and folder; nothing is changed.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> session.stat().n_checkpoints
+            1
+        """
         self._opened = self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
     def timeline(self) -> list[TimelineEntry]:
-        """Return the timeline of the session, oldest entry first."""
+        """Return the timeline of the session, oldest entry first.
+
+        Returns:
+            An entry for the creation and for every rewrite, fork, D-Mail and repair.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> ack = session.clear(why="a new task")
+            >>> [(entry.kind, entry.why) for entry in session.timeline()]
+            [('created', None), ('cleared', 'a new task')]
+        """
         asked = commands.Timeline(session=self.id)
         return (self._link.ask(asked, replies.TimelineReport)).entries
 
     def clients(self) -> replies.ClientsReport:
-        """List the followers of the session."""
+        """List the followers of the session.
+
+        Returns:
+            The clients that follow it, the number of its queued commands, and its last error; empty
+            when there is no such session.
+
+        Raises:
+            BadRequest: the id is no session id.
+
+        Example:
+            >>> [each.name for each in session.clients().clients]
+            ['planner']
+        """
         asked = commands.Clients(session=self.id)
         return self._link.ask(asked, replies.ClientsReport)
 
@@ -274,8 +426,16 @@ class BlockingSession(RefreshedSession):
             at: a position, or the number of a generation for its end; None is the present.
             checkpoint: the state before this checkpoint of that generation, as a revert leaves it.
 
+        Returns:
+            The state at that instant, with `history`, `checkpoints`, `token_count` and more.
+
         Raises:
             NotFound: there is no such position, generation or checkpoint.
+
+        Example:
+            >>> ack = session.clear()
+            >>> session.history_at(0).history
+            [{'role': 'user', 'content': 'hi'}]
         """
         past = PastReader(self.id, at, checkpoint)
         self._read(past)
@@ -284,7 +444,20 @@ class BlockingSession(RefreshedSession):
     # --- following --------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin to follow the session, and return once its backlog is in the mirror."""
+        """Begin to follow the session, and return once its backlog is in the mirror.
+
+        A session that is loaded already stays as it is.
+
+        Raises:
+            NotFound: there is no such session.
+            Unreachable: no daemon answered in time.
+
+        Example:
+            >>> reader = client.session("talk")
+            >>> reader.load()
+            >>> len(reader.history)
+            1
+        """
         if self._mirror is not None:
             return
         mirror = Mirror(self.id)
@@ -298,7 +471,13 @@ class BlockingSession(RefreshedSession):
             raise
 
     def close(self) -> None:
-        """Stop following the session; acknowledged changes stay as they are."""
+        """Stop following the session; acknowledged changes stay as they are.
+
+        Example:
+            >>> session.close()
+            >>> session.is_following
+            False
+        """
         if self._mirror is not None:
             mirror, self._mirror = self._mirror, None
             self._link.unfollow(mirror.follower)
@@ -307,8 +486,17 @@ class BlockingSession(RefreshedSession):
     def restore(self) -> bool:
         """Load the session's history; return True unless it is empty.
 
+        Returns:
+            True when the session has any line.
+
         Raises:
             RuntimeError: the history is loaded, and was changed through this object since.
+            NotFound: there is no such session.
+
+        Example:
+            >>> reader = client.session("talk")
+            >>> reader.restore()
+            True
         """
         self._refuse_when_changed()
         if self._mirror is None:
@@ -340,8 +528,19 @@ class BlockingSession(RefreshedSession):
                 Reset that keeps nothing comes first. Without it the positions are taken for
                 positions of the present session.
 
+        Returns:
+            The subscription; the description of its class states when it begins.
+
         Raises:
             NotFound, Unreachable: the daemon did not answer with the position of `now`.
+
+        Example:
+            >>> with session.subscribe("start") as events:
+            ...     for event in events:
+            ...         if isinstance(event, steno.Live):
+            ...             break  # the backlog ends here
+            ...         print(len(event.records()), "records from", event.first)
+            2 records from 0:0
         """
         starts = starts_of(records, after, wire_after)
         return BlockingSubscription(self._link, self.id, starts, incarnation, self._mirror_finder())
@@ -374,8 +573,17 @@ class BlockingSession(RefreshedSession):
             header: further fields of the file's header line, such as `session_id`, if this append
                 begins the file; otherwise they are checked and not used.
 
+        Returns:
+            The ack; its positions are positions of the wire file.
+
         Raises:
-            As `append_message`.
+            StenoError: as `append_message`.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = session.append_wire([begun], durability="synced")
+            >>> ack.durability
+            'synced'
         """
         records = encode_events(event, payload, timestamp)
         fields = header_fields(header)
@@ -402,6 +610,19 @@ class BlockingSession(RefreshedSession):
             strict: stop with Corrupt at the first line that is neither an event, a header nor
                 blank; otherwise such lines are skipped, and counted in `damaged` of the returned
                 object.
+
+        Returns:
+            A stream for `for`; its `damaged` counts the lines that it has skipped.
+
+        Raises:
+            Corrupt: while it is read with `strict`: a line is no event.
+            NotFound: while it is read: there is no such session or position.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = session.append_wire([begun], durability="synced")
+            >>> [(event.type, str(event.at)) for event in session.wire_records()]
+            [('TurnBegin', '0:2')]
         """
         return BlockingWireRecordStream(
             self._link, WireReader(self.id, after, until, strict=strict)
@@ -410,13 +631,40 @@ class BlockingSession(RefreshedSession):
     def wire_lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> BlockingLineStream:
-        """Read the lines between two positions of the wire file as bytes, the header included."""
+        """Read the lines between two positions of the wire file as bytes, the header included.
+
+        Args:
+            after: begin here.
+            until: end here.
+
+        Returns:
+            A stream for `for`.
+
+        Raises:
+            NotFound: while it is read: there is no such session or position.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = session.append_wire([begun], durability="synced")
+            >>> len([line for line in session.wire_lines()])
+            2
+        """
         return BlockingLineStream(self._link, WireReader(self.id, after, until))
 
     def wire_version(self) -> str:
         """Return the version of the events: from the header; `1.1` for a file without a header.
 
         An empty or missing file has the version that its first event will bring.
+
+        Returns:
+            A text such as `1.10`.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> session.wire_version()
+            '1.10'
         """
         reader = WireReader(self.id, None)
         while (version := reader.version()) is None:
@@ -428,6 +676,16 @@ class BlockingSession(RefreshedSession):
         """Return True when the wire file is missing, or has only blank lines and the header.
 
         A file that cannot be read may not be empty, so the answer for it is False.
+
+        Returns:
+            False also when the file cannot be read.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> session.wire_is_empty()
+            True
         """
         reader = WireReader(self.id, None)
         try:
@@ -439,7 +697,20 @@ class BlockingSession(RefreshedSession):
         return False
 
     def turns(self) -> list[Turn]:
-        """Return the turns of the session, oldest first."""
+        """Return the turns of the session, oldest first.
+
+        Returns:
+            A turn for each event `TurnBegin`; its index is the number that `fork` takes.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> begun = ("TurnBegin", {"user_input": "hi"})
+            >>> ack = session.append_wire([begun], durability="synced")
+            >>> [turn.user_input for turn in session.turns()]
+            ['hi']
+        """
         return [turn for record in self.wire_records() if (turn := turn_of(record))]
 
     # --- streams ---------------------------------------------------------------------------------
@@ -504,8 +775,17 @@ class BlockingSession(RefreshedSession):
             BadRequest: the summary has no text.
             NotFound: this is a repeat, and `gc` has removed a generation of the first compaction.
             OutcomeUnknown: the summary may be in place; repeat with the error's `key`.
-            All other errors, an error of `summarize`, and an interrupt before the summary was
-            there leave the session unchanged.
+            Exception: an error of `summarize`. This, all other errors, and an interrupt before
+                the summary was there leave the session unchanged.
+
+        Example:
+            >>> def summarize(messages):
+            ...     return "The user counted to eight."
+            >>> texts = [{"role": "user", "content": str(number)} for number in range(9)]
+            >>> ack = session.append_message(texts)
+            >>> done = session.compact(summarize)
+            >>> done.messages, len(session.history)
+            (8, 3)
         """
         check_asking(summarize, instruction)
         model = ModelCall(summarize, lease)
@@ -568,6 +848,11 @@ class BlockingSession(RefreshedSession):
             NotFound: there is no such checkpoint; the message names the valid range.
             Exists: another mail is pending, and `replaces` does not name it.
             BadRequest: the message is empty or too long.
+
+        Example:
+            >>> sent = session.send_dmail(0, "The large file is of no use: skip it.")
+            >>> session.pending_dmail().id == sent.id
+            True
         """
         ack = self._change(
             commands.SendDmail,
@@ -581,7 +866,18 @@ class BlockingSession(RefreshedSession):
         return sent_mail_of(ack)
 
     def pending_dmail(self) -> Mail | None:
-        """Return the pending mail, or None; nothing is changed."""
+        """Return the pending mail, or None; nothing is changed.
+
+        Returns:
+            The mail that `deliver_dmail` takes.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> session.pending_dmail() is None
+            True
+        """
         asked = commands.PendingDmail(session=self.id)
         report = self._link.ask(asked, replies.MailReport)
         return None if report.mail is None else mail_of(report.mail)
@@ -610,6 +906,12 @@ class BlockingSession(RefreshedSession):
 
         Raises:
             NotFound: this mail is not pending: it was delivered, has expired, or never was sent.
+
+        Example:
+            >>> sent = session.send_dmail(0, "Skip the large file.")
+            >>> ack = session.deliver_dmail(sent.id)
+            >>> len(session.history), ack.checkpoint_id
+            (2, 0)
         """
         return self._change(
             commands.DeliverDmail, key, expect, "synced",
@@ -651,6 +953,11 @@ class BlockingSession(RefreshedSession):
                 message names positions. Or the new id is no session id.
             OutcomeUnknown: the new session may exist, or it exists and cannot be followed; repeat
                 with the error's `key`.
+
+        Example:
+            >>> other = session.fork("plan-b", checkpoint=0)
+            >>> other.id, len(other.history)
+            ('plan-b', 1)
         """
         command = fork_command(self.id, self._link.name, new_id, at, checkpoint, turn, title, key)
         return self._fork(command)
@@ -663,7 +970,7 @@ class BlockingSession(RefreshedSession):
         title: str | None = None,
         key: str | None = None,
     ) -> Self:
-        """Fork before the last `turns` turns; args, returns and errors are those of `fork`.
+        """Fork before the last `turns` turns.
 
         Args:
             turns: how many, at least 1; the wire file contains the beginnings of turns.
@@ -671,6 +978,20 @@ class BlockingSession(RefreshedSession):
                 key.
             title: as in `fork`.
             key: as in `fork`.
+
+        Returns:
+            The new session, as from `fork`; this one does not change.
+
+        Raises:
+            NotFound: the session has fewer turns.
+            StenoError: otherwise, as `fork`.
+
+        Example:
+            >>> ack = session.append_wire("TurnBegin", {"user_input": "more"})
+            >>> ack = session.append_message({"role": "user", "content": "more"})
+            >>> before = session.undo(1, "before-more")
+            >>> len(before.history), len(session.history)
+            (1, 2)
         """
         command = undo_command(self.id, self._link.name, turns, new_id, title, key)
         return self._fork(command)
@@ -696,7 +1017,13 @@ class BlockingSession(RefreshedSession):
             The session's numbers with the new values, on the disk.
 
         Raises:
+            NotFound: there is no such session.
             Corrupt: `state.json` is damaged and was not replaced; nothing was changed.
+
+        Example:
+            >>> stat = session.describe(title="Plan A", labels=["draft"])
+            >>> stat.title, stat.labels
+            ('Plan A', ('draft',))
         """
         asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
         self._opened = self._link.ask(asked, replies.SessionStat, mirror=self._mirror)
@@ -710,6 +1037,13 @@ class BlockingSession(RefreshedSession):
         Returns:
             The checked files, and each finding with its place and a remedy. `damage` is 0 for a
             clean session.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> session.verify().damage
+            0
         """
         asked = commands.Verify(session=self.id)
         return self._link.ask(asked, replies.Verification)
@@ -717,7 +1051,7 @@ class BlockingSession(RefreshedSession):
     def repair(
         self, report: replies.Verification, *, why: str | None = None, key: str | None = None
     ) -> Ack:
-        """Separate records that share a line and drop damaged lines, as one rewrite.
+        r"""Separate records that share a line and drop damaged lines, as one rewrite.
 
         The damaged file stays whole as the ack's `rotated`. Lines that were appended since the
         report are kept as they are. There is no `durability`, because a rewrite is always synced,
@@ -728,9 +1062,20 @@ class BlockingSession(RefreshedSession):
             why: a reason for the timeline.
             key: as in every mutation.
 
+        Returns:
+            The ack; its `rotated` is the damaged file.
+
         Raises:
             Conflict: the file has changed since the report; verify again.
             BadRequest: there is nothing to repair.
+
+        Example:
+            >>> with session.file_backend.open("ab") as file:  # as a program without a daemon
+            ...     size = file.write(b'{"role":"us{"role":"user","content":"fused"}\n')
+            >>> report = session.verify()
+            >>> ack = session.repair(report)
+            >>> report.damage, session.verify().damage
+            (1, 0)
         """
         return self._change(commands.Repair, key, None, "synced", why=why, **repair_fields(report))
 

@@ -30,6 +30,15 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
 
     A subscription from `now` has begun when it is made: every later acknowledged change is
     delivered.
+
+    Example:
+        >>> with session.subscribe("now") as events:
+        ...     ack = session.append_message({"role": "assistant", "content": "Hello"})
+        ...     for event in events:
+        ...         if isinstance(event, steno.RecordsEvent):
+        ...             print(event.records()[0].record["content"])
+        ...             break
+        Hello
     """
 
     def __init__(
@@ -57,6 +66,12 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
 
         Save it beside the position after an event, and give both to `subscribe`. None before the
         daemon's first answer. With both files it changes once both have reported it.
+
+        Example:
+            >>> with session.subscribe("0:1") as events:
+            ...     event = next(events)
+            ...     events.incarnation == session.incarnation
+            True
         """
         return self._following.incarnation
 
@@ -72,8 +87,16 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         Args:
             timeout: seconds to wait; None is no limit.
 
+        Returns:
+            The event, or None.
+
         Raises:
             NotFound: the session cannot be followed any longer.
+
+        Example:
+            >>> with session.subscribe("now") as events:
+            ...     [event := events.next_event(timeout=10), events.next_event(timeout=0.01)]
+            [Live(head=Position(generation=0, line=2), file='context'), None]
         """
         given_seconds(timeout, "timeout")
         deadline = inf if timeout is None else time.monotonic() + timeout
@@ -98,7 +121,14 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         return None
 
     def close(self) -> None:
-        """End the subscription."""
+        """End the subscription.
+
+        Example:
+            >>> events = session.subscribe("start")
+            >>> events.close()
+            >>> events.next_event() is None
+            True
+        """
         self._is_closed = True
         # A signal handler in the middle of `_take` must not clear it.
         with suppress(Busy):

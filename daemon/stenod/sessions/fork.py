@@ -7,7 +7,7 @@ Positions, `_at` and checkpoint ids mean the same in both sessions. Everything h
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -182,14 +182,22 @@ def source_entry(wanted: Wanted, made: SessionStat) -> TimelineEntry:
     )
 
 
-def sweep(disk: Disk, tree: int) -> int:
-    """Remove the leftovers of abandoned forks, and return their number."""
+def sweep(disk: Disk, tree: int, is_under_way: Callable[[str], bool]) -> int:
+    """Remove the leftovers of abandoned forks, and return their number.
+
+    Args:
+        disk: the disk.
+        tree: the open folder of the sessions.
+        is_under_way: whether this daemon creates a fork with that key now. A fork locks its folder,
+            but not in the same instant in which it creates the folder.
+    """
     try:
         forks = disk.open_folder(tree, paths.FORKS)
     except OSError:
         return 0
     try:
-        return sum(_remove_left(disk, forks, name) for name in disk.names(forks))
+        names = [name for name in disk.names(forks) if not is_under_way(name)]
+        return sum(_remove_left(disk, forks, name) for name in names)
     finally:
         disk.close(forks)
 

@@ -162,7 +162,7 @@ class Operations:
         try:
             wall = self._services.wall()
             return (
-                fork.sweep(self._disk, tree),
+                fork.sweep(self._disk, tree, self._is_under_way),
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
@@ -541,6 +541,11 @@ class Operations:
             command,
             lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
         )
+
+    def _is_under_way(self, key: str) -> bool:
+        """Whether a command with this key is being served; called in a thread."""
+        # A copy, made in one step: the event loop changes the set.
+        return any(served == key for _, served in tuple(self._under_way))
 
     @contextmanager
     def _alone(self, command: _KeyedCommand) -> Generator[None]:

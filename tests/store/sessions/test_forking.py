@@ -316,3 +316,11 @@ def test_a_fork_that_is_being_made_is_left_to_its_maker() -> None:
     assert world.sweep() == (0, 0)
     world.disk.close(nest)
     assert fork(world).created
+
+
+def test_a_sweep_leaves_the_folder_of_a_fork_that_is_under_way() -> None:
+    world = prepared()
+    # The fork has created its folder, and has not locked it yet.
+    world.disk.foreign.make_folder(f"{TREE}/.forks/f")
+    assert world.sweep(under_way={"f", "g"}) == (0, 0)
+    assert world.sweep() == (1, 0)

@@ -26,7 +26,7 @@ from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
-from steno.cli.stdin import InputLine, InputLines, is_typed, stdin
+from steno.cli.stdin import InputLine, InputLines, is_typed, json_batch, stdin
 from steno.values import Ack
 from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, TooLarge
 from steno_protocol.paths import check_key
