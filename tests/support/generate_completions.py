@@ -11,6 +11,7 @@ import shtab
 
 from house.parsers import all_parsers
 from steno.cli import build_parser
+from steno.cli.arguments import ROLES
 from support.project import PROJECT
 
 SHELLS = ("bash", "zsh")
@@ -33,6 +34,10 @@ COMPLETED = {
 """How shtab completes the arguments and options with these names."""
 
 
+SUGGESTED = {"role": ROLES}
+"""Usual values of options that take others, too."""
+
+
 def generated(shell: str) -> str:
     """The completion script for `bash` or `zsh`."""
     parser = build_parser()
@@ -52,6 +57,8 @@ def generated(shell: str) -> str:
 def _mark(parser: argparse.ArgumentParser) -> None:
     # argparse offers no public way to list the arguments of a parser.
     for action in parser._actions:
+        if action.dest in SUGGESTED:
+            action.choices = SUGGESTED[action.dest]
         if action.dest in COMPLETED and action.nargs != 0:
             action.complete = COMPLETED[action.dest]  # type: ignore[attr-defined]  # read by shtab
 
