@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from steno._sansio.requests import Message, encode_messages
+from steno._sansio.messages import Message, encode_messages
 from steno.cli.arguments import (
     Subcommands,
     change_options,
