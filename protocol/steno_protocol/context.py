@@ -198,8 +198,8 @@ class ContextState:
     """
 
     def __init__(self, generation: int = 0, checkpoint_floor: int = 0) -> None:
-        self.head = Position(generation, 0)
-        self.damaged = 0
+        self.head: Position = Position(generation, 0)
+        self.damaged: int = 0
         self.system_prompt: str | None = None
         self.history: list[Message] = []
         self._history_lines: list[int] = []

@@ -74,7 +74,7 @@ class OutcomeUnknown(StenoError):
     `key` is that key, so that another process can repeat the command.
     """
 
-    outcome = Outcome.UNKNOWN
+    outcome: Outcome = Outcome.UNKNOWN
 
     def __init__(
         self,
@@ -101,85 +101,85 @@ class Unreachable(Refused):
 class BadRequest(Refused):
     """The command, a field, a record or an id is invalid."""
 
-    code = ErrorCode.BAD_REQUEST
+    code: ErrorCode | None = ErrorCode.BAD_REQUEST
 
 
 class NotFound(Refused):
     """The session, checkpoint, generation or position does not exist."""
 
-    code = ErrorCode.NOT_FOUND
+    code: ErrorCode | None = ErrorCode.NOT_FOUND
 
 
 class Exists(Refused):
     """The session exists, and the command asked for a new one."""
 
-    code = ErrorCode.EXISTS
+    code: ErrorCode | None = ErrorCode.EXISTS
 
 
 class Conflict(Refused):
     """Another writer was faster: `head` is the session's present head."""
 
-    code = ErrorCode.CONFLICT
+    code: ErrorCode | None = ErrorCode.CONFLICT
 
 
 class Expired(Refused):
     """The command reached its writer after its deadline."""
 
-    code = ErrorCode.EXPIRED
+    code: ErrorCode | None = ErrorCode.EXPIRED
 
 
 class Busy(Refused):
     """Backpressure: a queue is full; retry a little later."""
 
-    code = ErrorCode.BUSY
+    code: ErrorCode | None = ErrorCode.BUSY
 
 
 class Held(Refused):
     """Another daemon owns the root or the session's folder."""
 
-    code = ErrorCode.HELD
+    code: ErrorCode | None = ErrorCode.HELD
 
 
 class TooLarge(Refused):
     """A record, batch, header or field is over its limit."""
 
-    code = ErrorCode.TOO_LARGE
+    code: ErrorCode | None = ErrorCode.TOO_LARGE
 
 
 class StorageFailed(Refused):
     """The disk failed, and the bytes of the command were removed again."""
 
-    code = ErrorCode.STORAGE_FAILED
+    code: ErrorCode | None = ErrorCode.STORAGE_FAILED
 
 
 class Corrupt(Refused):
     """The session's files contradict each other; the message names the place."""
 
-    code = ErrorCode.CORRUPT
+    code: ErrorCode | None = ErrorCode.CORRUPT
 
 
 class Incompatible(Refused):
     """Client and daemon speak different versions of the protocol."""
 
-    code = ErrorCode.INCOMPATIBLE
+    code: ErrorCode | None = ErrorCode.INCOMPATIBLE
 
 
 class Unauthorized(Refused):
     """The client lacks the right for this command."""
 
-    code = ErrorCode.UNAUTHORIZED
+    code: ErrorCode | None = ErrorCode.UNAUTHORIZED
 
 
 class ShuttingDown(Refused):
     """The daemon is draining; the next daemon takes the command."""
 
-    code = ErrorCode.SHUTTING_DOWN
+    code: ErrorCode | None = ErrorCode.SHUTTING_DOWN
 
 
 class Internal(Refused):
     """A bug in steno: please report it with the daemon's log."""
 
-    code = ErrorCode.INTERNAL
+    code: ErrorCode | None = ErrorCode.INTERNAL
 
 
 REFUSALS: Final[dict[ErrorCode, type[Refused]]] = {

@@ -140,7 +140,7 @@ class WireReader(LineReader):
             if isinstance(parsed, wire.DamagedLine):
                 if self._strict:
                     raise self._no_event(cursor, parsed.reason)
-                self.damaged += 1
+                self._count_damaged()
         return None
 
     def _no_event(self, cursor: Position, why: str) -> Corrupt:

@@ -62,7 +62,7 @@ class Search:
     def __init__(self, pattern: re.Pattern[str], role: str | None) -> None:
         self._pattern = pattern
         self._role = role
-        self.damaged = 0
+        self.damaged: int = 0
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
         """The hits in a session, in order; none if the session was deleted meanwhile."""
