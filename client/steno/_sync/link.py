@@ -63,7 +63,9 @@ class BlockingLink:
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self.welcome: replies.Welcome = self._adopt(connect(self._target, time.monotonic() + self.timeout))
+        self.welcome: replies.Welcome = self._adopt(
+            connect(self._target, time.monotonic() + self.timeout)
+        )
         fork_guard.guard(self)
 
     def close(self) -> None:
