@@ -516,6 +516,9 @@ ROOM_CHECK_S: Final = 1.0
 IDLE_CHECK_S: Final = 0.01
 """Shortest interval between the checks whether an idle daemon can exit."""
 
+PRIVATE_ROOT_IDLE_EXIT_S: Final = 30
+"""Seconds after which the idle daemon of a test run ends, if the run was killed."""
+
 ADAPTER_IDLE_EXIT_S: Final = 60.0
 """Time without clients after which the daemon of an adapter's own tree exits, since a killed client
 does not stop it. It starts again within a tenth of a second."""
