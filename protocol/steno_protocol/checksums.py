@@ -24,7 +24,7 @@ class BlockChecksums:
     """
 
     def __init__(self, size: int = 0, known: Sequence[int | None] = ()) -> None:
-        self.size = size
+        self.size: int = size
         n_blocks = -(-size // limits.CHECKSUM_BLOCK_BYTES)
         # The recovery point of another version of steno may have none, or too few.
         self._known: list[int | None] = list(known) if len(known) == n_blocks else [None] * n_blocks

@@ -17,7 +17,7 @@ from steno_protocol import limits
 from steno_protocol._json import is_object
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from steno_protocol.records import MESSAGE_ROLES, RESERVED_KEYS, text_chars
+from steno_protocol.records import RESERVED_KEYS, is_message_role, text_chars
 
 CHARS_PER_TOKEN: Final = 4
 """kimi-cli's estimate for text that no model has counted yet."""
@@ -106,7 +106,7 @@ def _meaning(record: dict[str, Any]) -> Line:
     if not isinstance(role, str):
         return Damaged("no role")
     # Nearly every line is a message.
-    if role in MESSAGE_ROLES and "content" in record:
+    if "content" in record and is_message_role(role):
         return MessageLine(text_chars(record["content"]), record)
     match role:
         case "_system_prompt" if isinstance(record.get("content"), str):
@@ -209,8 +209,8 @@ class ContextState:
     """
 
     def __init__(self, generation: int = 0, checkpoint_floor: int = 0) -> None:
-        self.head = Position(generation, 0)
-        self.damaged = 0
+        self.head: Position = Position(generation, 0)
+        self.damaged: int = 0
         self.system_prompt: str | None = None
         self.history: list[Message] = []
         self._history_lines: list[int] = []

@@ -106,7 +106,7 @@ class OutcomeUnknown(StenoError):
         ...     ack = await session.append_message(message, key=error.key)
     """
 
-    outcome = Outcome.UNKNOWN
+    outcome: Outcome = Outcome.UNKNOWN
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class BadRequest(Refused):
         steno.BadRequest: '../other' is not a session id: ...
     """
 
-    code = ErrorCode.BAD_REQUEST
+    code: ErrorCode | None = ErrorCode.BAD_REQUEST
 
 
 class NotFound(Refused):
@@ -164,7 +164,7 @@ class NotFound(Refused):
         steno.NotFound: there is no such session: ... [session nowhere]
     """
 
-    code = ErrorCode.NOT_FOUND
+    code: ErrorCode | None = ErrorCode.NOT_FOUND
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Exists(Refused):
         steno.Exists: the session exists already: open it without exclusive [session talk]
     """
 
-    code = ErrorCode.EXISTS
+    code: ErrorCode | None = ErrorCode.EXISTS
 
 
 class Conflict(Refused):
@@ -201,7 +201,7 @@ class Conflict(Refused):
         steno.Conflict: another writer was faster: 0:1 was expected and the session ends at 0:2; ...
     """
 
-    code = ErrorCode.CONFLICT
+    code: ErrorCode | None = ErrorCode.CONFLICT
 
 
 class Expired(Refused):
@@ -217,7 +217,7 @@ class Expired(Refused):
         steno.Expired: there was no summary within 0.01 s: nothing was changed; ...
     """
 
-    code = ErrorCode.EXPIRED
+    code: ErrorCode | None = ErrorCode.EXPIRED
 
 
 class Busy(Refused):
@@ -233,7 +233,7 @@ class Busy(Refused):
         steno.Busy: planner is compacting the session ...
     """
 
-    code = ErrorCode.BUSY
+    code: ErrorCode | None = ErrorCode.BUSY
 
 
 class Held(Refused):
@@ -246,7 +246,7 @@ class Held(Refused):
         ...     print("the other daemon:", error.message)
     """
 
-    code = ErrorCode.HELD
+    code: ErrorCode | None = ErrorCode.HELD
 
 
 class TooLarge(Refused):
@@ -258,7 +258,7 @@ class TooLarge(Refused):
         steno.TooLarge: the batch has 5000 messages, at most 4096 are allowed: send several batches
     """
 
-    code = ErrorCode.TOO_LARGE
+    code: ErrorCode | None = ErrorCode.TOO_LARGE
 
 
 class StorageFailed(Refused):
@@ -271,7 +271,7 @@ class StorageFailed(Refused):
         ...     print("check the disk:", error.message)
     """
 
-    code = ErrorCode.STORAGE_FAILED
+    code: ErrorCode | None = ErrorCode.STORAGE_FAILED
 
 
 class Corrupt(Refused):
@@ -284,7 +284,7 @@ class Corrupt(Refused):
         steno.Corrupt: .../state.json is damaged ...
     """
 
-    code = ErrorCode.CORRUPT
+    code: ErrorCode | None = ErrorCode.CORRUPT
 
 
 class Incompatible(Refused):
@@ -297,7 +297,7 @@ class Incompatible(Refused):
         ...     print("restart the daemon with `steno restart`")
     """
 
-    code = ErrorCode.INCOMPATIBLE
+    code: ErrorCode | None = ErrorCode.INCOMPATIBLE
 
 
 class Unauthorized(Refused):
@@ -311,7 +311,7 @@ class Unauthorized(Refused):
         steno.Unauthorized: others may read .../laptop.key: chmod 600 ...
     """
 
-    code = ErrorCode.UNAUTHORIZED
+    code: ErrorCode | None = ErrorCode.UNAUTHORIZED
 
 
 class ShuttingDown(Refused):
@@ -324,7 +324,7 @@ class ShuttingDown(Refused):
         ...     ack = await session.append_message({"role": "user", "content": "more"})
     """
 
-    code = ErrorCode.SHUTTING_DOWN
+    code: ErrorCode | None = ErrorCode.SHUTTING_DOWN
 
 
 class Internal(Refused):
@@ -337,7 +337,7 @@ class Internal(Refused):
         ...     print("please report:", error.message)
     """
 
-    code = ErrorCode.INTERNAL
+    code: ErrorCode | None = ErrorCode.INTERNAL
 
 
 REFUSALS: Final[dict[ErrorCode, type[Refused]]] = {

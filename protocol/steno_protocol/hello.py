@@ -8,6 +8,7 @@ def limits_in_hello() -> dict[str, int]:
     return {
         "record_bytes_max": limits.RECORD_BYTES_MAX,
         "record_depth_max": limits.RECORD_DEPTH_MAX,
+        "role_bytes_max": limits.ROLE_BYTES_MAX,
         "batch_records_max": limits.BATCH_RECORDS_MAX,
         "batch_bytes_max": limits.BATCH_BYTES_MAX,
         "header_bytes_max": limits.HEADER_BYTES_MAX,

@@ -15,6 +15,9 @@ MIB: Final = 1024 * KIB
 RECORD_BYTES_MAX: Final = 16 * MIB
 """Bytes of one record. Agents send images of up to 10 MiB, which are 13.4 MiB in base64."""
 
+ROLE_BYTES_MAX: Final = 64
+"""Bytes of a message's role in UTF-8; the longest name in use, `assistant`, has 9."""
+
 RECORD_DEPTH_MAX: Final = 100
 """Nesting of one record. The JSON reader of Python 3.11 fails at a depth of 997; readers stay far
 below."""
@@ -545,6 +548,9 @@ ROOM_CHECK_S: Final = 1.0
 
 IDLE_CHECK_S: Final = 0.01
 """Shortest interval between the checks whether an idle daemon can exit."""
+
+PRIVATE_ROOT_IDLE_EXIT_S: Final = 30
+"""Seconds after which the idle daemon of a test run ends, if the run was killed."""
 
 ADAPTER_IDLE_EXIT_S: Final = 60.0
 """Time without clients after which the daemon of an adapter's own tree exits, since a killed client

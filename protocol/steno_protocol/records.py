@@ -11,7 +11,7 @@ batch is torn.
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
 
@@ -19,8 +19,8 @@ from steno_protocol import limits
 from steno_protocol._json import is_array, is_object, json_type
 from steno_protocol.errors import BadRequest, TooLarge
 
-MESSAGE_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
-"""The roles that a client may append; kimi-cli knows no others."""
+KIMI_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
+"""The roles of messages that kimi-cli knows; steno keeps any other role, too."""
 
 RESERVED_KEYS: Final = ("_id", "_by", "_claim", "_at")
 """Keys that steno writes. A client's record may have them from another line; they are dropped."""
@@ -52,8 +52,35 @@ _FACTS: Final = re.compile(
 """The keys that steno inserts before the last brace of a line."""
 
 _FACTS_BYTES_MAX: Final = 1024
+_CONTROL_CHARACTERS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+_ROLE: Final = re.compile(rf"[^_{_CONTROL_CHARACTERS}][^{_CONTROL_CHARACTERS}]*")
 
 _NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
+
+
+def is_message_role(role: object) -> TypeGuard[str]:
+    """Whether a message may have this role.
+
+    >>> is_message_role("developer"), is_message_role("_usage")
+    (True, False)
+    """
+    if not isinstance(role, str):
+        return False
+    if role in KIMI_ROLES:
+        return True
+    return _ROLE.fullmatch(role) is not None and len(role.encode()) <= limits.ROLE_BYTES_MAX
+
+
+def check_role(role: object) -> str:
+    """Return the role of a message.
+
+    Raises:
+        BadRequest: it is no text, empty, too long, has control characters, or begins with the
+            underscore of control records.
+    """
+    if is_message_role(role):
+        return role
+    raise BadRequest(_wrong_role(role))
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -363,9 +390,9 @@ def _plain_chars(data: bytes, record: object) -> int:
 
 def _message_chars(record: dict[str, Any]) -> int:
     """Refuse a record that is no message, else count the characters of its text."""
-    role = record.get("role")
-    if not isinstance(role, str) or role not in MESSAGE_ROLES:
-        raise BadRequest(_wrong_role(record))
+    if "role" not in record:
+        raise BadRequest(f'the record has no "role": {_ALLOWED_ROLES}')
+    check_role(record["role"])
     if "content" not in record:
         raise BadRequest('the message has no "content": use a string, a list of parts, or null')
     content = record["content"]
@@ -375,17 +402,24 @@ def _message_chars(record: dict[str, Any]) -> int:
     return len(content) if isinstance(content, str) else _checked_chars(content)
 
 
-def _wrong_role(record: dict[str, Any]) -> str:
-    allowed = "system, user, assistant or tool"
-    if "role" not in record:
-        return f'the record has no "role": use {allowed}'
-    role = record["role"]
+_ALLOWED_ROLES: Final = "use system, user, assistant, tool or another name"
+
+
+def _wrong_role(role: object) -> str:
     if role in ("_checkpoint", "_usage", "_system_prompt"):
         return (
             f"the role {role!r} is written by its own command (checkpoint, update_token_count,"
-            f" write_system_prompt); append takes {allowed}"
+            f" write_system_prompt): {_ALLOWED_ROLES}"
         )
-    return f"the role {str(role)[:40]!r} is unknown: use {allowed}"
+    if isinstance(role, str) and role.startswith("_"):
+        return (
+            f"the role {role[:40]!r} begins with an underscore, which is reserved for control"
+            f" records: {_ALLOWED_ROLES}"
+        )
+    return (
+        f"the role {str(role)[:40]!r} is no text of 1 to {limits.ROLE_BYTES_MAX} bytes without"
+        f" control characters: {_ALLOWED_ROLES}"
+    )
 
 
 def _checked_chars(content: object) -> int:

@@ -128,7 +128,7 @@ def test_lines_that_are_no_messages_have_numbers_and_are_no_messages() -> None:
         b'{"role":"user","content":"x","\xff":1}\n',
         b'{"role":"user","content":[{"type":"image","data":"\xff"}]}\n',
         b'{"role":"user","content":"x","more":1e999}\n',
-        b'{"role":"unknown","content":"x"}\n',
+        b'{"role":"_unknown","content":"x"}\n',
         b'{"role":"user","content":5}\n',
         b'{"role":"user","content":null,"tool_calls":5,"tool_call_id":5}\n',
         b'{"role":"user","content":"x","tool_calls":[{"id":null},{}]}\n',

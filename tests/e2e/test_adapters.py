@@ -460,19 +460,92 @@ async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None
     assert roles(folder / "context.jsonl") == ["user", "_usage", "user"]
 
 
-async def test_a_message_that_is_no_model_is_refused_without_a_change(folder: Path) -> None:
+async def test_a_plain_dict_is_a_message_of_the_class_of_the_others(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    given: dict[str, Any] = {"role": "user", "content": "hi", "extra": None}
+    context = Context(path)
+    await context.append_message([Note("first"), given])
+    await context.append_message(given)
+    storage = StenoLinearStorage(path, message_type=Note)
+    await storage.append_message(given)
+    memory = MemoryLinearStorage()
+    await memory.append_message(Note("first"))
+    await memory.append_message(given)
+
+    for shown in (context.history, storage.messages, memory.messages):
+        assert {type(message) for message in shown} == {Note}
+    assert texts(context.history) == ["first", "hi", "hi"]
+    assert texts(memory.messages) == ["first", "hi"]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert lines == [{"role": "user", "content": "first"}, given, given, given]
+
+
+async def test_a_dict_that_is_no_message_is_refused_without_a_change(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    context = Context(path, message_type=Note)
+    for odd, reason in (
+        ({"role": "user", "content": 5}, "the dict is no Note: a note holds text"),
+        ({"role": "user", "content": "x", "n": float("nan")}, "the message's field n is NaN"),
+        ({"role": "user", "content": "x", "n": {1}}, "the message's field n is a set"),
+    ):
+        with pytest.raises(steno.BadRequest, match=f"^{reason}"):
+            await context.append_message(odd)
+        with pytest.raises(steno.BadRequest, match=f"^message 2 of 2: {reason}"):
+            await context.append_message([Note("fine"), odd])
+    assert (context.history, path.exists()) == ([], False)
+
+
+class Roled(Note):
+    """A message of a program that knows the role `system` only, as kosong does."""
+
+    role = "system"
+
+    @classmethod
+    def model_validate(cls, record: dict[str, Any]) -> Self:
+        if record["role"] != "system":
+            raise ValueError("only system is a role")
+        return super().model_validate(record)
+
+
+async def test_the_role_developer_is_system_for_a_class_that_knows_only_that(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    given = {"role": "developer", "content": "hi"}
+    await Context(path, message_type=Note).append_message(given)
+    context = Context(path, message_type=Roled)
+    assert await context.restore()
+    assert texts(context.history) == ["hi"]
+    await context.append_message(given)
+    with pytest.raises(steno.BadRequest, match="the dict is no Roled: only system"):
+        await context.append_message({"role": "function", "content": "hi"})
+    assert texts(context.history) == ["hi", "hi"]
+    assert roles(path) == ["developer", "system"]
+
+
+async def test_an_event_may_be_a_plain_dict(folder: Path) -> None:
+    wire = WireFile(folder / "wire.jsonl")
+    await wire.append_message({"type": "Noted", "payload": {}}, timestamp=1.5)
+    await wire.append_record({"timestamp": 2, "message": {"type": "Noted", "payload": {"n": 1}}})
+    with pytest.raises(steno.BadRequest, match=r"the event's field message.payload.n is NaN"):
+        await wire.append_message({"type": "Noted", "payload": {"n": float("nan")}})
+    _, *events = [json.loads(line) for line in wire.path.read_bytes().splitlines()]
+    assert events == [
+        {"timestamp": 1.5, "message": {"type": "Noted", "payload": {}}},
+        {"timestamp": 2, "message": {"type": "Noted", "payload": {"n": 1}}},
+    ]
+
+
+async def test_a_message_of_another_form_is_refused_without_a_change(folder: Path) -> None:
     path = folder / "context.jsonl"
     context, storage = Context(path), StenoLinearStorage(path)
-    message: Any = {"role": "user", "content": "hi"}
-    for append in (context.append_message, storage.append_message):
-        with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a dict"):
-            await append(message)
-    with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a object"):
+    message: Any = b'{"role":"user","content":"hi"}'
+    with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a bytes"):
+        await storage.append_message(message)
+    with pytest.raises(steno.BadRequest, match=r"^message 2 of 3: .* model here, .* not a object"):
         await context.append_message([Note("fine"), object(), Note("fine")])  # type: ignore[list-item]  # the mistake
     assert (context.history, path.exists()) == ([], False)
     # kimi-cli gives a Path; a text is as good.
     wire = WireFile(str(folder / "wire.jsonl"))  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a dict"):
+    with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a bytes"):
         await wire.append_record(message)
     assert wire.is_empty()
     with pytest.raises(DenwaRenjiError, match="is not a str"):

@@ -133,5 +133,5 @@ def test_wrong_usage_is_json_except_for_errors_of_the_parser(root: Path) -> None
     steno = Steno(root)
     ran = steno("append", "demo", "--role", "user", "--json")
     assert (ran.code, ran.error["code"]) == (2, "bad_request")
-    ran = steno("append", "demo", "--role", "robot", "--json")
+    ran = steno("append", "demo", "--role", "_usage", "--json")
     assert (ran.code, ran.err.startswith("steno: argument --role")) == (2, True)

@@ -182,7 +182,7 @@ async def test_bad_messages_are_refused_without_a_loss(root: Path) -> None:
             {"role": "user", "content": "x", "deep": deep},
             cyclic,
             {"role": "_checkpoint", "id": 3},
-            {"role": "robot", "content": "x"},
+            {"role": "_robot", "content": "x"},
             {"content": "x"},
             {"role": "user"},
             b"not json",
@@ -190,7 +190,7 @@ async def test_bad_messages_are_refused_without_a_loss(root: Path) -> None:
             b"[]",
             "text",
             [],
-            [message("good"), {"role": "robot"}],
+            [message("good"), {"role": "_robot"}],
         ]
         for each in bad:
             with pytest.raises(BadRequest):

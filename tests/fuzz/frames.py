@@ -20,7 +20,7 @@ from steno_protocol.messages import (
     decode_requests,
     encode_requests,
 )
-from steno_protocol.records import MESSAGE_ROLES
+from steno_protocol.records import is_message_role
 from steno_protocol.replies import Ack, ErrorReply
 from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.simulated_disk import SimulatedDisk
@@ -185,4 +185,5 @@ def check_content(path: str, content: bytes) -> None:
         record = json.loads(line.decode("utf-8"))
         assert isinstance(record, dict), (path, line)
         if path.rpartition("/")[2].startswith(paths.CONTEXT.partition(".")[0]):
-            assert record["role"] in MESSAGE_ROLES | _CONTROL_ROLES, (path, line)
+            role = record["role"]
+            assert role in _CONTROL_ROLES or is_message_role(role), (path, line)

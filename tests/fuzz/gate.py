@@ -9,7 +9,7 @@ from steno_protocol import limits, records, wire
 from steno_protocol.context import ContextState, MessageLine, parse_line
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.positions import Position
-from steno_protocol.records import MESSAGE_ROLES, RESERVED_KEYS, Stamp
+from steno_protocol.records import RESERVED_KEYS, Stamp, is_message_role
 from steno_protocol.wire import WireRecord, parse_wire_line
 from stenod.core.compaction import Conversation
 from stenod.core.replay import Replay
@@ -103,7 +103,7 @@ def _one_line(line: bytes) -> dict[str, Any]:
 
 def _good_line(line: bytes) -> dict[str, Any]:
     found = _one_line(line)
-    assert found["role"] in MESSAGE_ROLES, line
+    assert is_message_role(found["role"]), line
     assert found["content"] is None or isinstance(found["content"], (str, list)), line
     return found
 

@@ -272,7 +272,8 @@ def test_a_line_has_one_meaning(data: bytes, meaning: object) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        [], 5, "x", None, {}, {"role": 7, "content": ""}, {"role": "robot", "content": ""},
+        [], 5, "x", None, {}, {"role": 7, "content": ""}, {"role": "_robot", "content": ""},
+        {"role": "", "content": ""},
         {"role": "user"}, {"role": "_checkpoint"}, {"role": "_checkpoint", "id": True},
         {"role": "_checkpoint", "id": "0"}, {"role": "_checkpoint", "id": 0.0},
         {"role": "_checkpoint", "id": -1}, {"role": "_checkpoint", "id": limits.COUNT_MAX + 1},

@@ -11,6 +11,7 @@ import shtab
 
 from house.parsers import all_parsers
 from steno.cli import build_parser
+from steno.cli.arguments import ROLES
 from support.project import PROJECT
 
 SHELLS = ("bash", "zsh", "fish")
@@ -37,6 +38,10 @@ COMPLETED = {
     "output": shtab.FILE,
 }
 """How shtab completes the arguments and options with these names."""
+
+
+SUGGESTED = {"role": ROLES}
+"""Usual values of options that take others, too."""
 
 
 def generated(shell: str) -> str:
@@ -67,6 +72,8 @@ def _mark(parser: argparse.ArgumentParser) -> None:
         if isinstance(action, argparse._SubParsersAction):
             # shtab leaves out the commands, which the help lists by purpose.
             action.help = None
+        if action.dest in SUGGESTED:
+            action.choices = SUGGESTED[action.dest]
         if action.dest in COMPLETED and action.nargs != 0:
             action.complete = COMPLETED[action.dest]  # type: ignore[attr-defined]  # read by shtab
 

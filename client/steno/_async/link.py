@@ -48,10 +48,10 @@ class Link:
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
-        self.name = target.name
-        self.timeout = given_timeout(timeout)
+        self.name: str = target.name
+        self.timeout: float = given_timeout(timeout)
         self.welcome: replies.Welcome | None = None
-        self.is_inherited = False
+        self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
         self._exchange = Exchange(hello_of(target))

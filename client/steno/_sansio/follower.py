@@ -60,29 +60,29 @@ class Follower:
         window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
         until_live: bool = False,
     ) -> None:
-        self.session = session
+        self.session: str = session
         self.file: File = file
-        self.after = after
+        self.after: str = after
         self.position: Position | None = None
         self.incarnation: str | None = None
-        self.checkpoint_floor = 0
+        self.checkpoint_floor: int = 0
         self.inbox: deque[SubscriptionEvent] = deque()
-        self.is_live = False
-        self.has_caught_up = False
+        self.is_live: bool = False
+        self.has_caught_up: bool = False
         self.error: StenoError | None = None
         self.name: str | None = None
-        self.asked_at = -inf
-        self.due = inf
-        self.interval_s = limits.RESEND_S
-        self.deadline = inf
-        self.timeout_s = limits.REQUEST_TIMEOUT_S
-        self.until_live = until_live
-        self.waiters = 0
-        self.backoff_s = limits.BUSY_RETRY_S
-        self.stalled = False
-        self.owed_bytes = 0
-        self.window = window
-        self.wake = wake
+        self.asked_at: float = -inf
+        self.due: float = inf
+        self.interval_s: float = limits.RESEND_S
+        self.deadline: float = inf
+        self.timeout_s: float = limits.REQUEST_TIMEOUT_S
+        self.until_live: bool = until_live
+        self.waiters: int = 0
+        self.backoff_s: float = limits.BUSY_RETRY_S
+        self.stalled: bool = False
+        self.owed_bytes: int = 0
+        self.window: int = window
+        self.wake: Callable[[], None] = wake
 
     @property
     def is_awaited(self) -> bool:

@@ -26,8 +26,8 @@ class Mirror:
     """The history and the numbers of one session, as of `state.head`."""
 
     def __init__(self, session: str) -> None:
-        self.state = ContextState()
-        self.follower = Follower(session, "start", self.take_in, until_live=True)
+        self.state: ContextState = ContextState()
+        self.follower: Follower = Follower(session, "start", self.take_in, until_live=True)
         self._held: deque[SubscriptionEvent] = deque()
         self._whole_at: Position | None = None
         self._incarnation: str | None = None

@@ -88,7 +88,7 @@ class LineReader:
     def __init__(
         self, session: str, after: PositionLike | None, until: PositionLike | None = None
     ) -> None:
-        self.lines = LineQueue()
+        self.lines: LineQueue = LineQueue()
         self.damaged: int = 0
         self.ahead: Pending | None = None
         self.source: Source | None = None
@@ -218,6 +218,9 @@ class LineReader:
                 " which skips such lines",
                 session=self._session,
             )
+        self._count_damaged()
+
+    def _count_damaged(self) -> None:
         self.damaged += 1
 
 

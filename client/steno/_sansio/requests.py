@@ -1,4 +1,4 @@
-"""A client's requests: records, keys, commands and headers, checked before sending.
+"""A client's requests: keys, commands and headers, checked before sending.
 
 The daemon closes the connection at a frame over its limit, without an error. So the client checks
 every size here, where the caller gets the error.
@@ -6,9 +6,6 @@ every size here, where the caller gets the error.
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
-from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -23,9 +20,6 @@ from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, Sten
 from steno_protocol.paths import check_key, key_time_ms
 from steno_protocol.positions import Position
 
-Message = Mapping[str, Any] | msgspec.Struct | bytes
-"""One message: an object, or the bytes of one that is encoded already."""
-
 Durability = Literal["synced", "written"]
 """`synced`: on the disk. `written`: in the page cache."""
 
@@ -34,9 +28,6 @@ PositionLike = Position | str
 
 ReplyT = TypeVar("ReplyT", bound=replies.Reply)
 MutationT = TypeVar("MutationT", bound=Mutation)
-
-_SINGLE: Final = (dict, bytes, msgspec.Struct, Mapping)
-"""The types of one message; a dict first, because a check for a Mapping is slow."""
 
 _LATER_BYTES: Final = 64
 """Room in a header for the fields that are added when it is sent: the deadline, and `repeat`."""
@@ -48,143 +39,10 @@ _VARIANT: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 """For 4 random bits the digit that has 2 of them behind the variant's, which are 10."""
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 _key_ends: Final[list[str]] = []
 # Otherwise a child process would use the same ends as its parent.
 os.register_at_fork(after_in_child=_key_ends.clear)
-
-# --- records --------------------------------------------------------------------------------------
-
-
-def encode_messages(records: Message | Sequence[Message]) -> list[bytes]:
-    """The records of one append, as bytes.
-
-    Args:
-        records: one message, or a sequence of them, which becomes one atomic batch.
-
-    Raises:
-        BadRequest: a message cannot be written as JSON without loss, or there is none.
-        TooLarge: a message or the batch is over its limit.
-    """
-    if isinstance(records, _SINGLE):
-        record = records if isinstance(records, bytes) else _encode_message(records)
-        if len(record) > limits.RECORD_BYTES_MAX:
-            raise _record_too_large(len(record))
-        return [record]
-    if isinstance(records, str | bytearray | memoryview) or not hasattr(records, "__iter__"):
-        raise BadRequest(
-            f"a message is a dict or the bytes of a JSON object, not a {type(records).__name__}"
-        )
-    batch = [each if isinstance(each, bytes) else _encode_message(each) for each in records]
-    _check_batch(batch)
-    return batch
-
-
-def _encode_message(record: Mapping[str, Any] | msgspec.Struct) -> bytes:
-    try:
-        data = _encode(record)
-        # Most messages hold only texts, and JSON loses nothing of those.
-        if not (isinstance(record, dict) and _holds_texts(record)):
-            _check_loss(record, data)
-    except RecursionError:
-        raise BadRequest("the message is nested too deep, or contains itself: flatten it") from None
-    except (TypeError, ValueError, OverflowError) as error:
-        # UnicodeEncodeError, for a lone surrogate, is a ValueError.
-        raise BadRequest(f"the message cannot be written as JSON: {error}") from error
-    return data
-
-
-def _holds_texts(record: Mapping[Any, Any]) -> bool:
-    # A loop, because `all` of a generator takes three times as long.
-    for key, value in record.items():
-        if type(value) is not str or type(key) is not str:
-            return False
-    return True
-
-
-def _check_loss(record: Mapping[str, Any] | msgspec.Struct, data: bytes) -> None:
-    """Raise BadRequest if `data`, the encoded record, holds other values than the record."""
-    if isinstance(record, dict):
-        # Decoding and comparing takes less time than a look at every value.
-        if _decode(data) != record:
-            _refuse_loss(record)
-    elif b"null" in data:
-        _refuse_loss(msgspec.to_builtins(record))
-
-
-def _refuse_loss(value: object) -> None:
-    """Raise BadRequest at the first value that JSON cannot hold.
-
-    The encoder writes NaN and infinities as null, bytes as base64, a set as an array, a time, a
-    Decimal and a UUID as strings, and every key as a string.
-    """
-    level = [value]
-    while level:
-        level = [child for item in level for child in _children(item)]
-
-
-def _children(value: object) -> Iterable[object]:
-    match value:
-        case None | str() | int():
-            return ()
-        case float():
-            if not isfinite(value):
-                raise BadRequest(
-                    "the message has a number that is NaN or infinite, which JSON cannot hold: use"
-                    " null or a string"
-                )
-            return ()
-        case dict():
-            members = cast("dict[object, object]", value)
-            for key in members:
-                if not isinstance(key, str):
-                    raise BadRequest(
-                        f"the message has an object with the key {key!r:.40}, and JSON knows only"
-                        " strings as keys: make it one"
-                    )
-            return members.values()
-        case list() | tuple():
-            return cast("Iterable[object]", value)
-        case _ if _is_typed(value):
-            # Its type defines its form in JSON.
-            return (msgspec.to_builtins(value),)
-        case _:
-            raise BadRequest(
-                f"the message has a {type(value).__name__}, which JSON cannot hold: give it as"
-                " text, as a number, or as a list or dict of them"
-            )
-
-
-def _is_typed(value: object) -> bool:
-    is_class_of_fields = hasattr(value, "__dataclass_fields__") or hasattr(value, "__attrs_attrs__")
-    return is_class_of_fields or isinstance(value, msgspec.Struct | Enum)
-
-
-def _check_batch(batch: Sequence[bytes]) -> None:
-    if not batch:
-        raise BadRequest("an append needs at least one message")
-    if len(batch) > limits.BATCH_RECORDS_MAX:
-        raise TooLarge(
-            f"the batch has {len(batch)} messages, at most {limits.BATCH_RECORDS_MAX} are allowed:"
-            " send several batches"
-        )
-    sizes = [*map(len, batch)]
-    if sum(sizes) > limits.BATCH_BYTES_MAX:
-        raise TooLarge(
-            f"the batch has {sum(sizes)} bytes, at most {limits.BATCH_BYTES_MAX} are allowed: send"
-            " several batches"
-        )
-    if max(sizes) > limits.RECORD_BYTES_MAX:
-        raise _record_too_large(max(sizes))
-
-
-def _record_too_large(size: int) -> TooLarge:
-    return TooLarge(
-        f"the message has {size} bytes, at most {limits.RECORD_BYTES_MAX} are allowed:"
-        " split it, or store the large part elsewhere and refer to it"
-    )
-
 
 # --- keys and commands ----------------------------------------------------------------------------
 

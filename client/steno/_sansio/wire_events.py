@@ -4,20 +4,21 @@
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from steno._sansio.messages import JsonObject, Message, encode_messages, is_message
 from steno._sansio.reading import LineReader
-from steno._sansio.requests import Message, PositionLike, encode_messages, position_text
+from steno._sansio.requests import PositionLike, position_text
 from steno.values import Turn, WireRecord, wire_record
 from steno_protocol import paths, wire
 from steno_protocol.commands import ReadWire
 from steno_protocol.errors import BadRequest, Corrupt
 from steno_protocol.positions import Position
 
-Payload = Mapping[str, Any]
+Payload = JsonObject
 """The contents of an event."""
 
 WireEvent = (
@@ -44,15 +45,16 @@ def encode_events(
     """
     at = time.time() if timestamp is None else timestamp
     if isinstance(event, str):
-        return encode_messages([_record(event, {} if payload is None else payload, at)])
-    if isinstance(event, (bytes, Mapping)) or payload is not None:
+        record = _record(event, {} if payload is None else payload, at)
+        return encode_messages(record, "event")
+    if is_message(event) or payload is not None:
         raise BadRequest(
             "an append to the wire file takes a type and a payload, or a sequence of events"
         )
     # What callers give without a type checker may be anything.
     if not hasattr(event, "__iter__"):
         raise BadRequest(f"an event is a type, or a sequence of events, not {event!r:.80}")
-    return encode_messages([_event(each, at) for each in event])
+    return encode_messages([_event(each, at) for each in event], "event")
 
 
 def header_fields(header: Payload | None) -> dict[str, Any] | None:
@@ -61,22 +63,26 @@ def header_fields(header: Payload | None) -> dict[str, Any] | None:
     Raises:
         BadRequest: it is no object.
     """
+    if header is None:
+        return None
     # What callers give without a type checker may be anything.
-    if header is not None and not hasattr(header, "keys"):
+    if isinstance(header, bytes) or not is_message(header):
         raise BadRequest(f"the header of a wire file is an object, not a {type(header).__name__}")
-    return None if header is None else dict(header)
+    [data] = encode_messages(header, "header")
+    fields: dict[str, Any] = msgspec.json.decode(data)
+    return fields
 
 
 def _event(event: WireEvent, now: float) -> Message:
     match event:
-        case bytes() | Mapping():
-            return event
         case WireRecord():
             return _record(event.type, event.payload, event.timestamp)
         case (kind, payload):
             return _record(kind, payload, now)
         case (kind, payload, timestamp):
             return _record(kind, payload, now if timestamp is None else timestamp)
+        case _ if is_message(event):
+            return event
         case _:
             raise BadRequest(
                 f"an event is (type, payload) or (type, payload, timestamp), not a"
@@ -134,7 +140,7 @@ class WireReader(LineReader):
             if isinstance(parsed, wire.DamagedLine):
                 if self._strict:
                     raise self._no_event(cursor, parsed.reason)
-                self.damaged += 1
+                self._count_damaged()
         return None
 
     def _no_event(self, cursor: Position, why: str) -> Corrupt:

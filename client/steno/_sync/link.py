@@ -49,9 +49,9 @@ class BlockingLink:
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
-        self.name = target.name
-        self.timeout = given_timeout(timeout)
-        self.is_inherited = False
+        self.name: str = target.name
+        self.timeout: float = given_timeout(timeout)
+        self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target.resolved()
         self._exchange = Exchange(hello_of(target))
@@ -63,7 +63,9 @@ class BlockingLink:
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self.welcome = self._adopt(connect(self._target, time.monotonic() + self.timeout))
+        self.welcome: replies.Welcome = self._adopt(
+            connect(self._target, time.monotonic() + self.timeout)
+        )
         fork_guard.guard(self)
 
     def close(self) -> None:

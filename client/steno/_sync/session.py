@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 from steno._sansio.compaction import Compacting, check_asking
 from steno._sansio.event_merge import Followed, starts_of
 from steno._sansio.forks import describe_command, fork_command, undo_command
+from steno._sansio.messages import Message, encode_messages
 from steno._sansio.mirror import Mirror
 from steno._sansio.reading import LineReader, PastReader, PastState
 from steno._sansio.repair import repair_fields
 from steno._sansio.requests import (
     Durability,
-    Message,
     MutationT,
     PositionLike,
     ack_of,
-    encode_messages,
     fork_unfollowed,
     mutation,
 )
@@ -102,7 +101,9 @@ class BlockingSession(RefreshedSession):
         """Append one message, or a sequence of them as one atomic batch.
 
         Args:
-            message: an object with a `role` and `content`, or the encoded bytes of one.
+            message: an object with a `role` and `content`: a dict, a msgspec.Struct, a dataclass
+                or a pydantic model (its `model_dump(mode="json")`); or the encoded bytes of one,
+                which are stored as they are, without whitespace between tokens.
             key: the idempotency key, 1 to 64 of A-Z a-z 0-9 _ -; a fresh one by default.
             expect: the head that the caller assumes; None accepts any.
             durability: `synced` returns when the bytes are on the disk, `written` when they are in
@@ -112,7 +113,8 @@ class BlockingSession(RefreshedSession):
             The ack; the messages are as durable as its `durability` states.
 
         Raises:
-            BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            BadRequest, TooLarge: nothing was sent, or the daemon refused it; the error names the
+                message and the field.
             NotFound: there is no such session; `BlockingClient.open` creates it.
             Conflict: another writer was faster; `head` is the end of the session.
             StorageFailed: the disk failed, and nothing was written.
@@ -563,7 +565,7 @@ class BlockingSession(RefreshedSession):
         Args:
             event: the type of the event; or events, each `(type, payload)`,
                 `(type, payload, timestamp)`, a WireRecord, or a whole record.
-            payload: the contents of the event, an object.
+            payload: the contents of the event, an object: see `append_message`.
             timestamp: Unix time in seconds, now if it is not given.
             key: as in every mutation.
             expect: as in every mutation; a position of the wire file.

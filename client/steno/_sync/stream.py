@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Self
 
 from steno._sansio.argument_checks import given_count
 from steno._sansio.event_merge import start_of
+from steno._sansio.messages import Message, encode_messages
 from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.requests import (
     Durability,
-    Message,
     PositionLike,
     ack_of,
-    encode_messages,
     mutation,
     position_text,
 )
@@ -113,7 +112,7 @@ class BlockingStream(NotPicklable):
             OutcomeUnknown: the records may be there; repeat with the error's `key`.
             Unreachable: the request was never sent.
         """
-        records = encode_messages(record)
+        records = encode_messages(record, "record")
         command = mutation(
             commands.AppendStream, self.session, self._link.name, key, expect, durability,
             stream=self.name,

@@ -20,7 +20,7 @@ import anyio
 
 from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
-from steno.adapters._transcript import MessageLike, Transcript, encode
+from steno.adapters._transcript import Appended, MessageLike, Transcript, encode
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
@@ -156,7 +156,7 @@ class CompactingFile(FollowedFile):
         await self._settle()
         await super().take_in()
 
-    async def append(self, messages: Sequence[MessageLike]) -> None:
+    async def append(self, messages: Sequence[Appended]) -> None:
         """Append messages as one batch, or put a planned summary in place."""
         deferred = self._deferred
         if deferred is not None and _are_same(messages, deferred.plan.messages):

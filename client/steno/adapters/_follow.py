@@ -1,12 +1,12 @@
 """A shared file and its transcript, kept together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from steno._async.in_thread import in_thread
 from steno.adapters._file_session import FileSession
-from steno.adapters._transcript import MessageLike, Transcript, encode, kosong_message
+from steno.adapters._transcript import Appended, Transcript, kosong_message
 from steno.adapters._turns import Turns
 from steno.values import Ack
 from steno_protocol.positions import Position
@@ -60,14 +60,16 @@ class FollowedFile:
         await self._begin()
         await self._catch_up(await in_thread(self.file.head))
 
-    async def append(self, messages: Sequence[MessageLike]) -> None:
+    async def append(self, messages: Sequence[Appended]) -> None:
         """Append messages as one batch."""
-        encoded = encode(messages)
+        self.transcript.learn_type(messages)
+        if any(isinstance(message, Mapping) for message in messages):
+            await self._know_type()
+        shown, encoded = self.transcript.prepare(messages)
         await self._begin()
         ack = await in_thread(lambda: self.file.append(encoded))
-        self.transcript.learn_type(messages)
         await self._catch_up(ack.first)
-        self.transcript.take_messages(messages, encoded)
+        self.transcript.take_messages(shown, encoded)
         self._head = ack.head
 
     async def update_token_count(self, token_count: int) -> None:

@@ -1,15 +1,18 @@
 """The transcript of a context, read as kimi-cli reads it.
 
 Lines are read with the tolerance of kimi-cli 1.52: invalid UTF-8 is replaced, control characters in
-strings pass, and damaged lines are skipped.
+strings pass, and damaged lines are skipped. A message with the role `developer`, which kosong calls
+`system`, is shown with the role `system` to a class that refuses the first one; kimi-cli itself
+skips such a line.
 """
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from steno._sansio.messages import encode_messages
 from steno_protocol.context import CHARS_PER_TOKEN, decode_tolerantly
 from steno_protocol.errors import BadRequest
 from steno_protocol.records import text_chars
@@ -23,6 +26,13 @@ class MessageLike(Protocol):
     def model_dump_json(self, *, exclude_none: bool) -> str:
         """The message as JSON."""
         ...
+
+
+Appended = MessageLike | Mapping[str, Any]
+"""A message that a caller appends: an object of the program, or a plain dict."""
+
+_DEVELOPER: Final = "developer"
+_SYSTEM: Final = "system"
 
 
 class Transcript:
@@ -70,18 +80,43 @@ class Transcript:
                     chars += self._take_message(record)
         self.pending += chars // CHARS_PER_TOKEN
 
-    def take_messages(self, messages: Sequence[MessageLike], encoded: Iterable[bytes]) -> None:
+    def prepare(self, messages: Sequence[Appended]) -> tuple[list[Any], list[bytes]]:
+        """Return messages as the history shows them, and encoded as their lines.
+
+        The message type has to be known if there is a dict among them.
+
+        Raises:
+            BadRequest: a message is neither an object of the program nor a dict, or is a dict that
+                the message type refuses or that JSON cannot hold.
+        """
+        shown: list[Any] = []
+        encoded: list[bytes] = []
+        for number, each in enumerate(messages, 1):
+            try:
+                message, data = self._prepare_one(each)
+            except BadRequest as error:
+                if len(messages) == 1:
+                    raise
+                where = f"message {number} of {len(messages)}"
+                raise BadRequest(f"{where}: {error.message}") from error
+            shown.append(message)
+            encoded.append(data)
+        return shown, encoded
+
+    def take_messages(self, messages: Sequence[Any], encoded: Iterable[bytes]) -> None:
         """Apply messages that were appended by one call."""
         self.messages.extend(messages)
         chars = sum(text_chars(json.loads(data).get("content")) for data in encoded)
         self.pending += chars // CHARS_PER_TOKEN
 
-    def learn_type(self, messages: Iterable[MessageLike]) -> None:
+    def learn_type(self, messages: Iterable[Appended]) -> None:
         """Use the class of appended messages for all, if no class was given.
 
         A subclass is ignored: it may require fields that other messages lack.
         """
         for message in messages:
+            if isinstance(message, Mapping):
+                continue
             known = self.message_type
             if not self._is_type_given and (known is None or not isinstance(message, known)):
                 self.message_type = type(message)
@@ -100,7 +135,7 @@ class Transcript:
         if not isinstance(role, str) or role.startswith("_"):
             return 0
         try:
-            message = self.message_type.model_validate(record)
+            message = self._shown(record)
         except (ValueError, KeyError, TypeError) as error:
             # pydantic's ValidationError is a ValueError; a part of an unknown type is a KeyError.
             _log.warning("a record of the context is not shown as a message: %s", error)
@@ -108,17 +143,42 @@ class Transcript:
         self.messages.append(message)
         return text_chars(record.get("content"))
 
+    def _prepare_one(self, message: Appended) -> tuple[Any, bytes]:
+        if not isinstance(message, Mapping):
+            [data] = encode([message])
+            return message, data
+        record = {**message}
+        [data] = encode_messages(record)
+        try:
+            shown = self._shown(record)
+        except (ValueError, KeyError, TypeError) as error:
+            name = getattr(self.message_type, "__name__", "message")
+            raise BadRequest(f"the dict is no {name}: {error!s:.500}") from error
+        if record.get("role") == _DEVELOPER and getattr(shown, "role", None) == _SYSTEM:
+            # In the words of the program, whose own `restore` skips a line with the other role.
+            [data] = encode_messages({**record, "role": _SYSTEM})
+        return shown, data
+
+    def _shown(self, record: dict[str, Any]) -> Any:
+        """The message of a record; errors of the message type pass."""
+        try:
+            return self.message_type.model_validate(record)
+        except ValueError:
+            if record.get("role") != _DEVELOPER:
+                raise
+            return self.message_type.model_validate({**record, "role": _SYSTEM})
+
 
 def encode(messages: Sequence[MessageLike]) -> list[bytes]:
     """Encode each message as the program itself does, without the newline.
 
     Raises:
-        BadRequest: a message is no pydantic model.
+        BadRequest: a message is neither a pydantic model nor a dict.
     """
     for message in messages:
         if not hasattr(message, "model_dump_json"):
             raise BadRequest(
-                f"a message is a pydantic model here, as kosong's Message is, and not a"
+                "a message is a dict or a pydantic model here, as kosong's Message is, and not a"
                 f" {type(message).__name__}: make one of it, or append it with steno.connect"
             )
     return [message.model_dump_json(exclude_none=True).encode() for message in messages]

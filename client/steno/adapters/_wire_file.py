@@ -12,13 +12,14 @@ Methods and file are the same; these differences to kimi-cli 1.52 are deliberate
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from steno._async.in_thread import in_thread
+from steno._sansio.messages import encode_messages
 from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
 from steno_protocol import limits, wire
@@ -97,24 +98,24 @@ class WireFile:
             file.close()
 
     async def append_message(self, msg: Any, *, timestamp: float | None = None) -> None:
-        """Append a message; `timestamp` is Unix time in seconds, None is now."""
+        """Append a message; `timestamp` is Unix time in seconds, None is now.
+
+        A message may be a plain dict of its `type` and `payload`.
+        """
         at = time.time() if timestamp is None else timestamp
+        if isinstance(msg, Mapping):
+            await self.append_record({"timestamp": at, "message": msg})
+            return
         await self.append_record(_record_type().from_wire_message(msg, timestamp=at))
 
-    async def append_record(self, record: RecordLike) -> None:
+    async def append_record(self, record: RecordLike | Mapping[str, Any]) -> None:
         """Append an event, and make missing folders.
 
         Raises:
-            BadRequest: the event is no pydantic model.
+            BadRequest: the event is neither a pydantic model nor a dict, or a dict that JSON cannot
+                hold.
         """
-        if not hasattr(record, "model_dump"):
-            raise BadRequest(
-                "an event is a pydantic model here, as kimi-cli's WireMessageRecord is, and not a"
-                f" {type(record).__name__}: make one of it, or append it with steno.connect"
-            )
-        data = json.dumps(
-            record.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":")
-        ).encode()
+        data = _encoded(record)
         async with self._lock:
             await in_thread(lambda: self._session.append(data))
 
@@ -129,6 +130,19 @@ class WireFile:
             self.damaged += 1
             _log.warning("a line of %s is no event and is skipped: %s", self.path, error)
             return None
+
+
+def _encoded(record: RecordLike | Mapping[str, Any]) -> bytes:
+    if isinstance(record, Mapping):
+        [data] = encode_messages({**record}, "event")
+        return data
+    if not hasattr(record, "model_dump"):
+        raise BadRequest(
+            "an event is a dict or a pydantic model here, as kimi-cli's WireMessageRecord is, and"
+            f" not a {type(record).__name__}: make one of it, or append it with steno.connect"
+        )
+    values = record.model_dump(mode="json")
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _some_lines(file: BinaryIO) -> list[bytes]:

@@ -12,6 +12,8 @@ Methods and file are the same; these differences to kimi-cli 1.52 are deliberate
   among all processes; a revert moves lines by one rename.
 * A system prompt that is put before existing lines rotates the file, and replaces the prompt in
   those lines.
+* A message may be a plain dict. A line with the role `developer` is shown as a `system` message,
+  and a revert keeps it; kimi-cli skips and drops it.
 * `revert_to` refuses negative ids. Control records are compact JSON.
 * A call beyond steno's bounds is refused before anything is written: more than 4 096 messages in a
   call, a message of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
@@ -32,7 +34,7 @@ from steno._async.in_thread import in_thread
 from steno.adapters._compacting_file import CompactingFile
 from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
 from steno.adapters._simple_compaction import SimpleCompaction
-from steno.adapters._transcript import MessageLike
+from steno.adapters._transcript import Appended
 from steno.adapters._wire_file import WireFile
 from steno_protocol.errors import NotFound
 
@@ -149,8 +151,18 @@ class Context:
         async with self._followed.lock:
             await self._followed.clear()
 
-    async def append_message(self, message: MessageLike | Sequence[MessageLike]) -> None:
-        """Append one message, or a sequence of them as one atomic batch."""
+    async def append_message(self, message: Appended | Sequence[Appended]) -> None:
+        """Append one message, or a sequence of them as one atomic batch.
+
+        Args:
+            message: objects of the message type, or plain dicts, which it has to accept. A dict is
+                stored as it is, except that the role `developer` becomes `system` if the message
+                type knows only that one.
+
+        Raises:
+            BadRequest: a message has another form, or the message type refuses a dict; the error
+                names the message, and nothing was stored.
+        """
         messages = list(message) if isinstance(message, Sequence) else [message]
         async with self._followed.lock:
             if messages:

@@ -13,7 +13,7 @@ from typing import Any
 
 from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
-from steno.adapters._transcript import MessageLike, Transcript, encode
+from steno.adapters._transcript import Appended, Transcript, kosong_message
 
 
 class MemoryLinearStorage:
@@ -32,9 +32,12 @@ class MemoryLinearStorage:
         """The last token count, 0 before the first."""
         return self._transcript.token_count
 
-    async def append_message(self, message: MessageLike) -> None:
-        """Add a message."""
-        self._transcript.take_messages([message], encode([message]))
+    async def append_message(self, message: Appended) -> None:
+        """Add a message, or a plain dict as a message of the class of the others, else kosong's."""
+        self._transcript.learn_type([message])
+        if self._transcript.message_type is None:
+            self._transcript.message_type = kosong_message()
+        self._transcript.take_messages(*self._transcript.prepare([message]))
 
     async def mark_token_count(self, token_count: int) -> None:
         """Append the token count of the messages."""
@@ -80,8 +83,8 @@ class StenoLinearStorage:
             else:
                 self._followed.find_empty()
 
-    async def append_message(self, message: MessageLike) -> None:
-        """Append a message."""
+    async def append_message(self, message: Appended) -> None:
+        """Append a message, or a plain dict that the message type accepts."""
         async with self._followed.lock:
             await self._followed.append([message])
 

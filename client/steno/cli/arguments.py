@@ -10,9 +10,10 @@ from steno_protocol import limits
 from steno_protocol.errors import StenoError
 from steno_protocol.paths import check_endpoint, check_key, check_name, check_stream
 from steno_protocol.positions import Position
+from steno_protocol.records import check_role
 
 ROLES: Final = ("user", "assistant", "system", "tool")
-"""The roles of messages that `append` writes."""
+"""The usual roles of messages, which the shell completes."""
 
 _DURABILITIES: Final = ("synced", "written")
 
@@ -340,6 +341,11 @@ def path_text(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name one, `.` for the present folder")
     return text
+
+
+def role(text: str) -> str:
+    """The type of a message's role."""
+    return _read(check_role, text)
 
 
 def _endpoint(text: str) -> str:

@@ -141,7 +141,7 @@ class LocalFolder:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.handle = os.open(folder, _FOLDER)
+        self.handle: int = os.open(folder, _FOLDER)
         self._files: dict[str, int] = {}
 
     def names(self, below: str = "") -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
 from steno_protocol.lines import count_lines
-from steno_protocol.records import MESSAGE_ROLES
+from steno_protocol.records import is_message_role
 from stenod.core.seek_index import SeekIndex
 
 _CONTROL: Final = re.compile(rb'"_(?:usage|checkpoint|system_prompt)"')
@@ -79,7 +79,7 @@ class Replay:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._count_odd(data)
                 continue
-            if message.role in MESSAGE_ROLES:
+            if is_message_role(message.role):
                 self.counters.pending_chars += message.text_chars
 
     def _count_odd(self, data: bytes) -> None:

@@ -48,6 +48,11 @@ class TestStenoLinearStorage(LinearStorageContract):
         return Note(text)
 
 
+class TestStenoLinearStorageOfDicts(TestStenoLinearStorage):
+    def make_message(self, text: str) -> Any:
+        return {"role": "user", "content": text}
+
+
 class TestMemoryLinearStorage(LinearStorageContract):
     is_durable = False
 

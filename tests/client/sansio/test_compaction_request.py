@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno._sansio.compaction import Compacting, lease_ms
-from steno._sansio.requests import encode_messages
+from steno._sansio.messages import encode_messages
 from steno._sansio.summaries import (
     COMPACTION_PROMPT,
     Summary,

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from steno._connect.target import make_target
 from steno._sansio.event_merge import start_of
+from steno._sansio.messages import encode_messages
 from steno._sansio.mirror import Mirror
 from steno._sansio.reading import LineReader, PastReader
-from steno._sansio.requests import encode_messages, new_key
+from steno._sansio.requests import new_key
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import limits, replies
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from steno._sansio.requests import Message, encode_messages
+from steno._sansio.messages import Message, encode_messages
 from steno._sync.client import BlockingClient
 from steno._sync.link import BlockingLink
 from steno._sync.ordered_appends import OrderedAppends
 from steno.cli.arguments import (
-    ROLES,
     Subcommands,
     change_options,
     command,
     create_options,
     optional_argument,
+    role,
     session_argument,
     whole_number,
 )
@@ -49,7 +49,10 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
     session_argument(parser)
     optional_argument(parser, "text", str, "the content of one message")
-    parser.add_argument("--role", choices=ROLES, help="role of the message (default: user)")
+    parser.add_argument(
+        "--role", metavar="ROLE", type=role,
+        help="role of the message, such as system, assistant or developer (default: user)",
+    )  # fmt: skip
     parser.add_argument(
         "--batch", action="store_true", help="append all of stdin as one atomic batch"
     )

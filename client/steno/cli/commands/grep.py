@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from steno._sync.client import BlockingClient
-from steno.cli.arguments import ROLES, Subcommands, command, optional_argument
+from steno.cli.arguments import Subcommands, command, optional_argument, role
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
@@ -40,7 +40,7 @@ def add_parser(commands: Subcommands) -> None:
         action="store_true",
         help="print only the ids of matching sessions",
     )
-    parser.add_argument("--role", choices=ROLES, help="only in messages of this role")
+    parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
 
 
 class Hit(NamedTuple):
@@ -62,7 +62,7 @@ class Search:
     def __init__(self, pattern: re.Pattern[str], role: str | None) -> None:
         self._pattern = pattern
         self._role = role
-        self.damaged = 0
+        self.damaged: int = 0
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
         """The hits in a session, in order; none if the session was deleted meanwhile."""

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from steno._sansio.requests import encode_messages
+from steno._sansio.messages import encode_messages
 from steno._sync.client import BlockingClient
 from steno._sync.stream import BlockingStream
 from steno.cli.arguments import (

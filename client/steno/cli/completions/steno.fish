@@ -276,7 +276,7 @@ complete -c steno -n '_shtab_steno_using append' -l key-file -xka "(__fish_compl
 complete -c steno -n '_shtab_steno_using append' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using append' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using append' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using append' -l role -xka "user assistant system tool" -d 'role of the message (default: user)'
+complete -c steno -n '_shtab_steno_using append' -l role -xka "user assistant system tool" -d 'role of the message, such as system, assistant or developer (default: user)'
 complete -c steno -n '_shtab_steno_using append' -l batch -d 'append all of stdin as one atomic batch'
 complete -c steno -n '_shtab_steno_using append' -l from-line -x -d 'skip the lines of stdin before line N, to go on after a failure'
 complete -c steno -n '_shtab_steno_using append' -l create -d 'create the session if it does not exist, in a mount too'

@@ -116,7 +116,7 @@ _shtab_steno_append_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  "--role=[role of the message (default\: user)]:role:(user assistant system tool)"
+  "--role=[role of the message, such as system, assistant or developer (default\: user)]:ROLE:(user assistant system tool)"
   "--batch[append all of stdin as one atomic batch]"
   "--from-line=[skip the lines of stdin before line N, to go on after a failure]:N:"
   "--create[create the session if it does not exist, in a mount too]"
@@ -469,7 +469,7 @@ _shtab_steno_grep_options=(
   {-i,--ignore-case}"[ignore case]"
   {-F,--fixed-strings}"[PATTERN is plain text]"
   {-l,--files-with-matches}"[print only the ids of matching sessions]"
-  "--role=[only in messages of this role]:role:(user assistant system tool)"
+  "--role=[only in messages of this role]:ROLE:(user assistant system tool)"
   ":a Python regular expression:"
   ":only sessions whose id starts with PREFIX (default\: all):_steno_session_ids"
 )
