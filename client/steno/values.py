@@ -202,6 +202,13 @@ class StreamRecord(msgspec.Struct, frozen=True):
         data: its bytes as they were appended.
         key: the idempotency key of the command that appended it; None in a session without stamps.
         by: the client that appended it, if known.
+
+    Example:
+        >>> notes = await session.stream("notes")
+        >>> ack = await notes.append({"text": "first"}, key="k1")
+        >>> record = (await notes.last(1))[0]
+        >>> str(record.cursor), record.data, record.key
+        ('0:0', b'{"text":"first"}', 'k1')
     """
 
     cursor: Position
@@ -220,6 +227,13 @@ class StreamInfo(msgspec.Struct, frozen=True):
         records: its lines.
         bytes: its size.
         modified_at: Unix time of its last change, in seconds.
+
+    Example:
+        >>> notes = await session.stream("notes")
+        >>> ack = await notes.append({"text": "first"})
+        >>> stream = await notes.stat()
+        >>> stream.name, str(stream.head), stream.records
+        ('notes', '0:1', 1)
     """
 
     name: str
@@ -315,7 +329,19 @@ class RecordsEvent(msgspec.Struct, frozen=True):
         return list(_wire_records(self.first, self.block))
 
     def stream_records(self) -> list[StreamRecord]:
-        """The records of a stream; blank and damaged lines are left out."""
+        """Return the records of a stream.
+
+        Returns:
+            The records in order; blank and damaged lines are left out.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append({"text": "first"})
+            >>> async with notes.subscribe() as events:
+            ...     event = await anext(events)
+            >>> [record.record for record in event.stream_records()]
+            [{'text': 'first'}]
+        """
         generation, first = self.first
         found = (
             stream_record(Position(generation, number), line)

@@ -156,7 +156,8 @@ class BadRequest(Refused):
 class NotFound(Refused):
     """The session, checkpoint, generation or position does not exist.
 
-    `new_session` is the new id of a session that was renamed while a client followed it.
+    Attributes:
+        new_session: the new id of a session that was renamed while a client followed it.
 
     Example:
         >>> await client.open("nowhere", create=False)
@@ -308,7 +309,7 @@ class Unauthorized(Refused):
         >>> key_file.touch(0o644)
         >>> steno.connect_sync(endpoint="tcp://127.0.0.1:7117", key_file=key_file)
         Traceback (most recent call last):
-        steno.Unauthorized: others may read .../laptop.key: chmod 600 ...
+        steno.Unauthorized: others may read .../laptop.key: run `chmod 600 ...
     """
 
     code: ErrorCode | None = ErrorCode.UNAUTHORIZED

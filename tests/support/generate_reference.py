@@ -49,7 +49,7 @@ PAGES: Final = {
     "session.md": Page(
         "Sessions",
         "A session is read and written through its client.",
-        ("Session", "BlockingSession"),
+        ("Session", "BlockingSession", "Stream", "BlockingStream"),
     ),
     "subscription.md": Page(
         "Subscriptions and their events",
@@ -61,7 +61,7 @@ PAGES: Final = {
         "Methods return these immutable values.",
         (
             "Ack", "SentMail", "Position", "Record", "WireRecord", "Turn", "Summary", "Compacted",
-            "Mail", "Deleted",
+            "Mail", "Deleted", "StreamRecord", "StreamInfo",
         ),
     ),
     "errors.md": Page(
@@ -94,7 +94,7 @@ REPLIES: Final = (
 """Classes that methods return, and that a program seldom has to import."""
 
 ALIASES: Final = (
-    "steno._sansio.requests.Message",
+    "steno._sansio.messages.Message",
     "steno._sansio.requests.PositionLike",
     "steno._sansio.requests.Durability",
     "steno._sansio.reading.PastState",

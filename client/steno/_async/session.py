@@ -742,14 +742,35 @@ class Session(SessionView):
         Args:
             name: 1 to 64 of a-z 0-9 . _ -, but neither `context` nor `wire`.
 
+        Returns:
+            The handle; the first append creates the stream.
+
         Raises:
             BadRequest: the name is invalid.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append({"text": "Ask for the size of the shop."})
+            >>> [record.record["text"] for record in await notes.last(1)]
+            ['Ask for the size of the shop.']
         """
         await anyio.lowlevel.checkpoint()
         return Stream(self._link, self.id, name)
 
     async def streams(self) -> list[StreamInfo]:
-        """List the session's streams with size, records and modification time, by name."""
+        """List the session's streams.
+
+        Returns:
+            The name, head, records, size and time of change of each, ordered by name.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> ack = await (await session.stream("notes")).append({"text": "x"})
+            >>> [(stream.name, stream.records) for stream in await session.streams()]
+            [('notes', 1)]
+        """
         asked = commands.Streams(session=self.id)
         found = await self._link.ask(asked, replies.StreamList)
         return [stream_info(entry) for entry in found.streams]

@@ -69,6 +69,12 @@ class Stream(NotPicklable):
     Attributes:
         session: the session's id.
         name: the name, unique in the session.
+
+    Example:
+        >>> notes = await session.stream("notes")
+        >>> ack = await notes.append({"text": "first"})
+        >>> [record.record async for record in notes.records()]
+        [{'text': 'first'}]
     """
 
     def __init__(self, link: "Link", session: str, name: str) -> None:
@@ -109,6 +115,12 @@ class Stream(NotPicklable):
             StorageFailed: the disk failed, and nothing was written.
             OutcomeUnknown: the records may be there; repeat with the error's `key`.
             Unreachable: the request was never sent.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> str(ack.head)
+            '0:2'
         """
         records = encode_messages(record, "record")
         command = mutation(
@@ -133,6 +145,15 @@ class Stream(NotPicklable):
             until: where to end; None is the end at the time of reading.
             strict: stop at the first damaged line with Corrupt; otherwise damaged lines are
                 skipped, and counted in `damaged` of the returned object.
+
+        Returns:
+            The records in order, to be read with a loop.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> [record.record async for record in notes.records(after="0:1")]
+            [{'n': 2}]
         """
         reader = StreamReader(self.session, self.name, after, until)
         return StreamRecords(self._link, reader, strict=strict)
@@ -140,7 +161,21 @@ class Stream(NotPicklable):
     def lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> LineStream:
-        """Read the lines between two positions as bytes in the file, stamps included."""
+        """Read the lines between two positions as bytes in the file, stamps included.
+
+        Args:
+            after: as in `records`.
+            until: as in `records`.
+
+        Returns:
+            The lines in order, to be read with a loop.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append({"n": 1}, key="k1")
+            >>> [line async for line in notes.lines()]
+            [b'{"n":1,..."_id":"k1"}\\n']
+        """
         return LineStream(self._link, StreamReader(self.session, self.name, after, until))
 
     async def last(self, count: int) -> list[StreamRecord]:
@@ -148,6 +183,19 @@ class Stream(NotPicklable):
 
         Args:
             count: how many lines of the file; damaged ones among them are left out.
+
+        Returns:
+            At most `count` records.
+
+        Raises:
+            NotFound: there is no such session.
+            BadRequest: the count is below 1.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> [record.record for record in await notes.last(1)]
+            [{'n': 2}]
         """
         reader = StreamReader(self.session, self.name, last=given_count(count, "count"))
         found: list[StreamRecord] = []
@@ -156,20 +204,56 @@ class Stream(NotPicklable):
         return found
 
     async def head(self) -> Position:
-        """Return the end, the `expect` of the next append; `0:0` before the first append."""
+        """Return the end of the stream.
+
+        Returns:
+            The `expect` of the next append; `0:0` before the first append.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> head = await notes.head()
+            >>> str(head)
+            '0:2'
+        """
         command = head_command(self.session, self.name)
         reply, _ = await self._link.request(command, replies.Lines)
         return Position.parse(reply.head or reply.next)
 
     async def count(self) -> int:
-        """Return the number of lines, which are the records unless another program wrote some."""
+        """Count the lines.
+
+        Returns:
+            The number of records, unless another program wrote some of the lines.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> await notes.count()
+            2
+        """
         return (await self.head()).line
 
     async def stat(self) -> StreamInfo:
-        """Return its head, size and modification time.
+        """Return its numbers.
+
+        Returns:
+            The head, the size and the time of the last change.
 
         Raises:
             NotFound: nothing was appended yet, or it was deleted since.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> (await notes.stat()).records
+            2
         """
         asked = commands.Streams(session=self.session, stream=self.name)
         found = (await self._link.ask(asked, replies.StreamList)).streams
@@ -193,6 +277,17 @@ class Stream(NotPicklable):
             after: `start` (of the present generation), `now`, or a position.
             incarnation: the `incarnation` of the subscription at the time when the position was
                 saved, as for `Session.subscribe`.
+
+        Returns:
+            The subscription, to be closed or used as a context manager.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> async with notes.subscribe() as events:
+            ...     event = await anext(events)
+            >>> [record.record for record in event.stream_records()]
+            [{'n': 1}, {'n': 2}]
         """
         starts = [(file_of(self.name), start_of(after))]
         return Subscription(self._link, self.session, starts, incarnation)
@@ -214,6 +309,13 @@ class Stream(NotPicklable):
             NotFound: there is no such session or stream.
             Conflict: another writer was faster.
             OutcomeUnknown: it may have been deleted; repeat with the error's `key`.
+
+        Example:
+            >>> notes = await session.stream("notes")
+            >>> ack = await notes.append([{"n": 1}, {"n": 2}])
+            >>> deleted = await notes.delete()
+            >>> await notes.count()
+            0
         """
         text = None if expect is None else position_text(expect)
         asked = delete_stream_command(self.session, self.name, self._link.name, key, text)

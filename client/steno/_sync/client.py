@@ -303,12 +303,32 @@ class BlockingClient(ConnectedClient):
             Exists: another session has the id now: rename or delete that one first.
             Busy: the folder in the trash is being removed.
             OutcomeUnknown: the session may have been restored; repeat with the error's `key`.
+
+        Example:
+            >>> deleted = client.delete("talk")
+            >>> client.undelete("talk").session
+            'talk'
         """
         asked = undelete_command(session, None if trash is None else os.fspath(trash), key)
         return self._link.ask(asked, replies.Moved)
 
     def trash(self, prefix: str = "") -> list[replies.TrashEntry]:
-        """List the deleted sessions whose id starts with `prefix`, the latest deletion first."""
+        """List the deleted sessions whose id starts with `prefix`, the latest deletion first.
+
+        Args:
+            prefix: the beginning of the ids.
+
+        Returns:
+            An entry for each deletion, with its folder in the trash and the time when it expires.
+
+        Raises:
+            StorageFailed: the trash cannot be read.
+
+        Example:
+            >>> deleted = client.delete("talk")
+            >>> [entry.session for entry in client.trash()]
+            ['talk']
+        """
         entries: list[replies.TrashEntry] = []
         more = True
         while more:
@@ -341,6 +361,10 @@ class BlockingClient(ConnectedClient):
             BadRequest: the new id is invalid, below the old one, or in another root or mount.
             Busy: another operation moves or deletes one of the two.
             OutcomeUnknown: the session may have been renamed; repeat with the error's `key`.
+
+        Example:
+            >>> client.rename("talk", "plans/shop").session
+            'plans/shop'
         """
         asked = rename_command(session, self._link.name, new_session, key)
         return self._link.ask(asked, replies.Moved)

@@ -71,6 +71,12 @@ class BlockingStream(NotPicklable):
     Attributes:
         session: the session's id.
         name: the name, unique in the session.
+
+    Example:
+        >>> notes = session.stream("notes")
+        >>> ack = notes.append({"text": "first"})
+        >>> [record.record for record in notes.records()]
+        [{'text': 'first'}]
     """
 
     def __init__(self, link: "BlockingLink", session: str, name: str) -> None:
@@ -111,6 +117,12 @@ class BlockingStream(NotPicklable):
             StorageFailed: the disk failed, and nothing was written.
             OutcomeUnknown: the records may be there; repeat with the error's `key`.
             Unreachable: the request was never sent.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> str(ack.head)
+            '0:2'
         """
         records = encode_messages(record, "record")
         command = mutation(
@@ -135,6 +147,15 @@ class BlockingStream(NotPicklable):
             until: where to end; None is the end at the time of reading.
             strict: stop at the first damaged line with Corrupt; otherwise damaged lines are
                 skipped, and counted in `damaged` of the returned object.
+
+        Returns:
+            The records in order, to be read with a loop.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> [record.record for record in notes.records(after="0:1")]
+            [{'n': 2}]
         """
         reader = StreamReader(self.session, self.name, after, until)
         return BlockingStreamRecords(self._link, reader, strict=strict)
@@ -142,7 +163,21 @@ class BlockingStream(NotPicklable):
     def lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> BlockingLineStream:
-        """Read the lines between two positions as bytes in the file, stamps included."""
+        """Read the lines between two positions as bytes in the file, stamps included.
+
+        Args:
+            after: as in `records`.
+            until: as in `records`.
+
+        Returns:
+            The lines in order, to be read with a loop.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append({"n": 1}, key="k1")
+            >>> [line for line in notes.lines()]
+            [b'{"n":1,..."_id":"k1"}\\n']
+        """
         return BlockingLineStream(self._link, StreamReader(self.session, self.name, after, until))
 
     def last(self, count: int) -> list[StreamRecord]:
@@ -150,6 +185,19 @@ class BlockingStream(NotPicklable):
 
         Args:
             count: how many lines of the file; damaged ones among them are left out.
+
+        Returns:
+            At most `count` records.
+
+        Raises:
+            NotFound: there is no such session.
+            BadRequest: the count is below 1.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> [record.record for record in notes.last(1)]
+            [{'n': 2}]
         """
         reader = StreamReader(self.session, self.name, last=given_count(count, "count"))
         found: list[StreamRecord] = []
@@ -158,20 +206,56 @@ class BlockingStream(NotPicklable):
         return found
 
     def head(self) -> Position:
-        """Return the end, the `expect` of the next append; `0:0` before the first append."""
+        """Return the end of the stream.
+
+        Returns:
+            The `expect` of the next append; `0:0` before the first append.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> head = notes.head()
+            >>> str(head)
+            '0:2'
+        """
         command = head_command(self.session, self.name)
         reply, _ = self._link.request(command, replies.Lines)
         return Position.parse(reply.head or reply.next)
 
     def count(self) -> int:
-        """Return the number of lines, which are the records unless another program wrote some."""
+        """Count the lines.
+
+        Returns:
+            The number of records, unless another program wrote some of the lines.
+
+        Raises:
+            NotFound: there is no such session.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> notes.count()
+            2
+        """
         return (self.head()).line
 
     def stat(self) -> StreamInfo:
-        """Return its head, size and modification time.
+        """Return its numbers.
+
+        Returns:
+            The head, the size and the time of the last change.
 
         Raises:
             NotFound: nothing was appended yet, or it was deleted since.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> notes.stat().records
+            2
         """
         asked = commands.Streams(session=self.session, stream=self.name)
         found = (self._link.ask(asked, replies.StreamList)).streams
@@ -195,6 +279,17 @@ class BlockingStream(NotPicklable):
             after: `start` (of the present generation), `now`, or a position.
             incarnation: the `incarnation` of the subscription at the time when the position was
                 saved, as for `BlockingSession.subscribe`.
+
+        Returns:
+            The subscription, to be closed or used as a context manager.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> with notes.subscribe() as events:
+            ...     event = next(events)
+            >>> [record.record for record in event.stream_records()]
+            [{'n': 1}, {'n': 2}]
         """
         starts = [(file_of(self.name), start_of(after))]
         return BlockingSubscription(self._link, self.session, starts, incarnation)
@@ -214,6 +309,13 @@ class BlockingStream(NotPicklable):
             NotFound: there is no such session or stream.
             Conflict: another writer was faster.
             OutcomeUnknown: it may have been deleted; repeat with the error's `key`.
+
+        Example:
+            >>> notes = session.stream("notes")
+            >>> ack = notes.append([{"n": 1}, {"n": 2}])
+            >>> deleted = notes.delete()
+            >>> notes.count()
+            0
         """
         text = None if expect is None else position_text(expect)
         asked = delete_stream_command(self.session, self.name, self._link.name, key, text)
