@@ -23,10 +23,15 @@ from steno_protocol.timeline_entries import TimelineEntry
 from support.writing import PATH
 
 BLOCK = 30
-SEEDS = {"context": 240, "files": 90, "daemon": 320, "full": 180, "foreign": 100, "rough": 240}
+SEEDS = {
+    "context": 240, "files": 90, "streams": 90, "daemon": 320, "full": 180, "foreign": 100,
+    "rough": 240,
+}  # fmt: skip
 """Seeds that every run plays in each world."""
 
-DRAWN = {"context": 30, "files": 30, "daemon": 40, "full": 30, "foreign": 24, "rough": 60}
+DRAWN = {
+    "context": 30, "files": 30, "streams": 30, "daemon": 40, "full": 30, "foreign": 24, "rough": 60,
+}  # fmt: skip
 """Seeds that each run plays anew."""
 
 BLOCKS = [(world, first) for world, count in SEEDS.items() for first in range(0, count, BLOCK)]

@@ -84,7 +84,16 @@ def _hang(_: object) -> str:
     return "too late"
 
 
+def stream(session: "steno.BlockingSession", count: int) -> None:
+    """Append batches of two records to a stream."""
+    race = session.stream("race")
+    for number in range(count):
+        ack = race.append([{"n": number, "part": part} for part in range(2)])
+        print(json.dumps({"key": ack.key, "first": str(ack.first)}), flush=True)
+
+
 ROLES = {
+    "stream": stream,
     "append": append,
     "checkpoint": checkpoint,
     "revert": revert,

@@ -22,6 +22,7 @@ from stenod.store.disk import Disk
 from stenod.store.failed_syncs import Unproven
 from stenod.store.handles import FileView
 from stenod.writer.services import Services
+from stenod.writer.writer import Writer
 
 
 class Queries:
@@ -120,10 +121,11 @@ class Queries:
         place = self._trees.place(session)
         found = await self._registry.found(session)
         for writer in [] if found is None else found.writers:
-            await writer.settle()
+            if _is_wanted(writer, wanted):
+                await writer.settle()
         # They may have been closed, or the session replaced, meanwhile.
         writers = self._registry.writers(session)
-        live = [writer.opened for writer in writers if writer.opened is not None]
+        live = [each.opened for each in writers if _is_wanted(each, wanted) and each.opened]
         parts = [part for part in map(streams.open_part, live) if part is not None]
         known = {part.stream for part in parts}
 
@@ -135,7 +137,6 @@ class Queries:
                     self._disk, folder, wanted, self._trees.failed_syncs, known
                 )
 
-        parts = [part for part in parts if wanted in {None, part.stream}]
         parts += await self._services.read(closed)
         return sorted(parts, key=lambda part: part.stream)
 
@@ -190,3 +191,9 @@ class Queries:
             return opened.machine.mail
         place = self._trees.place(session)
         return await self._services.read(lambda: self._trees.pending_mail(place))
+
+
+def _is_wanted(writer: Writer, stream: str | None) -> bool:
+    """Whether an open writer's file may be the stream of this name, or any stream."""
+    opened = writer.opened
+    return opened is not None and stream in {None, paths.stream_of(opened.log.name)}

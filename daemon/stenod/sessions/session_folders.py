@@ -6,7 +6,7 @@ that no id leads out of a tree.
 
 import errno
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -64,14 +64,18 @@ class SessionFolders:
         disk: the disk they lie on.
 
     Attributes:
-        disk: the disk they lie on.
         failed_syncs: their files with a failed sync.
     """
 
     def __init__(self, config: Config, disk: Disk) -> None:
         self.failed_syncs = FailedSyncs()
         self._config = config
-        self.disk = disk
+        self._disk = disk
+
+    @property
+    def disk(self) -> Disk:
+        """The disk they lie on."""
+        return self._disk
 
     def place(self, session: str) -> Place:
         """Return the place of a session by its id, without touching the disk.
@@ -126,11 +130,11 @@ class SessionFolders:
         try:
             yield folder
         finally:
-            self.disk.close(folder)
+            self._disk.close(folder)
 
     def open_tree(self, place: Place, *, create: bool = False) -> int:
         """Open the folder of a session's tree."""
-        return self.disk.open_root(str(place.tree), create=create)
+        return self._disk.open_root(str(place.tree), create=create)
 
     def open_parent(self, place: Place, *, create: bool = False) -> int:
         """Open the parent of a session's folder; raises as `open_folder`."""
@@ -144,12 +148,12 @@ class SessionFolders:
             self.check_new(place)
         folder = self.open_folder(place, create=create)
         try:
-            if not create and self.disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self.disk, folder, place)
-            stat = self.disk.stat(folder)
+            if not create and self._disk.stat_name(folder, paths.CONTEXT) is None:
+                raise no_present(self._disk, folder, place)
+            stat = self._disk.stat(folder)
             return stat.device, stat.inode
         finally:
-            self.disk.close(folder)
+            self._disk.close(folder)
 
     def leads_to(self, place: Place, identity: tuple[int, int]) -> bool:
         """Whether a place leads to the folder with this identity; True if it cannot be read."""
@@ -160,10 +164,10 @@ class SessionFolders:
         except OSError:
             return True
         try:
-            stat = self.disk.stat(folder)
+            stat = self._disk.stat(folder)
             return (stat.device, stat.inode) == identity
         finally:
-            self.disk.close(folder)
+            self._disk.close(folder)
 
     def check_new(self, place: Place) -> None:
         """Refuse a new session among the uploads of another, or in the place of a flat one.
@@ -191,18 +195,18 @@ class SessionFolders:
         """
         folder = self.open_folder(place)
         try:
-            shared = SharedHandle(self.disk, self.disk.open_read(folder, paths.CONTEXT))
+            shared = SharedHandle(self._disk, self._disk.open_read(folder, paths.CONTEXT))
             try:
                 inspection = file_opening.inspect(
-                    self.disk, folder, shared.handle, self.failed_syncs
+                    self._disk, folder, shared.handle, self.failed_syncs
                 )
             except BaseException:
                 shared.release()
                 raise
         except FileNotFoundError:
-            raise no_present(self.disk, folder, place) from None
+            raise no_present(self._disk, folder, place) from None
         finally:
-            self.disk.close(folder)
+            self._disk.close(folder)
         return inspection, FileView(shared, inspection.size)
 
     def readable(self, place: Place, generation: int | None) -> Readable:
@@ -213,7 +217,7 @@ class SessionFolders:
             Unproven: its durable length is unknown until its session is opened.
         """
         with self.opened(place) as folder:
-            present = crash_recovery.present_generation(self.disk, folder)
+            present = crash_recovery.present_generation(self._disk, folder)
             if generation in {None, present}:
                 return self._readable(folder, place, paths.CONTEXT, present)
             assert generation is not None
@@ -249,16 +253,18 @@ class SessionFolders:
         with self.opened(place) as folder:
             if generation is not None and generation != self._stream_generation(folder, name):
                 return self._deleted_stream(folder, place, name, generation)
-            if self.disk.stat_name(folder, name) is not None:
-                return self._readable_stream(folder, place, name, with_head=with_head)
-            # There is no such file yet: an empty view of another file.
+            if self._disk.stat_name(folder, name) is not None:
+                # A deletion may come between.
+                with suppress(NotFound):
+                    return self._readable_stream(folder, place, name, with_head=with_head)
+            # There is no such file: an empty view of another file.
             present = self._stream_generation(folder, name)
             held = self._readable(folder, place, paths.CONTEXT, 0)
             held.view.size = 0
             return Readable(held.view, present, Position(present, 0), held.path)
 
     def _stream_generation(self, folder: int, name: str) -> int:
-        deleted = deleted_streams(self.disk, folder, paths.stream_of(name) or "")
+        deleted = deleted_streams(self._disk, folder, paths.stream_of(name) or "")
         return deleted[-1].number if deleted else 0
 
     def _readable_stream(
@@ -270,7 +276,7 @@ class SessionFolders:
             return held
         try:
             lines = file_opening.measure_stream(
-                self.disk, folder, held.view.handle, name, self.failed_syncs
+                self._disk, folder, held.view.handle, name, self.failed_syncs
             )
         except BaseException:
             held.view.release()
@@ -279,7 +285,7 @@ class SessionFolders:
         return Readable(held.view, present, Position(present, lines.lines), held.path)
 
     def _deleted_stream(self, folder: int, place: Place, name: str, generation: int) -> Readable:
-        for deleted in deleted_streams(self.disk, folder, paths.stream_of(name) or ""):
+        for deleted in deleted_streams(self._disk, folder, paths.stream_of(name) or ""):
             if deleted.number == generation + 1:
                 return self._readable(folder, place, deleted.file, generation)
         raise NotFound(
@@ -290,12 +296,12 @@ class SessionFolders:
 
     def _readable(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         try:
-            shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
+            shared = SharedHandle(self._disk, self._disk.open_read(folder, name))
         except FileNotFoundError:
-            raise no_present(self.disk, folder, place) from None
+            raise no_present(self._disk, folder, place) from None
         try:
             size = file_opening.readable_size(
-                self.disk, folder, shared.handle, name, generation, self.failed_syncs
+                self._disk, folder, shared.handle, name, generation, self.failed_syncs
             )
         except BaseException:
             shared.release()
@@ -304,17 +310,19 @@ class SessionFolders:
 
     def _past(self, folder: int, place: Place, generation: int) -> FileView:
         try:
-            handle = self.disk.open_read(folder, paths.generation_file(generation + 1))
+            handle = self._disk.open_read(folder, paths.generation_file(generation + 1))
         except FileNotFoundError:
             raise NotFound(
                 f"there is no generation {generation}: `steno timeline` lists the existing ones",
                 session=place.session,
             ) from None
-        shared = SharedHandle(self.disk, handle)
+        shared = SharedHandle(self._disk, handle)
         try:
-            size = self.disk.stat(handle).size
+            size = self._disk.stat(handle).size
             # Another program may have rotated the file with unsynced lines.
-            self.failed_syncs.sync_to_read(self.disk, handle, paths.generation_file(generation + 1))
+            self.failed_syncs.sync_to_read(
+                self._disk, handle, paths.generation_file(generation + 1)
+            )
         except BaseException:
             shared.release()
             raise
@@ -326,32 +334,32 @@ class SessionFolders:
         """Check all files of a session; see `verify.verify`."""
         folder = self.open_folder(place)
         return verify.verify(
-            self.disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
+            self._disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
         )
 
     def timeline(self, place: Place) -> list[TimelineEntry]:
         """Return a session's timeline, rotations by other programs included."""
         with self.opened(place) as folder:
-            if self.disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self.disk, folder, place)
-            entries = timeline.decode(read_file(self.disk, folder, paths.TIMELINE))
+            if self._disk.stat_name(folder, paths.CONTEXT) is None:
+                raise no_present(self._disk, folder, place)
+            entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
             rotated: dict[int, float] = {}
-            for generation in past_generations(self.disk, folder):
-                stat = stat_generation(self.disk, folder, generation)
+            for generation in past_generations(self._disk, folder):
+                stat = stat_generation(self._disk, folder, generation)
                 rotated[generation + 1] = stat.modified_s
             return timeline.with_inferred(entries, rotated)
 
     def pending_mail(self, place: Place) -> Mail | None:
         """Return the pending D-Mail of a session."""
         with self.opened(place) as folder:
-            if self.disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self.disk, folder, place)
-            return file_opening.pending_mail(self.disk, folder)
+            if self._disk.stat_name(folder, paths.CONTEXT) is None:
+                raise no_present(self._disk, folder, place)
+            return file_opening.pending_mail(self._disk, folder)
 
     def description(self, place: Place) -> Description:
         """Return a session's metadata."""
         with self.opened(place) as folder:
-            return metadata.read(self.disk, folder)
+            return metadata.read(self._disk, folder)
 
     def folders(self) -> list[Path]:
         """Return the folders of all trees, even those that do not exist."""
@@ -359,7 +367,7 @@ class SessionFolders:
 
     def sessions(self, wanted: List) -> Sessions:
         """List sessions in order of their ids, up to the limit."""
-        return listing.list_sessions(self.disk, self._trees(), wanted)
+        return listing.list_sessions(self._disk, self._trees(), wanted)
 
     def _trees(self) -> list[Tree]:
         mounts = [
@@ -382,9 +390,9 @@ class SessionFolders:
         except OSError:
             return False
         try:
-            return listing.flat_stat(self.disk, above, name) is not None
+            return listing.flat_stat(self._disk, above, name) is not None
         finally:
-            self.disk.close(above)
+            self._disk.close(above)
 
     def _is_session(self, place: Place) -> bool:
         try:
@@ -392,27 +400,27 @@ class SessionFolders:
         except NotFound:
             return False
         try:
-            return self.disk.stat_name(folder, paths.CONTEXT) is not None
+            return self._disk.stat_name(folder, paths.CONTEXT) is not None
         finally:
-            self.disk.close(folder)
+            self._disk.close(folder)
 
     def _descend(self, place: Place, *, create: bool, keep: bool) -> int:
-        handle = self.disk.open_root(str(place.tree), create=create)
+        handle = self._disk.open_root(str(place.tree), create=create)
         for segment in place.segments:
             parent = handle
             try:
-                handle = self.disk.open_folder(parent, segment, create=create)
+                handle = self._disk.open_folder(parent, segment, create=create)
                 if keep and not create:  # else they were synced as they were made
                     self._keep(parent, handle)
             finally:
-                self.disk.close(parent)
+                self._disk.close(parent)
         return handle
 
     def _keep(self, parent: int, handle: int) -> None:
         try:
-            self.disk.fsync(parent)
+            self._disk.fsync(parent)
         except OSError:
-            self.disk.close(handle)
+            self._disk.close(handle)
             raise
 
 

@@ -346,7 +346,11 @@ class JsonlLog:
     def generations(self) -> list[int]:
         """Returns the existing generations, oldest first; the present one is the last."""
         if self._deleted is not None:
-            return [*sorted(self._deleted), self.generation]
+            # `gc` removes expired ones while the stream is open.
+            with self.folder_handle.pinned() as folder:
+                there = set(self._disk.names(folder))
+            past = [number for number, name in self._deleted.items() if name in there]
+            return [*sorted(past), self.generation]
         if self.name != paths.CONTEXT:
             return [self.generation]
         with self.folder_handle.pinned() as folder:
