@@ -1,0 +1,158 @@
+"""The session of the OpenAI Agents SDK (0.24), backed by steno.
+
+    async with steno.connect() as client:
+        await Runner.run(agent, "Hello", session=StenoSession("talk", client))
+
+The items of a conversation are the stream `items` of the session `openai/<session>`. Each record is
+an operation: `{"item": ...}` adds an item, `{"pop": true}` takes the last one away, and
+`{"clear": true}` takes all. The stream only grows, so nothing that an agent took back is lost.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import steno
+from steno.adapters._names import segment_of
+from steno_protocol import limits
+
+if TYPE_CHECKING:
+    from steno._async.stream import Stream
+
+_WINDOW: Final = 64
+"""Records that a reading of the last items begins with; each further one has four times as many."""
+
+_WINDOW_OF_ALL: Final = 4096
+"""Records that a reading of all items begins with; it ends at the last operation `clear`."""
+
+Item = dict[str, Any]
+"""An item of the Responses API; the session does not interpret it."""
+
+
+class StenoSession:
+    """A `Session` whose items are on the disk when `add_items` returns.
+
+    Any number of processes may use one conversation: a batch of items stays together, and
+    `pop_item` returns each item to one caller only. It can also be the session below an
+    `OpenAIResponsesCompactionSession`, whose replacement is then one atomic batch.
+
+    Args:
+        session_id: the id of the conversation.
+        client: an open client; its owner closes it after the last use of the session.
+        session_settings: the SDK's settings; `limit` is the limit of `get_items` without one.
+        prefix: the first segment of the id of the session in steno.
+
+    Attributes:
+        session_id: the id of the conversation.
+        session_settings: the settings.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        client: steno.Client,
+        session_settings: Any = None,
+        prefix: str = "openai",
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings
+        self._client = client
+        self._id = f"{prefix}/{segment_of(session_id)}"
+
+    async def get_items(self, limit: int | None = None) -> list[Item]:
+        """Return the items, or the latest `limit` of them, oldest first; negative means all.
+
+        Raises:
+            StenoError: they could not be read.
+        """
+        if limit is None:
+            limit = getattr(self.session_settings, "limit", None)
+        wanted = None if limit is None or limit < 0 else limit
+        return (await self._read(wanted))[0]
+
+    async def add_items(self, items: Sequence[Item]) -> None:
+        """Add items; up to 4 096 are stored as a whole or not at all.
+
+        Raises:
+            StenoError: they are not JSON, or could not be stored; see its `outcome`.
+        """
+        records = [{"item": item} for item in items]
+        for first in range(0, len(records), limits.BATCH_RECORDS_MAX):
+            await self._append(records[first : first + limits.BATCH_RECORDS_MAX])
+
+    async def pop_item(self) -> Item | None:
+        """Take the last item away and return it; None if there is none."""
+        while True:
+            items, head = await self._read(1)
+            if not items:
+                return None
+            try:
+                await self._append([{"pop": True}], expect=head)
+            except steno.Conflict:
+                # Another process was faster: its operation decides which item is the last.
+                continue
+            return items[0]
+
+    async def clear_session(self) -> None:
+        """Take all items away."""
+        await self._append([{"clear": True}])
+
+    async def _atomic_replace_items(self, items: Sequence[Item]) -> bool:
+        """Replace all items at once; the SDK's compaction asks for it under this name."""
+        if len(items) >= limits.BATCH_RECORDS_MAX:
+            return False
+        await self._append([{"clear": True}, *({"item": item} for item in items)])
+        return True
+
+    async def _append(
+        self, records: Sequence[dict[str, Any]], expect: steno.Position | None = None
+    ) -> None:
+        stream = await self._stream()
+        try:
+            await stream.append(records, expect=expect)
+        except steno.NotFound:
+            await self._client.open(self._id, follow=False)
+            await stream.append(records, expect=expect)
+
+    async def _read(self, wanted: int | None) -> tuple[list[Item], steno.Position | None]:
+        """The last items, and the position behind the operations that they follow from."""
+        stream = await self._stream()
+        window = _WINDOW_OF_ALL if wanted is None else max(_WINDOW, wanted)
+        while True:
+            try:
+                records = await stream.last(window)
+            except steno.NotFound:
+                return [], None
+            items, is_complete = _fold(record.record for record in reversed(records))
+            is_enough = wanted is not None and len(items) >= wanted
+            if is_enough or is_complete or not records or records[0].cursor.line == 0:
+                break
+            window = 4 * len(records)
+        found = items if wanted is None else items[:wanted]
+        return found[::-1], _behind(records[-1]) if records else None
+
+    async def _stream(self) -> "Stream":
+        return await self._client.session(self._id).stream("items")
+
+
+def _fold(operations: Iterable[dict[str, Any]]) -> tuple[list[Item], bool]:
+    """Apply operations, the latest first.
+
+    Returns:
+        The items, the last one first; True if no earlier operation can add to them.
+    """
+    items: list[Item] = []
+    pops = 0
+    for operation in operations:
+        if "clear" in operation:
+            return items, True
+        if "pop" in operation:
+            pops += 1
+        elif pops:
+            pops -= 1
+        else:
+            items.append(operation["item"])
+    return items, False
+
+
+def _behind(record: steno.StreamRecord) -> steno.Position:
+    return steno.Position(record.cursor.generation, record.cursor.line + 1)

@@ -1,0 +1,160 @@
+"""The session store of the Claude Agent SDK: its own conformance suite, and what steno adds."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import steno
+from interop.adapter_processes import write_entries
+from interop.frameworks import framework
+from steno.adapters.claude_agent_sdk import StenoSessionStore
+from support.daemons import end_daemon_of
+
+testing = framework("claude_agent_sdk.testing")
+sdk = framework("claude_agent_sdk")
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+KEY = {"project_key": "-srv-shop", "session_id": "11111111-2222-4333-8444-555555555555"}
+SUBAGENT = {**KEY, "subpath": "subagents/agent-1"}
+
+
+@pytest.fixture
+async def client(root: Path) -> AsyncIterator[steno.Client]:
+    async with steno.connect(root) as client:
+        yield client
+    end_daemon_of(root)
+
+
+def entry(uuid: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"type": "user", **({"uuid": uuid} if uuid else {}), **fields}
+
+
+async def test_every_contract_of_the_suite_holds(client: steno.Client) -> None:
+    numbers = count()
+    await testing.run_session_store_conformance(
+        lambda: StenoSessionStore(client, f"claude-{next(numbers)}")
+    )
+
+
+async def test_no_optional_method_is_left_out() -> None:
+    for name in ("list_sessions", "list_session_summaries", "delete", "list_subkeys"):
+        assert callable(getattr(StenoSessionStore, name))
+
+
+async def test_a_repeated_batch_is_stored_once(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    batch = [entry("a"), entry("b")]
+    await store.append(KEY, batch)
+    await store.append(KEY, batch)
+    stream = await client.session(f"claude/_-srv-shop/{KEY['session_id']}").stream("entries")
+    assert await stream.count() == 2
+
+
+async def test_an_entry_in_two_batches_is_loaded_once(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    await store.append(KEY, [entry("a"), entry("b", n=1)])
+    await store.append(KEY, [entry("b", n=2), entry("c"), entry(n=3), entry(n=3)])
+    loaded = await store.load(KEY)
+    assert loaded == [entry("a"), entry("b", n=1), entry("c"), entry(n=3), entry(n=3)]
+
+
+async def test_a_subpath_that_was_deleted_begins_again(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    await store.append(SUBAGENT, [entry("a")])
+    await store.delete(SUBAGENT)
+    assert await store.load(SUBAGENT) is None
+    await store.append(SUBAGENT, [entry("a")])
+    assert await store.load(SUBAGENT) == [entry("a")]
+    assert await store.list_subkeys(KEY) == ["subagents/agent-1"]
+
+
+async def test_a_session_that_was_deleted_begins_again(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    await store.append(KEY, [entry("a", customTitle="old")])
+    await store.delete(KEY)
+    assert await store.list_sessions(KEY["project_key"]) == []
+    await store.append(KEY, [entry("a")])
+    assert await store.load(KEY) == [entry("a")]
+
+
+async def test_a_summary_that_a_dead_process_did_not_write_is_completed(
+    client: steno.Client,
+) -> None:
+    store = StenoSessionStore(client)
+    await store.append(KEY, [entry("a", customTitle="first")])
+    stream = await client.session(f"claude/_-srv-shop/{KEY['session_id']}").stream("entries")
+    # The entries of a process that died before it wrote the summary.
+    await stream.append(entry("b", customTitle="second"))
+    (summary,) = await store.list_session_summaries(KEY["project_key"])
+    expected = sdk.fold_session_summary(
+        None, KEY, [entry("a", customTitle="first"), entry("b", customTitle="second")]
+    )
+    assert summary["data"] == expected["data"]
+
+
+async def test_any_key_of_the_sdk_names_a_session(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    for name in ("..", "a/b", "-x", "ümlaut", "stream-x.mark", "con text", ".hidden"):
+        key = {"project_key": name, "session_id": name}
+        await store.append(key, [entry(n=1)])
+        assert await store.load(key) == [entry(n=1)]
+        assert [each["session_id"] for each in await store.list_sessions(name)] == [name]
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), {1, 2}, object(), "\ud800"], ids=["nan", "set", "object", "surrogate"]
+)
+async def test_an_entry_that_is_not_json_is_refused_and_nothing_is_stored(
+    client: steno.Client, value: object
+) -> None:
+    store = StenoSessionStore(client)
+    with pytest.raises((steno.StenoError, TypeError, ValueError)):
+        await store.append(KEY, [entry("a"), entry("b", value=value)])
+    assert await store.load(KEY) is None
+
+
+async def test_an_entry_that_is_too_large_is_refused(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    with pytest.raises(steno.TooLarge):
+        await store.append(KEY, [entry("a"), entry("b", text="x" * 20_000_000)])
+    assert await store.load(KEY) is None
+
+
+async def test_the_death_of_the_daemon_is_a_delay(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    for number in range(10):
+        await store.append(KEY, [entry(f"{number}")])
+        os.kill(client.welcome.pid, signal.SIGKILL)
+    loaded = await store.load(KEY)
+    assert loaded == [entry(f"{number}") for number in range(10)]
+
+
+async def test_several_processes_lose_no_entry_and_keep_one_summary(
+    client: steno.Client, root: Path
+) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    writers = [
+        spawn.Process(target=write_entries, args=(str(root), KEY, f"w{n}", 20)) for n in range(4)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        await anyio.to_thread.run_sync(writer.join)
+        assert writer.exitcode == 0
+    store = StenoSessionStore(client)
+    loaded = await store.load(KEY)
+    assert loaded is not None
+    assert len(loaded) == 80
+    for name in ("w0", "w1", "w2", "w3"):
+        own = [each["uuid"] for each in loaded if each["uuid"].startswith(name)]
+        assert own == [f"{name}-{number}" for number in range(20)]
+    (summary,) = await store.list_session_summaries(KEY["project_key"])
+    assert summary["data"] == sdk.fold_session_summary(None, KEY, loaded)["data"]

@@ -1,0 +1,143 @@
+"""The session of the OpenAI Agents SDK, compared with the SDK's own."""
+
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import steno
+from interop.adapter_processes import pop_items
+from interop.frameworks import framework
+from steno.adapters.openai_agents import StenoSession
+from support.daemons import end_daemon_of
+
+memory = framework("agents.memory")
+compaction = framework("agents.memory.openai_responses_compaction_session")
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+# The SDK runs on asyncio only.
+BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+
+@pytest.fixture
+async def client(root: Path) -> AsyncIterator[steno.Client]:
+    async with steno.connect(root) as client:
+        yield client
+    end_daemon_of(root)
+
+
+def item(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+@BACKENDS
+async def test_2_000_random_operations_equal_those_of_sqlite(
+    client: steno.Client, seed: int
+) -> None:
+    drawn = random.Random(seed)
+    theirs, ours = memory.SQLiteSession("talk"), StenoSession("talk", client)
+    number = 0
+    for _ in range(2000):
+        match drawn.choice(["add", "add", "add", "pop", "pop", "get", "clear or get"]):
+            case "add":
+                items = [item(str(number + each)) for each in range(drawn.randint(0, 4))]
+                number += len(items)
+                await theirs.add_items(items)
+                await ours.add_items(items)
+            case "pop":
+                assert await ours.pop_item() == await theirs.pop_item()
+            case "clear or get" if drawn.random() < 0.1:
+                await theirs.clear_session()
+                await ours.clear_session()
+            case _:
+                limit = drawn.choice([None, -1, 0, 1, 3, drawn.randint(2, 200)])
+                assert await ours.get_items(limit) == await theirs.get_items(limit)
+    assert await ours.get_items() == await theirs.get_items()
+    theirs.close()
+
+
+@BACKENDS
+async def test_it_is_a_session_of_the_sdk(client: steno.Client) -> None:
+    assert isinstance(StenoSession("talk", client), memory.Session)
+
+
+@BACKENDS
+async def test_the_limit_of_the_settings_is_used(client: steno.Client) -> None:
+    settings = memory.SessionSettings(limit=2)
+    session = StenoSession("talk", client, settings)
+    await session.add_items([item("a"), item("b"), item("c")])
+    assert await session.get_items() == [item("b"), item("c")]
+    assert await session.get_items(3) == [item("a"), item("b"), item("c")]
+
+
+@BACKENDS
+async def test_a_compaction_replaces_all_items_in_one_batch(client: steno.Client) -> None:
+    session = StenoSession("talk", client)
+    await session.add_items([item("a"), item("b")])
+    outer = compaction.OpenAIResponsesCompactionSession("talk", underlying_session=session)
+    await outer._replace_underlying_session_items(
+        output_items=[item("summary")], previous_items=[item("a"), item("b")]
+    )
+    assert await outer.get_items() == [item("summary")]
+    stream = await client.session("openai/talk").stream("items")
+    last = await stream.last(2)
+    assert [record.record for record in last] == [{"clear": True}, {"item": item("summary")}]
+    assert len({record.key for record in last}) == 1
+
+
+@BACKENDS
+async def test_items_before_a_clear_are_not_read(client: steno.Client) -> None:
+    session = StenoSession("talk", client)
+    await session.add_items([item(str(number)) for number in range(300)])
+    await session.clear_session()
+    await session.add_items([item("new")])
+    assert await session.get_items(100) == [item("new")]
+    assert await session.pop_item() == item("new")
+    assert await session.pop_item() is None
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "value", [float("nan"), {1, 2}, object(), "\ud800"], ids=["nan", "set", "object", "surrogate"]
+)
+async def test_an_item_that_is_not_json_is_refused_and_nothing_is_stored(
+    client: steno.Client, value: object
+) -> None:
+    session = StenoSession("talk", client)
+    with pytest.raises((steno.StenoError, TypeError, ValueError)):
+        await session.add_items([item("a"), {"role": "user", "content": value}])
+    assert await session.get_items() == []
+
+
+@BACKENDS
+async def test_the_death_of_the_daemon_is_a_delay(client: steno.Client) -> None:
+    session = StenoSession("talk", client)
+    for number in range(10):
+        await session.add_items([item(str(number)), item(f"{number} again")])
+        os.kill(client.welcome.pid, signal.SIGKILL)
+        assert await session.pop_item() == item(f"{number} again")
+    assert await session.get_items() == [item(str(number)) for number in range(10)]
+
+
+@BACKENDS
+async def test_two_processes_pop_each_item_once(client: steno.Client, root: Path) -> None:
+    texts = [str(number) for number in range(60)]
+    await StenoSession("talk", client).add_items([item(text) for text in texts])
+    spawn = multiprocessing.get_context("spawn")
+    popped: multiprocessing.Queue[str] = spawn.Queue()
+    takers = [spawn.Process(target=pop_items, args=(str(root), popped)) for _ in range(2)]
+    for taker in takers:
+        taker.start()
+    found = [await anyio.to_thread.run_sync(lambda: popped.get(timeout=60)) for _ in texts]
+    for taker in takers:
+        await anyio.to_thread.run_sync(taker.join)
+        assert taker.exitcode == 0
+    assert sorted(found, key=int) == texts
+    assert popped.empty()
