@@ -12,7 +12,7 @@ from steno._async.subscription import Subscription
 from steno._sansio.compaction import Compacting, check_asking
 from steno._sansio.event_merge import Followed, starts_of
 from steno._sansio.forks import describe_command, fork_command, undo_command
-from steno._sansio.messages import Message, encode_messages
+from steno._sansio.messages import Message
 from steno._sansio.mirror import Mirror
 from steno._sansio.reading import LineReader, PastReader, PastState
 from steno._sansio.repair import repair_fields
@@ -21,6 +21,7 @@ from steno._sansio.requests import (
     MutationT,
     PositionLike,
     ack_of,
+    encode_records,
     fork_unfollowed,
     mutation,
     position_text,
@@ -128,7 +129,7 @@ class Session(SessionView):
             ['hi', 'Hello']
         """
         return await self._change(
-            commands.Append, key, expect, durability, records=encode_messages(message)
+            commands.Append, key, expect, durability, records=encode_records(message)
         )
 
     async def checkpoint(

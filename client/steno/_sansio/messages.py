@@ -54,7 +54,7 @@ def encode_messages(records: Message | Sequence[Message], what: str = "message")
             names the message and the field.
         TooLarge: a message or the batch is over its limit.
     """
-    if is_message(records):
+    if isinstance(records, _SINGLE) or is_message(records):
         return [_encode_message(records, what)]
     if isinstance(records, str | bytearray | memoryview) or not hasattr(records, "__iter__"):
         raise _no_message(records, what)
@@ -91,47 +91,42 @@ def _encode_message(message: Message, what: str) -> bytes:
         data = message
     else:
         try:
-            data = _encode_object(message, what)
-        except RecursionError:
-            raise BadRequest(
-                f"the {what} is nested too deep, or contains itself: flatten it"
-            ) from None
+            data = _encode(message)
+        except (RecursionError, TypeError, ValueError, OverflowError) as error:
+            raise _not_encoded(message, error, what) from error
+        _check_loss(message, data, what)
     if len(data) > limits.RECORD_BYTES_MAX:
         raise _too_large(data, what)
     return data
 
 
-def _encode_object(message: JsonObject, what: str) -> bytes:
+def _not_encoded(message: JsonObject, error: Exception, what: str) -> BadRequest:
+    """Return the refusal of a message that the encoder does not take.
+
+    A lone surrogate is a UnicodeEncodeError, which is a ValueError.
+    """
     try:
-        data = _encode(message)
-    except (TypeError, ValueError, OverflowError) as error:
-        # UnicodeEncodeError, for a lone surrogate, is a ValueError.
-        _refuse_loss(message, what)
-        raise BadRequest(f"the {what} cannot be written as JSON: {error!s:.200}") from error
-    if not data.startswith(b"{"):
-        raise _no_message(message, what)
-    # Most messages hold only texts, and JSON loses nothing of those.
-    if not (isinstance(message, dict) and _holds_texts(message)):
-        _check_loss(message, data, what)
-    return data
-
-
-def _holds_texts(message: Mapping[Any, Any]) -> bool:
-    # A loop, because `all` of a generator takes three times as long.
-    for key, value in message.items():
-        if type(value) is not str or type(key) is not str:
-            return False
-    return True
+        if not isinstance(error, RecursionError):
+            _refuse_loss(message, what)
+            return BadRequest(f"the {what} cannot be written as JSON: {error!s:.200}")
+    except RecursionError:
+        pass
+    return BadRequest(f"the {what} is nested too deep, or contains itself: flatten it")
 
 
 def _check_loss(message: JsonObject, data: bytes, what: str) -> None:
     """Raise BadRequest if `data`, the encoded message, holds other values than the message."""
-    if isinstance(message, Mapping):
-        # Decoding and comparing takes less time than a look at every value.
-        if _decode(data) != message:
+    if not data.startswith(b"{"):
+        raise _no_message(message, what)
+    try:
+        if isinstance(message, Mapping):
+            # Decoding and comparing takes less time than a look at every value.
+            if _decode(data) != message:
+                _refuse_loss(message, what)
+        elif b"null" in data:
             _refuse_loss(message, what)
-    elif b"null" in data:
-        _refuse_loss(message, what)
+    except RecursionError as error:
+        raise _not_encoded(message, error, what) from None
 
 
 def _simplify(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from steno._sansio.compaction import Compacting, check_asking
 from steno._sansio.event_merge import Followed, starts_of
 from steno._sansio.forks import describe_command, fork_command, undo_command
-from steno._sansio.messages import Message, encode_messages
+from steno._sansio.messages import Message
 from steno._sansio.mirror import Mirror
 from steno._sansio.reading import LineReader, PastReader, PastState
 from steno._sansio.repair import repair_fields
@@ -17,6 +17,7 @@ from steno._sansio.requests import (
     MutationT,
     PositionLike,
     ack_of,
+    encode_records,
     fork_unfollowed,
     mutation,
 )
@@ -129,7 +130,7 @@ class BlockingSession(RefreshedSession):
             ['hi', 'Hello']
         """
         return self._change(
-            commands.Append, key, expect, durability, records=encode_messages(message)
+            commands.Append, key, expect, durability, records=encode_records(message)
         )
 
     def checkpoint(

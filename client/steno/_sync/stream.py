@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Self
 
 from steno._sansio.argument_checks import given_count
 from steno._sansio.event_merge import start_of
-from steno._sansio.messages import Message, encode_messages
+from steno._sansio.messages import Message
 from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.requests import (
     Durability,
     PositionLike,
     ack_of,
+    encode_records,
     mutation,
     position_text,
 )
@@ -124,7 +125,7 @@ class BlockingStream(NotPicklable):
             >>> str(ack.head)
             '0:2'
         """
-        records = encode_messages(record, "record")
+        records = encode_records(record, "record")
         command = mutation(
             commands.AppendStream, self.session, self._link.name, key, expect, durability,
             stream=self.name,

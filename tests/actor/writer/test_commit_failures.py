@@ -103,7 +103,7 @@ async def answered(daemon: DaemonInProcess, name: bytes) -> SessionStat:
 
 
 async def test_commands_behind_a_group_without_writes_get_replies() -> None:
-    refused = b'{"role":"unknown","content":"' + b"x" * (limits.GROUP_BYTES_MAX // 5) + b'"}'
+    refused = b'{"role":"_unknown","content":"' + b"x" * (limits.GROUP_BYTES_MAX // 5) + b'"}'
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)

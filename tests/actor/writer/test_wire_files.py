@@ -323,7 +323,7 @@ def test_header_fields_come_with_the_first_event_and_stay(
     [
         ({"type": "x"}, "'type'"), ({"_id": "x"}, "'_id'"),
         ({"protocol_version": 3}, "protocol_version"), ("text", "an object"),
-        ({"x": object()}, "as JSON"),
+        ({"x": object()}, "which JSON cannot hold"),
     ],
 )  # fmt: skip
 def test_invalid_header_is_refused_and_nothing_is_written(
