@@ -27,20 +27,24 @@ VALUES: Final = {
     "{command.session}": "demo",
     "{repair}": "demo",
     "{self._session}": "demo",
+    "{moved.session}": "demo",
+    "{source.session}": "imported",
+    "{shlex.quote(str(source.file))}": "FILE",
     "{path}": "FILE",
     # Placeholders, which the user replaces.
     "SESSION": "demo",
     "TEXT": "text",
     "NAME": "laptop",
     "ID": "imported",
+    "RECORD": "'{}'",
     "N": "0",
 }
 """Real values for the variable parts of printed commands."""
 
 MENTIONS: Final = {
     "steno append", "steno dmail send", "steno fork --at", "steno fork --turn", "steno import",
-    "steno keys", "steno keys new", "steno read --since", "steno restore",
-    "steno tail -f --json",
+    "steno keys", "steno keys new", "steno read --since", "steno rename", "steno restore",
+    "steno tail -f --json", "steno undelete --trash",
 }  # fmt: skip
 """Commands that a text names for a purpose; the user chooses their arguments."""
 
@@ -88,6 +92,8 @@ def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path
     old.write_text('{"role": "user", "content": "hi"}\n')
     for words in (["append", "demo", "hi"], ["clear", "demo"], ["append", "demo", "again"]):
         assert steno(*words).code == 0
+    if call.startswith("steno undelete"):
+        assert steno("delete", "demo", "--yes").code == 0
     for part, value in VALUES.items():
         call = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", value, call)
     if "imported" not in call:

@@ -97,7 +97,7 @@ def _is_of_texts(value: Any) -> TypeGuard[dict[str, str]]:
     if value.__class__ is not dict:
         return False
     # A loop, because `all` of a generator takes three times as long.
-    for key, text in value.items():  # noqa: SIM110
+    for key, text in value.items():
         if text.__class__ is not str or key.__class__ is not str:
             return False
     return True

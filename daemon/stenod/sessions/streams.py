@@ -148,7 +148,8 @@ def discard(
     name = paths.stream_file(command.stream)
     if disk.stat_name(folder, name) is None:
         raise NotFound(
-            f"there is no stream {command.stream!r}: `steno stream` lists the existing ones",
+            f"there is no stream {command.stream!r}: `steno stream {command.session}` lists the"
+            " existing ones",
             session=place.session,
         )
     _check_head(disk, folder, place, command, failed_syncs)

@@ -111,7 +111,8 @@ def _list(client: BlockingClient, options: Namespace, output: Output) -> None:
         output.write(line)
     if not found:
         output.say(
-            f"{options.session} has no stream: `steno stream SESSION NAME --append` makes one"
+            f"{options.session} has no stream:"
+            f" `steno stream {options.session} NAME --append RECORD` makes one"
         )
 
 
