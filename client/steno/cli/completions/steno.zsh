@@ -55,6 +55,7 @@ _shtab_steno_commands() {
     undo:'Fork a session before its last turns. SESSION is not changed. Prints the id of the new session.'
     usage:'Show the token counts, or append one. With TOKENS, appends a token count; without, prints the current counts.'
     verify:'Check sessions and transcripts for damage. The daemon checks a session while it keeps writing. Any other TARGET is the path of a JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps, is not damage.'
+    view:'Show sessions in the browser as they grow. Prints the address of a page and opens it in the browser. The address contains a secret: whoever has it can read every session. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.'
     wire:'List the events of a session'"'"'s wire file. Prints position, time, type and payload, one event per line. Lines that are not events are skipped and their number is printed on stderr; with --strict, the first such line ends the command with 1 and its position.'
   )
   _describe 'steno commands' _commands
@@ -1032,6 +1033,24 @@ _shtab_steno_verify_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_verify_defaults_added=0
 
+_shtab_steno_view_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--host=[listen at this address of the machine (default\: 127.0.0.1, this machine only)]:ADDRESS:"
+  "--port=[listen at this port (default\: a free one)]:N:"
+  "--no-browser[only print the address]"
+  ":show this session first (an id or a unique prefix):_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_view_defaults_added=0
+
 _shtab_steno_wire_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1114,6 +1133,7 @@ _shtab_steno() {
         undo) _arguments -C -s $_shtab_steno_undo_options ;;
         usage) _arguments -C -s $_shtab_steno_usage_options ;;
         verify) _arguments -C -s $_shtab_steno_verify_options ;;
+        view) _arguments -C -s $_shtab_steno_view_options ;;
         wire) _arguments -C -s $_shtab_steno_wire_options ;;
       esac
   esac
