@@ -65,8 +65,8 @@ class Access:
 
         A page of another name that resolves to this machine (DNS rebinding) has its own name there.
         """
-        parts = urlsplit(f"//{header}")
         try:
+            parts = urlsplit(f"//{header}")
             name, port = parts.hostname, parts.port or 80
         except ValueError:
             return False

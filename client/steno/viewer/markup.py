@@ -33,7 +33,10 @@ _TAGS: Final = frozenset(
     "p ul ol li blockquote em strong s table thead tbody tr th td".split()  # noqa: SIM905
 )
 # Its stubs leave the options without a type.
-_lexer_of: Final = cast("Callable[..., Lexer]", lexers.get_lexer_by_name)
+_lexer_of: Final = cast(
+    "Callable[..., Lexer]",
+    lexers.get_lexer_by_name,  # pyright: ignore[reportUnknownMemberType]  # as said above
+)
 
 _LINKS: Final = frozenset({"http", "https", "mailto"})
 _HEADING_FIRST: Final = 4

@@ -304,7 +304,7 @@ export class Transcript {
     this.isFading = true;
     const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     for (const [index, element] of this.list.elements) {
-      if (index >= kept && index < this.length) element.classList.add("leaving");
+      if (index >= kept && index < this.list.length - 1) element.classList.add("leaving");
     }
     this.toast(`${why}: ${count(gone, "line")} moved to `, from);
     clearTimeout(this.fading);
