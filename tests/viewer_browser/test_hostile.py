@@ -120,7 +120,8 @@ def test_every_link_of_a_transcript_leads_to_the_web_only(
     page = open_page("evil")
     page.page.wait_for_selector(".message a[target]")
     links: list[list[str]] = page.page.evaluate(
-        "() => [...document.querySelectorAll('#main a')].map(each => [each.href, each.rel])"
+        "() => [...document.querySelectorAll('#main a')].map("
+        "each => [new URL(each.getAttribute('href'), location).href, each.rel])"
     )
     own = page.page.url.partition("#")[0]
     for href, rel in links:

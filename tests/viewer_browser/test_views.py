@@ -45,7 +45,7 @@ ADDRESSES = {
     "#/s/demo/transcript": ".message",
     "#/s/demo/transcript/0:3": ".marked",
     "#/s/demo/tree": ".generation",
-    "#/s/demo/compare/0:20/1:20": ".pair .message",
+    "#/s/demo/compare/0:32/1:25": ".pair .message",
     "#/s/demo/wire": ".event",
     "#/now": ".health li",
 }
@@ -145,7 +145,8 @@ def test_the_keyboard_goes_from_row_to_row_and_session_to_session(
     demo: Steno, open_page: OpenPage
 ) -> None:
     page = open_page("demo")
-    page.page.wait_for_selector(".message")
+    page.show("#/s/demo/transcript/0:15")
+    page.page.wait_for_selector(".marked")
     page.page.focus(".transcript")
     lines: list[int] = []
     for key in ("k", "k", "k", "j"):
