@@ -36,7 +36,7 @@ def take(folder: Path) -> list[Path]:
         steno = Steno(Path(root))
         try:
             write_session(steno.root, "demo")
-            with viewing(steno) as viewer:
+            with viewing(steno, "--write") as viewer:
                 return [
                     file
                     for scheme in ("light", "dark")
@@ -58,6 +58,7 @@ def _views(
         page.show(address)
         page.page.wait_for_selector(selector)
         page.wait_for("() => !document.querySelector('.row-wait')")
+        page.wait_for("() => document.querySelector('.numbers').textContent.includes('tk')")
         file = folder / f"{view}-{name}.png"
         page.page.screenshot(path=file)
         files.append(file)

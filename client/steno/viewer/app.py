@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from steno._async.client import Client
 from steno.viewer.access import Access
+from steno.viewer.changes import Changes
 from steno.viewer.export import Format, exported, file_name
 from steno.viewer.feed import Feed, PageState
 from steno.viewer.guard import LOGIN, Guard
@@ -72,6 +73,7 @@ class Viewer:
         closing: set when the viewer ends.
         diagnose: the doctor's checks; runs in a thread.
         root: what the page shows as the place of the sessions.
+        may_write: the page offers changes.
     """
 
     access: Access
@@ -81,6 +83,7 @@ class Viewer:
     closing: anyio.Event
     diagnose: Callable[[], list[Finding]]
     root: str
+    may_write: bool = False
 
 
 class _Routes:
@@ -89,6 +92,7 @@ class _Routes:
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
         self._queries = Queries(viewer.client, viewer.pulse)
+        self._changes = Changes(viewer.client, is_allowed=viewer.may_write)
         self._files = _static_files()
 
     def all(self) -> list[Route]:
@@ -115,6 +119,7 @@ class _Routes:
             Route("/", self.page),
             Route("/static/{name}", self.static),
             Route(LOGIN, self.login, methods=["POST"]),
+            Route("/api/change", self.change, methods=["POST"]),
             *(Route(path, answer) for path, answer in answers.items()),
         ]
 
@@ -128,7 +133,7 @@ class _Routes:
 
     async def login(self, request: Request) -> Response:
         """Exchange the token for the cookie."""
-        given = (await _body(request)).get("token")
+        given = _object(await _body(request)).get("token")
         access = self._viewer.access
         if not isinstance(given, str) or not access.is_token(given):
             return Response("this is not the token of this viewer", 403)
@@ -140,7 +145,13 @@ class _Routes:
 
     async def hello(self, _: Request) -> Response:
         """What the page shows on every view."""
-        return _json({"root": self._viewer.root, "name": self._viewer.client.name})
+        viewer = self._viewer
+        known = {"root": viewer.root, "name": viewer.client.name, "may_write": viewer.may_write}
+        return _json(known)
+
+    async def change(self, request: Request) -> Response:
+        """Make a change."""
+        return _json(await self._changes.apply(await _body(request)))
 
     async def sessions(self, request: Request) -> Response:
         """The list; unchanged since the page asked, it is not sent again."""
@@ -289,18 +300,26 @@ def _json(document: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(document), status, media_type="application/json")
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    """The JSON object in the body of a request.
+async def _body(request: Request) -> bytes:
+    """The body of a request.
 
     Raises:
         TooLarge: it is longer than any request of the page.
-        BadRequest: it is no JSON object.
     """
     data = bytearray()
     async for piece in request.stream():
         data += piece
         if len(data) > BODY_BYTES_MAX:
             raise TooLarge(f"the body is over {BODY_BYTES_MAX} bytes")
+    return bytes(data)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """The JSON object of a body.
+
+    Raises:
+        BadRequest: it is no JSON object.
+    """
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.DecodeError as error:

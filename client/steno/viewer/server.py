@@ -69,6 +69,8 @@ async def serve(
     root: str,
     diagnose: Callable[[], list[Finding]],
     ready: Callable[[], Awaitable[None]],
+    *,
+    may_write: bool = False,
 ) -> None:
     """Serve pages until SIGINT, SIGTERM or SIGHUP.
 
@@ -78,12 +80,13 @@ async def serve(
         root: what the page shows as the place of the sessions.
         diagnose: the doctor's checks.
         ready: called once requests are answered.
+        may_write: the page offers changes.
     """
     closing = anyio.Event()
     async with anyio.create_task_group() as tasks:
         pulse = Pulse(client)
         watches = Watches(client, tasks)
-        viewer = Viewer(door.access, client, watches, pulse, closing, diagnose, root)
+        viewer = Viewer(door.access, client, watches, pulse, closing, diagnose, root, may_write)
         server = _Server(_config(viewer), ready)
         tasks.start_soon(pulse.beat)
         tasks.start_soon(_end_at_signal, server, closing)

@@ -362,3 +362,60 @@ def test_a_missing_extra_is_named(steno: Steno) -> None:
     )
     assert ran.returncode == 1
     assert "pip install 'stenod[view]'" in ran.stderr
+
+
+def test_a_viewer_that_only_reads_refuses_changes(viewer: RunningViewer) -> None:
+    response = viewer.visit.post("change", kind="title", session="talk", title="x", was="")
+    assert response.status_code == 403
+    assert "--write" in response.json()["error"]["message"]
+    assert viewer.visit.get("hello")["may_write"] is False
+
+
+def test_changes_are_made_at_the_state_that_the_page_has_seen(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "talk", "one", "--create")
+    with viewing(steno, "--write") as viewer:
+        visit = viewer.visit
+        on = {"session": "talk"}
+        made = visit.post("change", kind="checkpoint", expect="0:1", **on)
+        assert made.json() == {"session": "talk", "head": "0:2", "checkpoint": 0}
+        steno("append", "talk", "two")
+        stale = visit.post("change", kind="revert", checkpoint=0, expect="0:2", **on)
+        assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
+        assert steno("--json", "stat", "talk").document["head"] == "0:3"
+        visit.post("change", kind="revert", checkpoint=0, expect="0:3", why="wrong", **on)
+        assert steno("--json", "stat", "talk").document["head"] == "1:1"
+        visit.post("change", kind="restore", generation=0, expect="1:1", **on)
+        assert steno("--json", "stat", "talk").document["head"] == "2:3"
+        forked = visit.post("change", kind="fork", new="talk-fork", at="2:1", **on)
+        assert forked.json()["session"] == "talk-fork"
+        assert steno("--json", "stat", "talk-fork").document["head"].endswith(":1")
+
+
+def test_titles_and_labels_of_somebody_else_are_not_overwritten(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "talk", "one", "--create")
+    with viewing(steno, "--write") as viewer:
+        visit = viewer.visit
+        on = {"session": "talk"}
+        assert visit.post("change", kind="title", title="a", was="", **on).status_code == 200
+        assert visit.post("change", kind="title", title="b", was="", **on).status_code == 409
+        given = visit.post("change", kind="labels", labels=["x", "y"], was=[], **on)
+        assert given.status_code == 200
+        assert visit.post("change", kind="labels", labels=[], was=["x"], **on).status_code == 409
+    stat = steno("--json", "stat", "talk").document
+    assert (stat["title"], stat["labels"]) == ("a", ["x", "y"])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"kind": "delete"}, {"kind": "revert", "checkpoint": "0", "expect": "0:1"},
+     {"kind": "checkpoint", "expect": "now"}, {"kind": "checkpoint"}],
+)  # fmt: skip
+def test_what_is_no_change_changes_nothing(root: Path, document: dict[str, object]) -> None:
+    steno = Steno(root)
+    steno("append", "talk", "one", "--create")
+    with viewing(steno, "--write") as viewer:
+        response = viewer.visit.post("change", **{"session": "talk", **document})
+        assert response.status_code == 400
+    assert steno("--json", "stat", "talk").document["head"] == "0:1"

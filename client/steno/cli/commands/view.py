@@ -39,6 +39,10 @@ def add_parser(commands: Subcommands) -> None:
         "--port", metavar="N", type=between(0, _PORT_MAX), default=0,
         help="listen at this port (default: a free one)",
     )  # fmt: skip
+    parser.add_argument(
+        "--write", action="store_true",
+        help="let the page set checkpoints, titles and labels, revert, restore and fork",
+    )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
@@ -79,7 +83,9 @@ async def _view(options: Namespace, output: Output) -> None:
                 output.say("there is no browser here: open the address in one")
 
         async with connect(**how, spawn=False) as client:
-            await serve(door, client, root, lambda: _diagnose(options), ready)
+            await serve(
+                door, client, root, lambda: _diagnose(options), ready, may_write=options.write
+            )
 
 
 def _announce(address: str, options: Namespace, output: Output) -> None:

@@ -1044,6 +1044,7 @@ _shtab_steno_view_options=(
   "--json[print JSON, including errors]"
   "--host=[listen at this address of the machine (default\: 127.0.0.1, this machine only)]:ADDRESS:"
   "--port=[listen at this port (default\: a free one)]:N:"
+  "--write[let the page set checkpoints, titles and labels, revert, restore and fork]"
   "--no-browser[only print the address]"
   ":show this session first (an id or a unique prefix):_steno_session_ids"
 )

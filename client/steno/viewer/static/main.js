@@ -9,6 +9,7 @@ import { Sessions } from "./sessions.js";
 const main = document.getElementById("main");
 let sessions = null;
 let page = null;
+let mayWrite = false;
 
 /** Exchange the token of the printed address for the cookie, and take it out of the address. */
 async function enter() {
@@ -47,7 +48,7 @@ async function show() {
   sessions.select(where.session ?? null);
   if (where.kind === "session") {
     if (!(page instanceof SessionPage) || page.session !== where.session) {
-      replace(new SessionPage(main, where.session, { away: setAway, entry: (id) => sessions.entry(id) }));
+      replace(new SessionPage(main, where.session, { away: setAway, mayWrite }));
     }
     const position = parsePosition(where.rest[0]);
     await page.show(where.view, position, parsePosition(where.rest[1]));
@@ -72,7 +73,8 @@ function setAway(isAway) {
 async function begin() {
   try {
     await enter();
-    const { root } = await get("hello");
+    const { root, may_write } = await get("hello");
+    mayWrite = may_write;
     document.getElementById("root").textContent = root;
     document.getElementById("root").title = root;
   } catch (error) {

@@ -2,6 +2,7 @@
 
 import { get, link, Stream } from "./api.js";
 import { at, count, h, number, parsePosition, say } from "./dom.js";
+import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
@@ -11,11 +12,11 @@ import { Wire } from "./wire.js";
 const VIEWS = { transcript: "Transcript", tree: "Tree", wire: "Events" };
 
 export class SessionPage {
-  constructor(main, session, { away, entry }) {
+  constructor(main, session, { away, mayWrite }) {
     this.session = session;
-    this.entry = entry;
     this.away = away;
     this.view = null;
+    this.changes = new Changes(this, mayWrite);
     this.stat = null;
     this.title = h("h1", {}, session);
     this.facts = h("p", { class: "facts" });
@@ -28,7 +29,7 @@ export class SessionPage {
     main.replaceChildren(
       h("div", { class: "session-head" },
         h("div", { class: "titles" }, this.title, this.facts),
-        h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.menu)),
+        h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.changes.menu(), this.menu)),
       this.stripPlace, this.place);
     this.ready = this.load();
   }

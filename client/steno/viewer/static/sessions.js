@@ -62,10 +62,6 @@ export class Sessions {
     this.arrange();
   }
 
-  entry(session) {
-    return this.entries.find((each) => each.session === session) ?? null;
-  }
-
   /** The rows of the list: groups with their heads. */
   arrange() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -10,7 +10,8 @@ const KINDS = { assistant: "assistant", user: "user", tool: "tool", "system prom
 
 /** Makes the element of a row; the transcript and the comparison share it. */
 export class RowMaker {
-  constructor(session, generation) {
+  constructor(session, generation, changes = null) {
+    this.changes = changes;
     this.session = session;
     this.generation = generation;
     this.open = new Set();
@@ -43,6 +44,7 @@ export class RowMaker {
     return h("div", { class: `rule ${kind}` },
       h("span", { class: "what" }, text),
       row.by && kind === "checkpoint" ? h("span", { class: "by" }, row.by) : null,
+      kind === "checkpoint" ? this.changes?.ofCheckpoint(row) : null,
       h("span", { class: "end" }, kind === "checkpoint" ? time(row.time) : null, this.place(row)));
   }
 
@@ -149,7 +151,7 @@ export class Transcript {
     this.epoch = 0;
     this.isPast = position !== null && position.generation !== page.head.generation;
     this.generation = this.isPast ? position.generation : page.head.generation;
-    this.maker = new RowMaker(page.session, this.generation);
+    this.maker = new RowMaker(page.session, this.generation, this.isPast ? null : page.changes);
     this.end = this.isPast ? position : null;
     this.marked = position?.line ?? null;
     this.canvas = h("div", { class: "canvas", role: "feed", "aria-label": "Transcript" });

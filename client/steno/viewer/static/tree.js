@@ -87,7 +87,9 @@ export class Tree {
           h("span", { class: "muted" },
             each.lines !== null ? count(each.lines, "line") : each.bytes !== null ? size(each.bytes) : "")),
         h("ul", {}, story.map((entry) => this.entry(entry))),
-        end ? h("label", { class: "choose" }, box, ` compare as of ${end}`) : null));
+        h("div", { class: "choose" },
+          end ? h("label", {}, box, ` compare as of ${end}`) : null,
+          isPresent ? null : this.page.changes.ofGeneration(each))));
   }
 
   endOf(each) {

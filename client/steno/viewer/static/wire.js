@@ -156,7 +156,7 @@ export class Wire {
     const lane = h("span", { class: "lane", "aria-hidden": "true" });
     if (span <= 0) return lane;
     const bar = h("span", { class: isCall ? "bar" : "bar point" });
-    bar.style.left = `${(100 * (item.when - item.in.begin)) / span}%`;
+    bar.style.left = `min(calc(100% - 3px), ${(100 * (item.when - item.in.begin)) / span}%)`;
     if (isCall && item.seconds !== null) bar.style.width = `${Math.max(0.5, (100 * item.seconds) / span)}%`;
     lane.append(bar);
     return lane;
