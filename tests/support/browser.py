@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,6 +112,21 @@ class ViewerPage:
         found: Any = self.page.evaluate(_GATHER)
         assert found["twice"] == []
         return [(line, text) for line, text in found["rows"]]
+
+    def violations(self) -> list[str]:
+        """What axe-core finds on the page that is serious or worse."""
+        axe = pytest.importorskip(
+            "axe_playwright_python", reason="it comes with the extra `view-test`"
+        )
+        # As the driver, which no policy of the page binds; the page itself loads no such script.
+        self.page.evaluate((resources.files(axe) / "axe.min.js").read_text())
+        found: dict[str, Any] = self.page.evaluate("() => axe.run()")
+        return [
+            f"{each['id']}: {node['html']}"
+            for each in found["violations"]
+            if each["impact"] in {"serious", "critical"}
+            for node in each["nodes"]
+        ]
 
     def close(self) -> None:
         """Close the page; nothing may have gone wrong on it."""

@@ -46,6 +46,7 @@ def test_a_revert_says_what_will_go_and_can_be_restored(steno: Steno, talk: View
     says = talk.page.inner_text("dialog")
     assert "2 lines, from 0:1 to 0:3" in says
     assert "generation 0" in says
+    assert talk.violations() == []
     assert head(steno) == "0:3"
     talk.page.fill("dialog input", "wrong turn")
     talk.page.click("dialog .go")

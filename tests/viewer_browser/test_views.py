@@ -2,8 +2,6 @@
 
 import time
 from collections.abc import Callable
-from importlib import resources
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from support.command import Steno
 from support.viewer_session import write_session
 
 OpenPage = Callable[..., ViewerPage]
-SERIOUS = ("serious", "critical")
 OPEN_S_MAX = 3.0
 """Ten times what an idle machine takes for a transcript of 100 000 records."""
 
@@ -23,21 +20,6 @@ def demo(steno: Steno) -> Steno:
     """A root with a session in which everything has happened."""
     write_session(steno.root, "demo")
     return steno
-
-
-def violations(page: ViewerPage) -> list[str]:
-    """What axe-core finds on the page that is serious."""
-    axe = pytest.importorskip("axe_playwright_python", reason="it comes with the extra `view-test`")
-    source = (resources.files(axe) / "axe.min.js").read_text()
-    # As the driver, which no policy of the page binds; the page itself may load no other script.
-    page.page.evaluate(source)
-    found: dict[str, Any] = page.page.evaluate("() => axe.run()")
-    return [
-        f"{each['id']}: {node['html']}"
-        for each in found["violations"]
-        if each["impact"] in SERIOUS
-        for node in each["nodes"]
-    ]
 
 
 ADDRESSES = {
@@ -62,7 +44,7 @@ def test_axe_finds_no_serious_violation_in_any_view(
         page.show(address)
         page.page.wait_for_selector(selector)
         page.wait_for("() => !document.querySelector('.row-wait')")
-        found[address] = violations(page)
+        found[address] = page.violations()
     assert {address: each for address, each in found.items() if each} == {}
 
 

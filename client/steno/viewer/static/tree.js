@@ -104,9 +104,9 @@ export class Tree {
       entry.cut ? h("span", { class: "muted" }, ` · ${entry.cut}`) : null,
       entry.at ? h("time", { class: "muted" }, ` · ${moment(entry.at)}`) : null,
       entry.kind === "fork" && typeof entry.details.to === "string"
-        ? h("a", { href: at(entry.details.to) }, " open the fork") : null,
+        ? [" ", h("a", { href: at(entry.details.to) }, "open the fork")] : null,
       entry.kind === "forked" && typeof entry.details.from === "string"
-        ? h("a", { href: at(entry.details.from) }, " open its source") : null);
+        ? [" ", h("a", { href: at(entry.details.from) }, "open its source")] : null);
   }
 
   graph(each, row, all, lanes, many, isPresent) {
