@@ -166,6 +166,22 @@ def _name() -> str:
     return f"{pwd.getpwuid(os.getuid()).pw_name}@cli"
 
 
+def test_selected_text_and_the_focus_stay_while_a_session_grows(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "selected words", "--create")
+    page = open_page("talk")
+    page.wait_for_text("selected words")
+    page.page.evaluate(
+        "() => { getSelection().selectAllChildren(document.querySelector('.message .text'));"
+        " document.querySelector('.message .place').focus() }"
+    )
+    steno("append", "talk", "two")
+    page.wait_for_text("2 lines")
+    assert page.page.evaluate("() => String(getSelection()).trim()") == "selected words"
+    assert page.page.evaluate("() => document.activeElement.className") == "place"
+
+
 def test_a_reader_above_the_end_stays_there(steno: Steno, open_page: OpenPage) -> None:
     with steno_client.connect_sync(steno.root, name="writer") as client:
         session = client.open("talk")

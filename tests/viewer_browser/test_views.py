@@ -11,8 +11,8 @@ from support.command import Steno
 from support.viewer_session import write_session
 
 OpenPage = Callable[..., ViewerPage]
-OPEN_S_MAX = 3.0
-"""Ten times what an idle machine takes for a transcript of 100 000 records."""
+OPEN_S_MAX = 1.0
+"""The promise for a transcript of 100 000 records; an idle machine takes a fifth of it."""
 
 
 @pytest.fixture
@@ -168,12 +168,16 @@ def test_a_hundred_thousand_records_open_at_once(steno: Steno, open_page: OpenPa
                 [{"role": "user", "content": f"record {first + n}"} for n in range(1000)],
                 durability="written",
             )
-    page = open_page()
-    page.page.wait_for_selector("a[data-session=long]")
-    begun = time.monotonic()
-    page.page.click("a[data-session=long]")
-    page.wait_for_text("record 99999")
-    assert time.monotonic() - begun < OPEN_S_MAX
+    took_s: list[float] = []
+    for _ in range(3):
+        page = open_page()
+        page.page.wait_for_selector("a[data-session=long]")
+        begun = time.monotonic()
+        page.page.click("a[data-session=long]")
+        page.wait_for_text("record 99999")
+        took_s.append(time.monotonic() - begun)
+    # Other tests may run beside this one.
+    assert min(took_s) < OPEN_S_MAX
     assert page.page.locator(".transcript article").count() < 60
     page.show("#/s/long/transcript/0:50000")
     page.wait_for_text("record 50000")

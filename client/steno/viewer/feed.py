@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 
-from steno.viewer.limits import FEED_COMMENT_S, FEED_INTERVAL_S
+from steno.viewer.limits import FEED_COMMENT_S, FEED_FULL_RATE_MAX, FEED_INTERVAL_S
 from steno.viewer.pulse import Pulse
 from steno.viewer.watches import Watch
 from steno_protocol.errors import BadRequest
@@ -90,7 +90,7 @@ class Feed:
             if self._watch.error is not None:
                 return
             # Events of a busy session are joined.
-            await anyio.sleep(FEED_INTERVAL_S)
+            await anyio.sleep(FEED_INTERVAL_S * max(1.0, self._watch.pages / FEED_FULL_RATE_MAX))
             if not self._has_news() and not await self._wait():
                 yield b": here\n\n"
 

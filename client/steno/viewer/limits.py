@@ -49,6 +49,10 @@ RESETS_KEPT_MAX: Final = 256
 FEED_INTERVAL_S: Final = 0.04
 """Between two events of one page: faster than a screen is drawn nobody sees them."""
 
+FEED_FULL_RATE_MAX: Final = 4
+"""Pages of one session at this rate; more of them get events in proportion more rarely, so that all
+together ask for rows no more often than the viewer can answer."""
+
 FEED_COMMENT_S: Final = 15.0
 """Between two comments on a silent stream, so that a proxy does not close it."""
 

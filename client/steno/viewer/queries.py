@@ -4,7 +4,9 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
+import anyio
 import anyio.to_thread
 import msgspec
 
@@ -45,6 +47,7 @@ class Queries:
         self._client = client
         self._pulse = pulse
         self._rows = _KeptRows()
+        self._locks = WeakValueDictionary[str, anyio.Lock]()
 
     async def sessions(self) -> dict[str, Any]:
         """The sessions, those that a client follows, and whether the daemon is away."""
@@ -74,7 +77,7 @@ class Queries:
 
     async def rows(
         self, session: str, incarnation: str, first: Position, until: Position, *, is_whole: bool
-    ) -> list[Row]:
+    ) -> list[msgspec.Raw]:
         """The rows of the lines from `first` to `until`, one for each line.
 
         Raises:
@@ -84,15 +87,25 @@ class Queries:
         if first.generation != until.generation or first > until:
             raise BadRequest(f"{first} and {until} are no range of one generation")
         end = Position(first.generation, min(until.line, first.line + ROWS_MAX))
+        if is_whole:
+            rows = await self._render(session, first, end, is_whole=True)
+            return _filled(rows, first, end)
         place = (session, incarnation, first.generation)
-        if not is_whole and (kept := self._rows.get(place, first.line, end.line)) is not None:
-            return kept
+        # The pages of a busy session ask for the same lines at once: the first one reads them.
+        async with self._locks.setdefault(session, anyio.Lock()):
+            missing = self._rows.missing(place, first.line, end.line)
+            if missing is not None:
+                start = Position(first.generation, missing)
+                self._rows.add(place, missing, await self._render(session, start, end))
+            # Lines without a record at the end are not kept: the next record may become one.
+            return _filled(self._rows.take(place, first.line, end.line), first, end)
+
+    async def _render(
+        self, session: str, first: Position, end: Position, *, is_whole: bool = False
+    ) -> list[msgspec.Raw]:
         start = Position(first.generation, max(0, first.line - LOOK_BACK_MAX))
         records = [each async for each in self._client.session(session).records(start, end)]
-        made = await anyio.to_thread.run_sync(_rows_of, records, first, end, is_whole)
-        if not is_whole:
-            self._rows.add(place, made)
-        return made
+        return await anyio.to_thread.run_sync(_rows_of, records, first, is_whole)
 
     async def lines_of(self, session: str, end: Position) -> list[bytes]:
         """The lines of a past or present state."""
@@ -222,29 +235,43 @@ class _KeptRows:
     """Rendered rows of the last ranges; lines never change while their generation has its name."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[tuple[tuple[str, str, int], int], Row] = OrderedDict()
+        self._rows: OrderedDict[tuple[tuple[str, str, int], int], msgspec.Raw] = OrderedDict()
 
-    def get(self, place: tuple[str, str, int], first: int, end: int) -> list[Row] | None:
-        """The rows of a range, None unless all are there."""
-        keys = [(place, line) for line in range(first, end)]
-        if any(key not in self._rows for key in keys):
-            return None
-        for key in keys:
-            self._rows.move_to_end(key)
-        return [self._rows[key] for key in keys]
+    def missing(self, place: tuple[str, str, int], first: int, end: int) -> int | None:
+        """The first line of a range that has no row here; None if all have one."""
+        lines = (line for line in range(first, end) if (place, line) not in self._rows)
+        return next(lines, None)
 
-    def add(self, place: tuple[str, str, int], rows: Iterable[Row]) -> None:
-        """Keep rows; those that were used least recently make room."""
-        for row in rows:
-            self._rows[place, row["line"]] = row
+    def take(self, place: tuple[str, str, int], first: int, end: int) -> list[msgspec.Raw]:
+        """The rows of a range up to the first line that has none; they are used now."""
+        rows: list[msgspec.Raw] = []
+        for line in range(first, end):
+            row = self._rows.get((place, line))
+            if row is None:
+                break
+            self._rows.move_to_end((place, line))
+            rows.append(row)
+        return rows
+
+    def add(self, place: tuple[str, str, int], first: int, rows: Iterable[msgspec.Raw]) -> None:
+        """Keep the rows from line `first` on; those that were used least recently make room."""
+        for line, row in enumerate(rows, first):
+            self._rows[place, line] = row
+            self._rows.move_to_end((place, line))
         while len(self._rows) > ROWS_KEPT_MAX:
             self._rows.popitem(last=False)
 
 
-def _rows_of(
-    records: Sequence[Record], first: Position, end: Position, is_whole: bool
-) -> list[Row]:
-    """One row for each line of a range; lines without a record are holes."""
+def _filled(rows: list[msgspec.Raw], first: Position, end: Position) -> list[msgspec.Raw]:
+    """The rows, and a hole for each line behind them."""
+    return rows + [
+        msgspec.Raw(msgspec.json.encode(hole(line)))
+        for line in range(first.line + len(rows), end.line)
+    ]
+
+
+def _rows_of(records: Sequence[Record], first: Position, is_whole: bool) -> list[msgspec.Raw]:
+    """One encoded row for each line of a range up to its last record; the others are holes."""
     making = Rows(is_whole=is_whole)
     rows: dict[int, Row] = {}
     for record in records:
@@ -252,7 +279,10 @@ def _rows_of(
             making.note(record.record)
         else:
             rows[record.cursor.line] = making.row(record)
-    return [rows.get(line) or hole(line) for line in range(first.line, end.line)]
+    return [
+        msgspec.Raw(msgspec.json.encode(rows.get(line) or hole(line)))
+        for line in range(first.line, max(rows, default=first.line - 1) + 1)
+    ]
 
 
 def _listed(entry: SessionEntry) -> dict[str, Any]:

@@ -178,6 +178,28 @@ def test_rows_of_one_answer_are_bounded(viewer: RunningViewer) -> None:
     assert len(rows) <= 200
 
 
+def test_a_line_that_was_asked_for_too_early_is_shown_later(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "early", "one", "--create")
+    asked = {"session": "early", "first": "0:0", "until": "0:2"}
+    assert [row["kind"] for row in viewer.visit.get("rows", **asked)["rows"]] == ["message", "hole"]
+    steno("append", "early", "two")
+    assert [row["kind"] for row in viewer.visit.get("rows", **asked)["rows"]] == ["message"] * 2
+
+
+def test_damaged_and_blank_lines_are_holes_in_their_places(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    folder = steno.root / "sessions" / "damaged"
+    folder.mkdir(parents=True)
+    good = b'{"role":"user","content":"good"}\n'
+    (folder / "context.jsonl").write_bytes(good + b"{damaged\n\n" + good)
+    rows = viewer.visit.get("rows", session="damaged", first="0:0", until="0:4")["rows"]
+    assert [row["kind"] for row in rows] == ["message", "hole", "hole", "message"]
+    assert [row["line"] for row in rows] == [0, 1, 2, 3]
+
+
 def test_a_list_that_did_not_change_is_not_sent_again(viewer: RunningViewer) -> None:
     first = viewer.visit.http.get("/api/sessions")
     assert {each["session"] for each in first.json()["sessions"]} >= {"talk"}

@@ -80,6 +80,7 @@ export class Heights {
 }
 
 const SLACK = 400;
+const FOCUSABLE = "a, button, summary, input";
 
 /** The rows of a scrolling element; `render(index)` makes one. */
 export class VirtualList {
@@ -120,10 +121,29 @@ export class VirtualList {
   /** Make the rows in sight from this one on again. */
   refresh(from = 0, until = Infinity) {
     const anchor = this.anchor();
+    const focus = this.focused();
     for (const [index, element] of this.elements) {
       if (index >= from && index < until) this.drop(index, element, true);
     }
     this.paint(anchor);
+    if (focus && !document.activeElement?.closest(".item")) this.refocus(focus);
+  }
+
+  /** The row with the focus, and which of its elements has it. */
+  focused() {
+    const active = document.activeElement;
+    for (const [index, element] of this.elements) {
+      if (element.contains(active)) {
+        return { index, number: [...element.querySelectorAll(FOCUSABLE)].indexOf(active) };
+      }
+    }
+    return null;
+  }
+
+  refocus({ index, number }) {
+    const element = this.elements.get(index);
+    const target = number < 0 ? element : element?.querySelectorAll(FOCUSABLE)[number];
+    target?.focus({ preventScroll: true });
   }
 
   scrollTo(index, offset = 80) {

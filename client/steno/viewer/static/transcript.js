@@ -166,6 +166,7 @@ export class Transcript {
       painted: (first, last) => this.sight(first, last),
     });
     this.scroller.addEventListener("keydown", (event) => this.key(event));
+    this.shownCuts = JSON.stringify(page.stat.cuts);
     this.begin(position);
   }
 
@@ -250,8 +251,12 @@ export class Transcript {
           `read generation ${cut.generation - 1}`)));
   }
 
+  /** Show new notes of cuts; rows are made again for nothing else, so that a selection stays. */
   cutsChanged() {
-    this.list.refresh(0);
+    const cuts = JSON.stringify(this.page.stat.cuts);
+    if (cuts === this.shownCuts) return;
+    this.shownCuts = cuts;
+    this.list.refresh();
   }
 
   sight(first, last) {
