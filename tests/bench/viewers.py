@@ -11,6 +11,7 @@ from bench.figures import Comparison, percentile
 from support.browser import ViewerPage, chromium, program
 from support.command import Steno
 from support.foreground import ForegroundDaemon
+from support.pacing import wait_until
 from support.viewer import RunningViewer, viewing
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _write(session: steno.BlockingSession) -> tuple[list[float], list[float]]:
     acked_s: list[float] = []
     due_s = time.monotonic()
     for _ in range(SECONDS * RECORDS_PER_S // BATCH):
-        _wait_until(due_s)
+        wait_until(due_s)
         due_s += BATCH / RECORDS_PER_S
         first = len(acked_s) + 1
         records = [
@@ -108,11 +109,6 @@ def _write(session: steno.BlockingSession) -> tuple[list[float], list[float]]:
         took_us.append((time.monotonic() - began_s) * 1e6)
         acked_s += [time.time()] * BATCH
     return sorted(took_us), acked_s
-
-
-def _wait_until(due_s: float) -> None:
-    while (left_s := due_s - time.monotonic()) > 0:
-        time.sleep(left_s)
 
 
 def _seen(page: ViewerPage) -> dict[str, float]:
