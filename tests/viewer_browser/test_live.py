@@ -124,6 +124,9 @@ def test_page_says_that_the_daemon_is_away_and_continues(steno: Steno, open_page
     page.wait_for_text("one")
     assert steno("stop").code == 0
     page.page.wait_for_selector("#away:not([hidden])")
+    # A page that is opened meanwhile begins when the daemon is back.
+    page.page.reload()
+    page.wait_for_text("waiting for the daemon")
     assert steno("append", "talk", "two").code == 0
     page.wait_for_text("two")
     page.page.wait_for_selector("#away", state="hidden")

@@ -42,6 +42,9 @@ from steno_protocol.positions import Position
 Finding = Mapping[str, str]
 """One finding of the doctor: its check, state, text and remedy."""
 
+Answer = Callable[[Request], Awaitable[Response]]
+"""The function that answers a route."""
+
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -97,8 +100,7 @@ class _Routes:
 
     def all(self) -> list[Route]:
         """The routes."""
-        answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/api/hello": self.hello,
+        answers: dict[str, Answer] = {
             "/api/sessions": self.sessions,
             "/api/counts": self.counts,
             "/api/session": self.session,
@@ -111,16 +113,17 @@ class _Routes:
             "/api/wire": self.wire,
             "/api/wire/events": self.wire_events,
             "/api/now": self.now,
-            "/api/doctor": self.doctor,
-            "/api/events": self.events,
             "/api/export": self.export,
         }
         return [
             Route("/", self.page),
             Route("/static/{name}", self.static),
             Route(LOGIN, self.login, methods=["POST"]),
-            Route("/api/change", self.change, methods=["POST"]),
-            *(Route(path, answer) for path, answer in answers.items()),
+            Route("/api/hello", self.hello),
+            Route("/api/doctor", self.doctor),
+            Route("/api/events", self.events),
+            Route("/api/change", self._with_daemon(self.change), methods=["POST"]),
+            *(Route(path, self._with_daemon(answer)) for path, answer in answers.items()),
         ]
 
     async def page(self, _: Request) -> Response:
@@ -270,6 +273,16 @@ class _Routes:
         kind = "application/json" if form == "json" else "text/markdown; charset=utf-8"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(exported(session, end, form), media_type=kind, headers=headers)
+
+    def _with_daemon(self, answer: Answer) -> Answer:
+        """An answer that fails at once while the daemon is away, and not after its deadline."""
+
+        async def checked(request: Request) -> Response:
+            if self._viewer.pulse.is_away:
+                raise Unreachable("the daemon does not answer: `steno start` starts it")
+            return await answer(request)
+
+        return checked
 
     def _file(self, name: str) -> Response:
         found = self._files.get(name)

@@ -330,8 +330,11 @@ def test_a_viewer_starts_no_daemon_again(root: Path) -> None:
         assert steno("stop").code == 0
         stream.wait_for("daemon", away=True)
         assert steno("status").code != 0
-        response = viewer.visit.http.get("/api/hello")
-        assert response.status_code == 200
+        assert viewer.visit.http.get("/api/hello").status_code == 200
+        # Before the deadline of a request, which is the viewer's silence.
+        refused = viewer.visit.http.get("/api/session", params={"session": "talk"}, timeout=5)
+        assert refused.status_code == 503
+        assert "steno start" in refused.json()["error"]["message"]
 
 
 def test_ctrl_c_ends_a_viewer_with_open_streams(root: Path) -> None:

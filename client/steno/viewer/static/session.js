@@ -35,7 +35,18 @@ export class SessionPage {
   }
 
   async load() {
-    await this.renew();
+    while (!this.isClosed) {
+      try {
+        await this.renew();
+        break;
+      } catch (error) {
+        if (error.status !== 503) throw error;
+        // The daemon is away; the page begins when it is back.
+        this.facts.textContent = "waiting for the daemon";
+        await new Promise((done) => { setTimeout(done, 1000); });
+      }
+    }
+    if (this.isClosed) return;
     this.strip = new Strip(this.stripPlace, this.session);
     this.stream = new Stream(this.session, this.stat.state, {
       heads: (data) => this.grew(data),
