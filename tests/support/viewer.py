@@ -44,7 +44,7 @@ class PageStream:
         return self.wait_for_each({name: data})[name]
 
     def wait_for_each(self, wanted: Mapping[str, Mapping[str, object]]) -> dict[str, PageEvent]:
-        """Return an event of each name with these values, in whatever order they come."""
+        """Return an event of each name with these values, in any order."""
         found: dict[str, PageEvent] = {}
         until = time.monotonic() + WAIT_S
         for event in self:

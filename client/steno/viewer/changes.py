@@ -1,6 +1,6 @@
 """What the API changes through the client, with `--write`.
 
-Each change names the state that the page has seen, so that nobody acts on a stale page.
+Each change names the state that the page has shown, so that no change acts on a stale page.
 """
 
 from typing import Any
@@ -129,7 +129,7 @@ class Changes:
         )
         if not is_same:
             raise Conflict(
-                "somebody else has changed it meanwhile: look at it again, then repeat the change",
+                "another client has changed it meanwhile: look at it again, then repeat the change",
                 session=change.session,
                 head=stat.head,
             )

@@ -5,7 +5,7 @@ from typing import Final
 from steno_protocol.limits import KIB, MIB
 
 ROWS_MAX: Final = 200
-"""Rows of one answer: a screen shows about ten, and rendering 200 takes a tenth of a second."""
+"""Rows of one answer: a screen shows about ten; 200 take a tenth of a second to render."""
 
 LOOK_BACK_MAX: Final = 40
 """Lines before a range that are read for the names of its tool calls; a turn rarely has more."""
@@ -14,7 +14,7 @@ ROWS_KEPT_MAX: Final = 4000
 """Rendered rows that are kept for the next page, about 10 MB."""
 
 TEXT_CHARS_MAX: Final = 20_000
-"""A longer text is cut in the list and whole on request: no reader scrolls through it unasked."""
+"""The list cuts a longer text; the reader may ask for all of it."""
 
 WHOLE_TEXT_CHARS_MAX: Final = 4_000_000
 """A text on request; a browser lays out a few million characters in a second."""
@@ -47,7 +47,7 @@ RESETS_KEPT_MAX: Final = 256
 """Rewrites that a page may have slept through before it has to read the session anew."""
 
 FEED_INTERVAL_S: Final = 0.04
-"""Between two events of one page: faster than a screen is drawn nobody sees them."""
+"""Between two events of one page: a screen shows no more."""
 
 FEED_FULL_RATE_MAX: Final = 4
 """Pages of one session at this rate; more of them get events in proportion more rarely, so that all
@@ -57,7 +57,7 @@ FEED_COMMENT_S: Final = 15.0
 """Between two comments on a silent stream, so that a proxy does not close it."""
 
 PULSE_S: Final = 1.0
-"""Between two questions to the daemon for its clients; one task asks for all pages."""
+"""Between two requests for the clients of the daemon; one task sends them for all pages."""
 
 PULSE_TIMEOUT_S: Final = 3.0
 """After this silence the page shows that the daemon is away."""

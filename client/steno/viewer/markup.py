@@ -35,7 +35,7 @@ _TAGS: Final = frozenset(
 # Its stubs leave the options without a type.
 _lexer_of: Final = cast(
     "Callable[..., Lexer]",
-    lexers.get_lexer_by_name,  # pyright: ignore[reportUnknownMemberType]  # as said above
+    lexers.get_lexer_by_name,  # pyright: ignore[reportUnknownMemberType]  # see above
 )
 
 _LINKS: Final = frozenset({"http", "https", "mailto"})

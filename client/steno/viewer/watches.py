@@ -2,7 +2,7 @@
 
 A watch knows how far the session's files are durable, and its rewrites. Its pages get positions
 from it and read the records in sight themselves, so that a page costs the daemon no more than the
-rows that somebody looks at.
+rows in sight.
 """
 
 from collections.abc import AsyncGenerator, Generator

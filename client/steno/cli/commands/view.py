@@ -25,7 +25,7 @@ def add_parser(commands: Subcommands) -> None:
     parser = command(
         commands, "view", run,
         "Prints the address of a page and opens it in the browser. The address contains a secret:"
-        " whoever has it can read every session. Ctrl-C ends the viewer. Needs the extra"
+        " a browser with it can read every session. Ctrl-C ends the viewer. Needs the extra"
         " `stenod[view]`.",
         example="steno view demo\nsteno view --no-browser --port 8321",
     )  # fmt: skip
@@ -65,7 +65,7 @@ async def _view(options: Namespace, output: Output) -> None:
 
     how = how_to_connect(options)
     async with connect(**how) as client:
-        # Started if necessary, and never again: a viewer only looks on.
+        # The daemon is started here if necessary, and never later: a viewer only reads.
         if options.session is not None:
             await client.stat(options.session)
         root = client.welcome.root if client.welcome is not None else ""

@@ -55,7 +55,7 @@ _shtab_steno_commands() {
     undo:'Fork a session before its last turns. SESSION is not changed. Prints the id of the new session.'
     usage:'Show the token counts, or append one. With TOKENS, appends a token count; without, prints the current counts.'
     verify:'Check sessions and transcripts for damage. The daemon checks a session while it keeps writing. Any other TARGET is the path of a JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps, is not damage.'
-    view:'Show sessions in the browser as they grow. Prints the address of a page and opens it in the browser. The address contains a secret: whoever has it can read every session. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.'
+    view:'Show sessions in the browser as they grow. Prints the address of a page and opens it in the browser. The address contains a secret: a browser with it can read every session. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.'
     wire:'List the events of a session'"'"'s wire file. Prints position, time, type and payload, one event per line. Lines that are not events are skipped and their number is printed on stderr; with --strict, the first such line ends the command with 1 and its position.'
   )
   _describe 'steno commands' _commands

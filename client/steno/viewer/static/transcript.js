@@ -1,4 +1,4 @@
-// The transcript: one row for each line, live, whatever the length.
+// The transcript: one row for each line, live and of any length.
 
 import { get, link } from "./api.js";
 import { at, build, button, count, duration, h, moment, number, time } from "./dom.js";
