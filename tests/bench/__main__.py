@@ -20,7 +20,7 @@ from pathlib import Path
 # `python tests/bench` knows only this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import appends, followers, idle, neighbours, opens, reads, reverts, starts
+from bench import appends, followers, idle, neighbours, opens, reads, reverts, starts, viewers
 from bench.figures import Comparison
 from bench.table import draw
 
@@ -33,6 +33,7 @@ PARTS = {
     "opens": opens.measure,
     "starts": starts.measure,
     "idle": idle.measure,
+    "viewers": viewers.measure,
 }
 
 

@@ -19,6 +19,7 @@ MORE = {
     "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
     "steno.llm": {"httpx2"},
     "steno.testing": {"pytest"},
+    "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},
 }
 """Packages that only this part may import."""
 

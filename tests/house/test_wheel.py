@@ -62,6 +62,12 @@ def test_the_scripts_that_complete_the_command_are_in_the_wheel(wheel: zipfile.Z
     }
 
 
+def test_the_files_of_the_viewer_are_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    folder = PROJECT / "client" / "steno" / "viewer" / "static"
+    there = {name for name in wheel.namelist() if name.startswith("steno/viewer/static/")}
+    assert {Path(name).name for name in there} == {file.name for file in folder.iterdir()}
+
+
 def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:
     commands = wheel.read(f"{DIST_INFO}/entry_points.txt").decode()
     assert "steno = steno._command:main" in commands

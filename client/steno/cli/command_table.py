@@ -14,6 +14,7 @@ GROUPS: Final = {
         "read": "print records exactly as stored",
         "tail": "print the last records",
         "grep": "find text in the messages of sessions",
+        "view": "show sessions in the browser as they grow",
     },
     "write to a session": {
         "open": "open a session, creating it if necessary",

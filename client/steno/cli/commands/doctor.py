@@ -57,7 +57,7 @@ def run(options: Namespace, output: Output) -> int:
     """Run every check; the exit code shows whether there is a problem."""
     root = root_in_use(options)
     prepared_root(options)
-    findings = [(name, each) for name in _CHECKS for each in _examined(name, options, root)]
+    findings = findings_of(options, root)
     states = [finding.state for _, finding in findings]
     problems, warnings = states.count("problem"), states.count("warning")
     if output.as_json:
@@ -71,6 +71,11 @@ def run(options: Namespace, output: Output) -> int:
         _show(findings, output)
         output.say(f"{count(problems, 'problem')}, {count(warnings, 'warning')} on {root}")
     return Exit.DAMAGED if problems else Exit.DONE
+
+
+def findings_of(options: Namespace, root: Path) -> list[tuple[str, Finding]]:
+    """The findings of every check, each with the name of its check."""
+    return [(name, each) for name in _CHECKS for each in _examined(name, options, root)]
 
 
 def _examined(name: str, options: Namespace, root: Path) -> list[Finding]:

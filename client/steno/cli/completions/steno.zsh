@@ -60,6 +60,7 @@ _shtab_steno_commands() {
     undo:'fork a session before its last turns'
     usage:'show the token counts, or append one'
     verify:'check sessions and transcripts for damage'
+    view:'show sessions in the browser as they grow'
     wire:'list the events of a session'"'"'s wire file'
   )
   _describe 'steno commands' _commands
@@ -1141,6 +1142,25 @@ _shtab_steno_verify_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_verify_defaults_added=0
 
+_shtab_steno_view_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--host=[listen at this address of the machine (default\: 127.0.0.1, this machine only)]:ADDRESS:"
+  "--port=[listen at this port (default\: a free one)]:N:"
+  "--write[let the page set checkpoints, titles and labels, revert, restore and fork]"
+  "--no-browser[only print the address]"
+  ":show this session first (an id or a unique prefix):_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_view_defaults_added=0
+
 _shtab_steno_wire_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1228,6 +1248,7 @@ _shtab_steno() {
         undo) _arguments -C -s $_shtab_steno_undo_options ;;
         usage) _arguments -C -s $_shtab_steno_usage_options ;;
         verify) _arguments -C -s $_shtab_steno_verify_options ;;
+        view) _arguments -C -s $_shtab_steno_view_options ;;
         wire) _arguments -C -s $_shtab_steno_wire_options ;;
       esac
   esac

@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 from steno.cli.render.messages import folded
 from steno.cli.render.output import printable
@@ -29,7 +30,8 @@ from steno_protocol.timeline_entries import TimelineEntry
 
 Style = Callable[..., str]
 
-_MAKES_GENERATION = frozenset({*timeline_entries.REWRITES, timeline_entries.ROTATED})
+MAKES_GENERATION: Final = frozenset({*timeline_entries.REWRITES, timeline_entries.ROTATED})
+"""The kinds of entries with which a generation begins."""
 
 
 @dataclass(slots=True)
@@ -74,13 +76,13 @@ def draw(
 def grow(entries: Sequence[TimelineEntry], head: Position) -> dict[int, Generation]:
     """The generations by number, each with its children."""
     numbers = {head.generation, *(max(0, entry.generation) for entry in entries)}
-    made = {e.generation: e for e in entries if e.kind in _MAKES_GENERATION}
+    made = {e.generation: e for e in entries if e.kind in MAKES_GENERATION}
     if made:
         # The generation before the first known rewrite has no entry of its own.
         numbers.add(max(0, min(made) - 1))
     generations = {each: Generation(each, made=made.get(each)) for each in sorted(numbers)}
     for entry in entries:
-        if entry.kind not in _MAKES_GENERATION:
+        if entry.kind not in MAKES_GENERATION:
             generations[entry.generation].notes.append(entry)
     ordered = list(generations.values())
     for before, after in pairwise(ordered):
@@ -178,9 +180,9 @@ class _Drawing:
         made = [generation.made] if generation.made is not None else []
         for entry in sorted([*made, *generation.notes], key=lambda each: each.at):
             yield from self._wrapped(_described(entry), margin)
-            cut = _cut(entry) if entry is generation.made else None
-            if cut is not None:
-                yield from self._wrapped(cut, margin, "dim")
+            lines = cut(entry) if entry is generation.made else None
+            if lines is not None:
+                yield from self._wrapped(lines, margin, "dim")
 
     def _wrapped(self, text: str, margin: str, *styles: str) -> Iterator[str]:
         room = None if self._width is None else max(20, self._width - len(margin) - 4)
@@ -195,10 +197,11 @@ def _described(entry: TimelineEntry) -> str:
     by = f" by {entry.by}" if entry.by else ""
     why = f": {entry.why}" if entry.why else ""
     guess = " (inferred from the files)" if entry.inferred else ""
-    return f"{when}{_what(entry)}{by}{why}{guess}"
+    return f"{when}{what(entry)}{by}{why}{guess}"
 
 
-def _what(entry: TimelineEntry) -> str:
+def what(entry: TimelineEntry) -> str:
+    """The change of a timeline entry in a few words."""
     details = entry.details
     match entry.kind:
         case timeline_entries.REVERTED:
@@ -238,13 +241,13 @@ def _what_else(entry: TimelineEntry) -> str:
             return kind
 
 
-def _cut(entry: TimelineEntry) -> str | None:
+def cut(entry: TimelineEntry) -> str | None:
     """The number of lines that a rewrite kept and left behind, as far as it was counted."""
-    cut = _kept(entry)
+    kept = _kept(entry)
     expired = "expired_mail" in entry.details
     if not expired:
-        return cut
-    return f"{cut}; the pending D-Mail expired" if cut else "the pending D-Mail expired"
+        return kept
+    return f"{kept}; the pending D-Mail expired" if kept else "the pending D-Mail expired"
 
 
 def _kept(entry: TimelineEntry) -> str | None:

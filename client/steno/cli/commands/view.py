@@ -1,0 +1,119 @@
+"""`steno view`: sessions in the browser, as they grow."""
+
+import errno
+from argparse import Namespace
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib import import_module
+
+import anyio
+
+from steno._async.client import connect
+from steno.cli.arguments import Subcommands, between, command, optional_argument
+from steno.cli.commands.doctor import findings_of
+from steno.cli.connection import how_to_connect, prepared_root, root_in_use
+from steno.cli.doctor import Finding
+from steno.cli.exits import Exit, WrongUsage
+from steno.cli.render.output import Output
+from steno_protocol.errors import BadRequest, StenoError
+
+_PORT_MAX = 65_535
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "view", run,
+        "Prints the address of a page and opens it in the browser. The address contains a secret:"
+        " a browser with it can read every session. Ctrl-C ends the viewer. Needs the extra"
+        " `stenod[view]`.",
+        example="steno view demo\nsteno view --no-browser --port 8321",
+    )  # fmt: skip
+    optional_argument(parser, "session", str, "show this session first (an id or a unique prefix)")
+    parser.set_defaults(by_prefix=True)
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1",
+        help="listen at this address of the machine (default: 127.0.0.1, this machine only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", metavar="N", type=between(0, _PORT_MAX), default=0,
+        help="listen at this port (default: a free one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write", action="store_true",
+        help="let the page set checkpoints, titles and labels, revert, restore and fork",
+    )  # fmt: skip
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Serve the page until a signal ends it."""
+    try:
+        import_module("steno.viewer.server")
+    except ModuleNotFoundError as error:
+        raise BadRequest(
+            f"the viewer needs {error.name}: install it with `pip install 'stenod[view]'`"
+        ) from None
+    prepared_root(options)
+    anyio.run(_view, options, output)
+    return Exit.DONE
+
+
+async def _view(options: Namespace, output: Output) -> None:
+    # Imported here: no other command needs a web server.
+    from steno.viewer.server import listen, open_browser, private_page, serve  # noqa: PLC0415
+
+    how = how_to_connect(options)
+    async with connect(**how) as client:
+        # The daemon is started here if necessary, and never later: a viewer only reads.
+        if options.session is not None:
+            await client.stat(options.session)
+        root = client.welcome.root if client.welcome is not None else ""
+    try:
+        door = listen(options.host, options.port)
+    except OSError as error:
+        raise _not_listening(options, error) from None
+    address = door.address(options.session)
+    with ExitStack() as files:
+        page = None if options.no_browser else files.enter_context(private_page(address))
+
+        async def ready() -> None:
+            _announce(address, options, output)
+            if page is not None and not await open_browser(page):
+                output.say("there is no browser here: open the address in one")
+
+        async with connect(**how, spawn=False) as client:
+            await serve(
+                door, client, root, lambda: _diagnose(options), ready, may_write=options.write
+            )
+
+
+def _announce(address: str, options: Namespace, output: Output) -> None:
+    if output.as_json:
+        output.document({"address": address})
+    else:
+        output.write(address)
+    output.flush()
+    if options.host not in {"127.0.0.1", "localhost", "::1"}:
+        output.say("other machines reach it, and nothing on the way is encrypted")
+
+
+def _not_listening(options: Namespace, error: OSError) -> BadRequest:
+    where = f"{options.host} port {options.port}"
+    if error.errno == errno.EADDRINUSE:
+        return BadRequest(f"{where} is in use: choose another --port, or none for a free one")
+    return BadRequest(f"cannot listen at {where}: {error.strerror}; check --host and --port")
+
+
+def _diagnose(options: Namespace) -> list[Mapping[str, str]]:
+    """The findings of `steno doctor`; its checks need the files of the root."""
+    try:
+        found = findings_of(options, root_in_use(options))
+    except WrongUsage as error:
+        found = [("root", Finding("warning", error.message))]
+    except StenoError as error:
+        found = [("daemon", Finding("problem", error.message))]
+    return [
+        {"check": name, "state": each.state, "text": each.text, "remedy": each.remedy}
+        for name, each in found
+    ]

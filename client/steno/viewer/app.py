@@ -1,0 +1,363 @@
+"""The routes of the page and of its API."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import resources
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from steno._async.client import Client
+from steno.viewer.access import Access
+from steno.viewer.changes import Changes
+from steno.viewer.export import Format, exported, file_name
+from steno.viewer.feed import Feed, PageState
+from steno.viewer.guard import LOGIN, Guard
+from steno.viewer.limits import BODY_BYTES_MAX
+from steno.viewer.pulse import Pulse
+from steno.viewer.queries import Queries
+from steno.viewer.watches import Watches
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    Conflict,
+    Exists,
+    NotFound,
+    StenoError,
+    TooLarge,
+    Unauthorized,
+    Unreachable,
+)
+from steno_protocol.positions import Position
+
+Finding = Mapping[str, str]
+"""One finding of the doctor: its check, state, text and remedy."""
+
+Answer = Callable[[Request], Awaitable[Response]]
+"""The function that answers a route."""
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+_STATUSES: Final[tuple[tuple[type[StenoError], int], ...]] = (
+    (BadRequest, 400),
+    (Unauthorized, 403),
+    (NotFound, 404),
+    (Conflict, 409),
+    (Exists, 409),
+    (TooLarge, 413),
+    (Busy, 429),
+    (Unreachable, 503),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The parts of a viewer that its routes use.
+
+    Attributes:
+        access: the token, the cookie and the names of this viewer.
+        client: the client of the daemon.
+        watches: the followed sessions.
+        pulse: the state of the daemon.
+        closing: set when the viewer ends.
+        diagnose: the doctor's checks; runs in a thread.
+        root: what the page shows as the place of the sessions.
+        may_write: the page offers changes.
+    """
+
+    access: Access
+    client: Client
+    watches: Watches
+    pulse: Pulse
+    closing: anyio.Event
+    diagnose: Callable[[], list[Finding]]
+    root: str
+    may_write: bool = False
+
+
+class _Routes:
+    """One method for each route."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._queries = Queries(viewer.client, viewer.pulse)
+        self._changes = Changes(viewer.client, is_allowed=viewer.may_write)
+        self._files = _static_files()
+
+    def all(self) -> list[Route]:
+        """The routes."""
+        answers: dict[str, Answer] = {
+            "/api/sessions": self.sessions,
+            "/api/counts": self.counts,
+            "/api/session": self.session,
+            "/api/rows": self.rows,
+            "/api/image": self.image,
+            "/api/outline": self.outline,
+            "/api/tree": self.tree,
+            "/api/end": self.end,
+            "/api/compare": self.compare,
+            "/api/wire": self.wire,
+            "/api/wire/events": self.wire_events,
+            "/api/now": self.now,
+            "/api/export": self.export,
+        }
+        return [
+            Route("/", self.page),
+            Route("/static/{name}", self.static),
+            Route(LOGIN, self.login, methods=["POST"]),
+            Route("/api/hello", self.hello),
+            Route("/api/doctor", self.doctor),
+            Route("/api/events", self.events),
+            Route("/api/change", self._with_daemon(self.change), methods=["POST"]),
+            *(Route(path, self._with_daemon(answer)) for path, answer in answers.items()),
+        ]
+
+    async def page(self, _: Request) -> Response:
+        """The page itself, which has no data."""
+        return self._file("index.html")
+
+    async def static(self, request: Request) -> Response:
+        """A file of the page."""
+        return self._file(request.path_params["name"])
+
+    async def login(self, request: Request) -> Response:
+        """Exchange the token for the cookie."""
+        given = _object(await _body(request)).get("token")
+        access = self._viewer.access
+        if not isinstance(given, str) or not access.is_token(given):
+            return Response("this is not the token of this viewer", 403)
+        response = Response(status_code=204)
+        response.set_cookie(
+            access.cookie_name, access.cookie, path="/", httponly=True, samesite="strict"
+        )
+        return response
+
+    async def hello(self, _: Request) -> Response:
+        """What the page shows on every view."""
+        viewer = self._viewer
+        known = {"root": viewer.root, "name": viewer.client.name, "may_write": viewer.may_write}
+        return _json(known)
+
+    async def change(self, request: Request) -> Response:
+        """Make a change."""
+        return _json(await self._changes.apply(await _body(request)))
+
+    async def sessions(self, request: Request) -> Response:
+        """The list; unchanged since the page asked, it is not sent again."""
+        body = msgspec.json.encode(await self._queries.sessions())
+        live = msgspec.json.encode(
+            {"live": sorted(self._viewer.pulse.followed()), "away": self._viewer.pulse.is_away}
+        )
+        tag = f'"{blake2b(body + live, digest_size=12).hexdigest()}"'
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        joined = body[:-1] + b"," + live[1:]
+        return Response(joined, media_type="application/json", headers=headers)
+
+    async def counts(self, request: Request) -> Response:
+        """The token counts of the sessions in sight."""
+        return _json(await self._queries.counts(request.query_params.getlist("session")))
+
+    async def session(self, request: Request) -> Response:
+        """The state of one session."""
+        async with self._viewer.watches.page(_asked(request, "session")) as watch:
+            return _json(await self._queries.session(watch))
+
+    async def rows(self, request: Request) -> Response:
+        """The rows of a range."""
+        rows = await self._queries.rows(
+            _asked(request, "session"),
+            request.query_params.get("incarnation", ""),
+            Position.parse(_asked(request, "first")),
+            Position.parse(_asked(request, "until")),
+            is_whole="whole" in request.query_params,
+        )
+        return _json({"rows": rows})
+
+    async def image(self, request: Request) -> Response:
+        """An image of a record, of a type that contains no program."""
+        media, data = await self._queries.image(
+            _asked(request, "session"),
+            Position.parse(_asked(request, "at")),
+            _number(_asked(request, "part")),
+        )
+        return Response(data, media_type=media, headers={"cache-control": "private, max-age=3600"})
+
+    async def outline(self, request: Request) -> Response:
+        """Checkpoints and token counts over all generations."""
+        async with self._viewer.watches.page(_asked(request, "session")) as watch:
+            return _json(await self._queries.outline(watch))
+
+    async def tree(self, request: Request) -> Response:
+        """The generations."""
+        return _json(await self._queries.tree(_asked(request, "session")))
+
+    async def end(self, request: Request) -> Response:
+        """The end of a past generation."""
+        generation = _number(_asked(request, "generation"))
+        end = await self._queries.end_of(_asked(request, "session"), generation)
+        return _json({"end": str(end)})
+
+    async def compare(self, request: Request) -> Response:
+        """The differences of two states."""
+        found = await self._queries.compare(
+            _asked(request, "session"),
+            Position.parse(_asked(request, "left")),
+            Position.parse(_asked(request, "right")),
+        )
+        return _json(found)
+
+    async def wire(self, request: Request) -> Response:
+        """The index of the wire file."""
+        async with self._viewer.watches.page(_asked(request, "session")) as watch:
+            await watch.indexed()
+            return _json(watch.events.document())
+
+    async def wire_events(self, request: Request) -> Response:
+        """Events with their payloads."""
+        session = _asked(request, "session")
+        first, end = _number(_asked(request, "first")), _number(_asked(request, "end"))
+        return _json({"events": await self._queries.events(session, first, end)})
+
+    async def now(self, _: Request) -> Response:
+        """The daemon's clients and counters."""
+        return _json(await self._queries.now())
+
+    async def doctor(self, _: Request) -> Response:
+        """The doctor's findings."""
+        findings = await anyio.to_thread.run_sync(self._viewer.diagnose)
+        return _json({"findings": findings})
+
+    async def events(self, request: Request) -> Response:
+        """The stream of one page."""
+        given = request.headers.get("last-event-id") or request.query_params.get("after")
+        state = None if not given else PageState.parse(given)
+        stack = AsyncExitStack()
+        watch = await stack.enter_async_context(
+            self._viewer.watches.page(_asked(request, "session"))
+        )
+        feed = Feed(watch, self._viewer.pulse, state, self._viewer.closing)
+
+        async def stream() -> AsyncGenerator[bytes]:
+            async with stack:
+                async for text in feed.events():
+                    yield text
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async def export(self, request: Request) -> Response:
+        """One state of a session as a file."""
+        asked = _asked(request, "format")
+        if asked not in {"markdown", "json"}:
+            raise BadRequest(f"{asked[:40]!r} is no format: use markdown or json")
+        form: Format = "json" if asked == "json" else "markdown"
+        session = self._viewer.client.session(_asked(request, "session"))
+        end = Position.parse(_asked(request, "until"))
+        await session.stat()
+        name = file_name(session.id, end, form)
+        kind = "application/json" if form == "json" else "text/markdown; charset=utf-8"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(exported(session, end, form), media_type=kind, headers=headers)
+
+    def _with_daemon(self, answer: Answer) -> Answer:
+        """An answer that fails at once while the daemon is away, and not after its deadline."""
+
+        async def checked(request: Request) -> Response:
+            if self._viewer.pulse.is_away:
+                raise Unreachable("the daemon does not answer: `steno start` starts it")
+            return await answer(request)
+
+        return checked
+
+    def _file(self, name: str) -> Response:
+        found = self._files.get(name)
+        if found is None:
+            return Response("there is no such file", 404)
+        data, kind = found
+        # A newer version of steno may serve the next page.
+        return Response(data, media_type=kind, headers={"cache-control": "no-cache"})
+
+
+def make_app(viewer: Viewer) -> ASGIApp:
+    """The application behind its guard."""
+    routes = _Routes(viewer)
+    app = Starlette(routes=routes.all(), exception_handlers={StenoError: _refused})
+    return Guard(app, viewer.access)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """The answer to a request that failed."""
+    assert isinstance(error, StenoError)
+    status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 500)
+    code = None if error.code is None else str(error.code)
+    document = {"code": code, "message": error.message, "outcome": str(error.outcome)}
+    return _json({"error": document}, status)
+
+
+def _json(document: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(document), status, media_type="application/json")
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request.
+
+    Raises:
+        TooLarge: it is longer than any request of the page.
+    """
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > BODY_BYTES_MAX:
+            raise TooLarge(f"the body is over {BODY_BYTES_MAX} bytes")
+    return bytes(data)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """The JSON object of a body.
+
+    Raises:
+        BadRequest: it is no JSON object.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the body is no JSON object: {error}") from None
+
+
+def _asked(request: Request, name: str) -> str:
+    value = request.query_params.get(name)
+    if not value:
+        raise BadRequest(f"the parameter {name!r} is missing")
+    return value
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise BadRequest(f"{text[:40]!r} is no number of a line, part or generation")
+    return int(text)
+
+
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    """The files of the page by name, read once."""
+    folder = resources.files("steno.viewer") / "static"
+    found: dict[str, tuple[bytes, str]] = {}
+    for file in folder.iterdir():
+        kind = _TYPES.get(f".{file.name.rpartition('.')[2]}")
+        if kind is not None:
+            found[file.name] = file.read_bytes(), kind
+    return found

@@ -1,0 +1,75 @@
+"""The bounds of the viewer, each with its unit and its reason."""
+
+from typing import Final
+
+from steno_protocol.limits import KIB, MIB
+
+ROWS_MAX: Final = 200
+"""Rows of one answer: a screen shows about ten; 200 take a tenth of a second to render."""
+
+LOOK_BACK_MAX: Final = 40
+"""Lines before a range that are read for the names of its tool calls; a turn rarely has more."""
+
+ROWS_KEPT_MAX: Final = 4000
+"""Rendered rows that are kept for the next page, about 10 MB."""
+
+TEXT_CHARS_MAX: Final = 20_000
+"""The list cuts a longer text; the reader may ask for all of it."""
+
+WHOLE_TEXT_CHARS_MAX: Final = 4_000_000
+"""A text on request; a browser lays out a few million characters in a second."""
+
+MARKDOWN_CHARS_MAX: Final = 40_000
+"""A longer text is shown as it is: Markdown takes about 1 ms for each 1 000 characters."""
+
+CODE_CHARS_MAX: Final = 40_000
+"""Longer code has no colours, for the same reason."""
+
+FOLDED_LINES_MAX: Final = 8
+"""Lines of a tool's result that are in sight before it is unfolded."""
+
+IMAGE_BYTES_MAX: Final = 16 * MIB
+"""The largest image that is decoded: a record is not larger."""
+
+BODY_BYTES_MAX: Final = 64 * KIB
+"""The body of a request: a title, labels or a reason."""
+
+COUNTS_MAX: Final = 40
+"""Sessions of one request for token counts: as many as a tall screen shows."""
+
+WATCHES_MAX: Final = 64
+"""Sessions that are followed at once; the one that was left first makes room."""
+
+WATCH_LINGER_S: Final = 60.0
+"""A watch outlives its last page by this, so that a reload finds it and resumes exactly."""
+
+RESETS_KEPT_MAX: Final = 256
+"""Rewrites that a page may have slept through before it has to read the session anew."""
+
+FEED_INTERVAL_S: Final = 0.04
+"""Between two events of one page: a screen shows no more."""
+
+FEED_FULL_RATE_MAX: Final = 4
+"""Pages of one session at this rate; more of them get events in proportion more rarely, so that all
+together ask for rows no more often than the viewer can answer."""
+
+FEED_COMMENT_S: Final = 15.0
+"""Between two comments on a silent stream, so that a proxy does not close it."""
+
+PULSE_S: Final = 1.0
+"""Between two requests for the clients of the daemon; one task sends them for all pages."""
+
+PULSE_TIMEOUT_S: Final = 3.0
+"""After this silence the page shows that the daemon is away."""
+
+LIST_AGE_S: Final = 2.0
+"""The age up to which one list of the sessions serves every page."""
+
+DIFF_LINES_MAX: Final = 4000
+"""Differing lines on one side that are compared one by one; more are shown as replaced."""
+
+GENERATIONS_COUNTED_MAX: Final = 200
+"""Past generations whose token counts the strip shows, the latest ones."""
+
+SHUTDOWN_S: Final = 2
+"""Pages get this time to end their streams at Ctrl-C; uvicorn takes whole seconds."""

@@ -1,0 +1,320 @@
+"""What the API reads through the client."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from steno._async.client import Client
+from steno.cli.render import tree
+from steno.cli.render.contract import reply
+from steno.values import Record
+from steno.viewer.compare import differences
+from steno.viewer.limits import (
+    COUNTS_MAX,
+    GENERATIONS_COUNTED_MAX,
+    LOOK_BACK_MAX,
+    ROWS_KEPT_MAX,
+    ROWS_MAX,
+)
+from steno.viewer.outline import Outline
+from steno.viewer.pulse import Pulse
+from steno.viewer.rows import Row, Rows, hole, image_of
+from steno.viewer.watches import Watch
+from steno_protocol.commands import Stats
+from steno_protocol.errors import BadRequest, NotFound, StenoError
+from steno_protocol.positions import Position
+from steno_protocol.replies import SessionEntry, StatsReport
+from steno_protocol.timeline_entries import TimelineEntry
+
+_TOKENS = ("head", "token_count", "token_count_with_pending", "n_checkpoints")
+
+
+class Queries:
+    """Answers of the API; everything comes from the daemon through one client.
+
+    Args:
+        client: the client of the daemon.
+        pulse: the state of the daemon.
+    """
+
+    def __init__(self, client: Client, pulse: Pulse) -> None:
+        self._client = client
+        self._pulse = pulse
+        self._rows = _KeptRows()
+        self._locks = WeakValueDictionary[str, anyio.Lock]()
+
+    async def sessions(self) -> dict[str, Any]:
+        """The sessions, those that a client follows, and whether the daemon is away."""
+        entries = await self._pulse.sessions()
+        return {"sessions": [_listed(entry) for entry in entries]}
+
+    async def counts(self, sessions: Sequence[str]) -> dict[str, Any]:
+        """The token counts of some sessions; one that is gone is left out."""
+        found: dict[str, Any] = {}
+        for session in sessions[:COUNTS_MAX]:
+            try:
+                stat = await self._client.stat(session)
+            except StenoError:
+                continue
+            found[session] = {name: getattr(stat, name) for name in _TOKENS}
+        return {"counts": found}
+
+    async def session(self, watch: Watch) -> dict[str, Any]:
+        """The state of a session, and the rewrites that its present lines went through."""
+        stat = await self._client.stat(watch.session)
+        entries = await self._client.timeline(watch.session)
+        return {
+            **reply(stat),
+            "state": f"{watch.incarnation}/{watch.head}/{watch.wire_head}",
+            "cuts": _cuts(entries, watch.head.generation),
+        }
+
+    async def rows(
+        self, session: str, incarnation: str, first: Position, until: Position, *, is_whole: bool
+    ) -> list[msgspec.Raw]:
+        """The rows of the lines from `first` to `until`, one for each line.
+
+        Raises:
+            BadRequest: the positions are of two generations.
+            NotFound: there is no such generation.
+        """
+        if first.generation != until.generation or first > until:
+            raise BadRequest(f"{first} and {until} are no range of one generation")
+        end = Position(first.generation, min(until.line, first.line + ROWS_MAX))
+        if is_whole:
+            rows = await self._render(session, first, end, is_whole=True)
+            return _filled(rows, first, end)
+        place = (session, incarnation, first.generation)
+        # The pages of a busy session ask for the same lines at once: the first one reads them.
+        async with self._locks.setdefault(session, anyio.Lock()):
+            missing = self._rows.missing(place, first.line, end.line)
+            if missing is not None:
+                start = Position(first.generation, missing)
+                self._rows.add(place, missing, await self._render(session, start, end))
+            # Lines without a record at the end are not kept: the next record may become one.
+            return _filled(self._rows.take(place, first.line, end.line), first, end)
+
+    async def _render(
+        self, session: str, first: Position, end: Position, *, is_whole: bool = False
+    ) -> list[msgspec.Raw]:
+        start = Position(first.generation, max(0, first.line - LOOK_BACK_MAX))
+        records = [each async for each in self._client.session(session).records(start, end)]
+        return await anyio.to_thread.run_sync(_rows_of, records, first, is_whole)
+
+    async def lines_of(self, session: str, end: Position) -> list[bytes]:
+        """The lines of a past or present state."""
+        start = Position(end.generation, 0)
+        return [line async for line in self._client.session(session).lines(start, end)]
+
+    async def image(self, session: str, at: Position, part: int) -> tuple[str, bytes]:
+        """Media type and bytes of an image in a record.
+
+        Raises:
+            NotFound: there is none.
+        """
+        async for record in self._client.session(session).records(at, _after(at)):
+            found = image_of(record.record, part)
+            if found is not None:
+                return found
+        raise NotFound(f"there is no image in part {part} of the record at {at}", session=session)
+
+    async def outline(self, watch: Watch) -> dict[str, Any]:
+        """Checkpoints and token counts of the session over all its generations.
+
+        Returns:
+            `generations`, oldest first: each with its number, the first of its own lines, its
+            marks, and the rewrite that it began with.
+        """
+        await watch.indexed()
+        entries = await self._client.timeline(watch.session)
+        made = tree.grow(entries, watch.head)
+        numbers = sorted(made)[-GENERATIONS_COUNTED_MAX:]
+        generations: list[dict[str, Any]] = []
+        for number in numbers:
+            entry = made[number].made
+            kept = 0 if entry is None else entry.kept
+            marks = await self._marks(watch, number, kept)
+            begun = None if entry is None else _described(entry)
+            generations.append({"number": number, "first": kept, "marks": marks, "begun": begun})
+        return {"generations": generations, "left_out": len(made) - len(numbers)}
+
+    async def tree(self, session: str) -> dict[str, Any]:
+        """The generations with their children, and everything that happened in them."""
+        entries = await self._client.timeline(session)
+        head = Position.parse((await self._client.stat(session)).head)
+        made = tree.grow(entries, head)
+        parents = {child.number: each.number for each in made.values() for child in each.children}
+        return {
+            "head": str(head),
+            "generations": [
+                {
+                    "number": each.number,
+                    "parent": parents.get(each.number),
+                    "lines": each.lines,
+                    "bytes": each.bytes,
+                    "made": None if each.made is None else _described(each.made),
+                    "notes": [_described(note) for note in each.notes],
+                }
+                for each in made.values()
+            ],
+        }
+
+    async def compare(self, session: str, left: Position, right: Position) -> dict[str, Any]:
+        """The parts in which two states are the same, and those in which they differ."""
+        one, other = await self.lines_of(session, left), await self.lines_of(session, right)
+        parts = await anyio.to_thread.run_sync(differences, one, other)
+        return {"left": str(left), "right": str(right), "parts": parts}
+
+    async def end_of(self, session: str, generation: int) -> Position:
+        """The end of a generation.
+
+        Raises:
+            NotFound: there is no such generation.
+        """
+        stream = self._client.session(session).lines(Position(generation, 0))
+        count = 0
+        async for _ in stream:
+            count += 1
+        return Position(generation, count)
+
+    async def events(self, session: str, first: int, end: int) -> list[dict[str, Any]]:
+        """The events of some lines of the wire file, with their payloads."""
+        until = Position(0, min(end, first + ROWS_MAX))
+        stream = self._client.session(session).wire_records(Position(0, first), until)
+        return [
+            {
+                "line": event.cursor.line,
+                "type": event.type,
+                "time": event.timestamp,
+                "at": None if event.at is None else str(event.at),
+                "payload": event.payload,
+            }
+            async for event in stream
+        ]
+
+    async def now(self) -> dict[str, Any]:
+        """The daemon's clients and counters."""
+        status = await self._client.status()
+        stats, _ = await self._client.request(Stats(), StatsReport)
+        clients = await self._client.clients()
+        return {
+            "status": reply(status),
+            "stats": msgspec.to_builtins(stats),
+            "clients": [
+                {**reply(each), "is_me": each.pid == os.getpid()} for each in clients.clients
+            ],
+        }
+
+    async def _marks(self, watch: Watch, number: int, kept: int) -> list[list[Any]]:
+        """The marks of a generation's own lines."""
+        if number == watch.head.generation:
+            return [mark for mark in watch.outline.documents() if mark[0] >= kept]
+        if number not in watch.past:
+            watch.past[number] = await self._past_outline(watch.session, number, kept)
+        return [mark for mark in watch.past[number].documents() if mark[0] >= kept]
+
+    async def _past_outline(self, session: str, number: int, kept: int) -> Outline:
+        outline, at = Outline(), kept
+        try:
+            async for line in self._client.session(session).lines(Position(number, kept)):
+                outline.apply(at, (line,))
+                at += 1
+        except NotFound:
+            # `gc` has removed the generation; what is known of it is in the timeline.
+            return outline
+        return outline
+
+
+class _KeptRows:
+    """Rendered rows of the last ranges; lines never change while their generation has its name."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[tuple[tuple[str, str, int], int], msgspec.Raw] = OrderedDict()
+
+    def missing(self, place: tuple[str, str, int], first: int, end: int) -> int | None:
+        """The first line of a range that has no row here; None if all have one."""
+        lines = (line for line in range(first, end) if (place, line) not in self._rows)
+        return next(lines, None)
+
+    def take(self, place: tuple[str, str, int], first: int, end: int) -> list[msgspec.Raw]:
+        """The rows of a range up to the first line that has none; they are used now."""
+        rows: list[msgspec.Raw] = []
+        for line in range(first, end):
+            row = self._rows.get((place, line))
+            if row is None:
+                break
+            self._rows.move_to_end((place, line))
+            rows.append(row)
+        return rows
+
+    def add(self, place: tuple[str, str, int], first: int, rows: Iterable[msgspec.Raw]) -> None:
+        """Keep the rows from line `first` on; those that were used least recently make room."""
+        for line, row in enumerate(rows, first):
+            self._rows[place, line] = row
+            self._rows.move_to_end((place, line))
+        while len(self._rows) > ROWS_KEPT_MAX:
+            self._rows.popitem(last=False)
+
+
+def _filled(rows: list[msgspec.Raw], first: Position, end: Position) -> list[msgspec.Raw]:
+    """The rows, and a hole for each line behind them."""
+    return rows + [
+        msgspec.Raw(msgspec.json.encode(hole(line)))
+        for line in range(first.line + len(rows), end.line)
+    ]
+
+
+def _rows_of(records: Sequence[Record], first: Position, is_whole: bool) -> list[msgspec.Raw]:
+    """One encoded row for each line of a range up to its last record; the others are holes."""
+    making = Rows(is_whole=is_whole)
+    rows: dict[int, Row] = {}
+    for record in records:
+        if record.cursor < first:
+            making.note(record.record)
+        else:
+            rows[record.cursor.line] = making.row(record)
+    return [
+        msgspec.Raw(msgspec.json.encode(rows.get(line) or hole(line)))
+        for line in range(first.line, max(rows, default=first.line - 1) + 1)
+    ]
+
+
+def _listed(entry: SessionEntry) -> dict[str, Any]:
+    mount, colon, _ = entry.session.partition(":")
+    return {**reply(entry), "mount": mount if colon else ""}
+
+
+def _described(entry: TimelineEntry) -> dict[str, Any]:
+    """A timeline entry with its words."""
+    return {
+        "kind": entry.kind,
+        "generation": entry.generation,
+        "kept": entry.kept,
+        "at": entry.at,
+        "by": entry.by,
+        "text": tree.what(entry),
+        "why": entry.why,
+        "cut": tree.cut(entry),
+        "details": entry.details,
+        "inferred": entry.inferred,
+    }
+
+
+def _cuts(entries: Sequence[TimelineEntry], generation: int) -> list[dict[str, Any]]:
+    """The rewrites whose cut is still visible between two lines of the present generation."""
+    cuts: list[dict[str, Any]] = []
+    for entry in entries:
+        if entry.kind in tree.MAKES_GENERATION and entry.generation <= generation:
+            cuts = [each for each in cuts if each["kept"] < entry.kept]
+            cuts.append(_described(entry))
+    return cuts
+
+
+def _after(at: Position) -> Position:
+    return Position(at.generation, at.line + 1)

@@ -1,0 +1,91 @@
+// The page: its login, its address and its views.
+
+import { get, post } from "./api.js";
+import { h, parsePosition } from "./dom.js";
+import { Now } from "./now.js";
+import { SessionPage } from "./session.js";
+import { Sessions } from "./sessions.js";
+
+const main = document.getElementById("main");
+let sessions = null;
+let page = null;
+let mayWrite = false;
+
+/** Exchange the token of the printed address for the cookie, and take it out of the address. */
+async function enter() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const token = given.get("token");
+  if (!token) return;
+  const session = given.get("session");
+  history.replaceState(null, "", session ? `#/s/${encodeURIComponent(session)}/transcript` : "#/");
+  await post("login", { token });
+}
+
+function fail(error) {
+  const text = error.status === 401 || error.status === 403
+    ? "This page is closed to you: open the address that `steno view` printed."
+    : error.message;
+  main.replaceChildren(h("p", { class: "empty", role: "alert" }, text));
+}
+
+/** What the address says: a view, and its parts. */
+function route() {
+  const [, kind, session, view = "transcript", ...rest] = location.hash.slice(1).split("/");
+  if (kind === "s" && session) {
+    return { kind: "session", session: decodeURIComponent(session), view, rest };
+  }
+  return { kind: kind === "now" ? "now" : "sessions" };
+}
+
+async function show() {
+  const where = route();
+  document.body.dataset.view = where.kind;
+  for (const link of document.querySelectorAll("#top nav a")) {
+    const isCurrent = link.dataset.view === where.kind;
+    if (isCurrent) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  sessions.select(where.session ?? null);
+  if (where.kind === "session") {
+    if (!(page instanceof SessionPage) || page.session !== where.session) {
+      replace(new SessionPage(main, where.session, { away: setAway, mayWrite }));
+    }
+    const position = parsePosition(where.rest[0]);
+    await page.show(where.view, position, parsePosition(where.rest[1]));
+  } else if (where.kind === "now") {
+    replace(new Now(main));
+  } else {
+    replace(null);
+    document.title = "steno";
+    main.replaceChildren(h("p", { class: "empty" }, "Choose a session to read it."));
+  }
+}
+
+function replace(next) {
+  page?.close();
+  page = next;
+}
+
+function setAway(isAway) {
+  document.getElementById("away").hidden = !isAway;
+}
+
+async function begin() {
+  try {
+    await enter();
+    const { root, may_write } = await get("hello");
+    mayWrite = may_write;
+    document.getElementById("root").textContent = root;
+    document.getElementById("root").title = root;
+  } catch (error) {
+    fail(error);
+    return;
+  }
+  sessions = new Sessions(document.getElementById("sessions"), {
+    changed: ({ isAway }) => setAway(isAway),
+  });
+  addEventListener("hashchange", () => show().catch(fail));
+  show().catch(fail);
+}
+
+begin();

@@ -1,0 +1,185 @@
+// One session: its head, its stream of events, and its views.
+
+import { get, link, Stream } from "./api.js";
+import { at, count, h, number, parsePosition, say } from "./dom.js";
+import { Changes } from "./changes.js";
+import { Compare } from "./compare.js";
+import { Strip } from "./strip.js";
+import { Transcript } from "./transcript.js";
+import { Tree } from "./tree.js";
+import { Wire } from "./wire.js";
+
+const VIEWS = { transcript: "Transcript", tree: "Tree", wire: "Events" };
+
+export class SessionPage {
+  constructor(main, session, { away, mayWrite }) {
+    this.session = session;
+    this.away = away;
+    this.view = null;
+    this.changes = new Changes(this, mayWrite);
+    this.stat = null;
+    this.title = h("h1", {}, session);
+    this.facts = h("p", { class: "facts" });
+    this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
+    this.stripPlace = h("div", { class: "strip-place" });
+    this.place = h("div", { class: "view" });
+    this.menu = h("details", { class: "menu" }, h("summary", {}, "Export"));
+    this.panel = h("div", { class: "panel" });
+    this.menu.append(this.panel);
+    main.replaceChildren(
+      h("div", { class: "session-head" },
+        h("div", { class: "titles" }, this.title, this.facts),
+        h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.changes.menu(), this.menu)),
+      this.stripPlace, this.place);
+    this.ready = this.load();
+  }
+
+  async load() {
+    while (!this.isClosed) {
+      try {
+        await this.renew();
+        break;
+      } catch (error) {
+        if (error.status !== 503) throw error;
+        // The daemon is away; the page begins when it is back.
+        this.facts.textContent = "waiting for the daemon";
+        await new Promise((done) => { setTimeout(done, 1000); });
+      }
+    }
+    if (this.isClosed) return;
+    this.strip = new Strip(this.stripPlace, this.session);
+    this.stream = new Stream(this.session, this.stat.state, {
+      heads: (data) => this.grew(data),
+      rewrite: (data) => this.rewritten(data),
+      mail: () => this.view?.stale?.(),
+      gone: ({ why }) => this.gone(why),
+      daemon: ({ away }) => this.away(away),
+    });
+  }
+
+  async renew() {
+    this.stat = await get("session", { session: this.session });
+    const [incarnation, head, wire] = this.stat.state.split("/");
+    this.incarnation = incarnation;
+    this.head = parsePosition(head);
+    this.wireHead = parsePosition(wire);
+    this.describe();
+  }
+
+  describe() {
+    const { stat } = this;
+    document.title = `${stat.title || stat.session} · steno`;
+    this.title.textContent = stat.title || stat.session;
+    this.facts.replaceChildren(...[
+      stat.title ? h("code", {}, stat.session) : null,
+      ...stat.labels.map((label) => h("span", { class: "label" }, `#${label}`)),
+      stat.archived ? h("span", { class: "label" }, "archived") : null,
+      stat.forked_from
+        ? h("span", {}, "fork of ", h("a", { href: at(stat.forked_from) }, stat.forked_from)) : null,
+      h("span", {}, `${number(stat.token_count_with_pending)} tokens`),
+      h("span", {}, count(this.head.line, "line")),
+      h("span", {}, `generation ${this.head.generation}`),
+    ].filter(Boolean));
+  }
+
+  async show(name, position, other) {
+    await this.ready;
+    if (this.isClosed) return;
+    const isCompared = name === "compare" && position && other;
+    const kind = isCompared ? "compare" : VIEWS[name] ? name : "transcript";
+    this.tabs.replaceChildren(...Object.entries(VIEWS).map(([each, title]) => h("a", {
+      href: at(this.session, each),
+      "aria-current": each === kind ? "page" : null,
+    }, title)));
+    this.stripPlace.hidden = kind !== "transcript";
+    if (kind === "transcript" && this.view instanceof Transcript && this.view.shows(position)) {
+      if (position) this.view.go(position);
+    } else {
+      this.view?.close();
+      this.place.replaceChildren();
+      this.view = this.make(kind, position, other);
+    }
+    this.exports();
+  }
+
+  make(kind, position, other) {
+    switch (kind) {
+      case "tree": return new Tree(this.place, this);
+      case "wire": return new Wire(this.place, this);
+      case "compare": return new Compare(this.place, this, position, other);
+      default: return new Transcript(this.place, this, position);
+    }
+  }
+
+  /** The end of what is shown: of the present, or of a past generation. */
+  get end() {
+    return this.view?.end ?? this.head;
+  }
+
+  exports() {
+    const file = (format, text) => h("a", {
+      download: "", href: link("export", {
+        session: this.session, format, until: `${this.end.generation}:${this.end.line}`,
+      }),
+    }, text);
+    this.panel.replaceChildren(file("markdown", "Markdown"), file("json", "JSON"));
+  }
+
+  grew({ head, wire }) {
+    const before = this.wireHead;
+    this.head = parsePosition(head);
+    this.wireHead = parsePosition(wire);
+    this.view?.grew?.();
+    if (before.line !== this.wireHead.line) this.view?.wireGrew?.();
+    clearTimeout(this.renewing);
+    this.renewing = setTimeout(() => this.refreshNumbers(), 400);
+  }
+
+  /** Numbers and the strip follow a little later, however fast the session grows. */
+  async refreshNumbers() {
+    try {
+      const stat = await get("session", { session: this.session });
+      if (this.isClosed) return;
+      this.stat = stat;
+      this.describe();
+      this.view?.cutsChanged?.();
+      this.exports();
+      this.strip.load();
+    } catch {
+      // The stream says when the daemon is back; the next event asks again.
+    }
+  }
+
+  rewritten({ incarnation, generation, kept, why }) {
+    if (incarnation === this.incarnation && generation <= this.head.generation) return;
+    const gone = Math.max(0, this.head.line - kept);
+    const from = this.head.generation;
+    this.incarnation = incarnation;
+    this.head = { generation, line: Math.min(kept, this.head.line) };
+    say(`${words(why)}: ${count(gone, "line")} moved to generation ${from}`);
+    this.view?.rewritten?.(generation, kept, { why: words(why), gone, from });
+  }
+
+  gone(why) {
+    say("The session is gone");
+    this.place.prepend(h("p", { class: "notice", role: "alert" }, why));
+  }
+
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.renewing);
+    this.stream?.close();
+    this.view?.close();
+    this.strip?.close();
+  }
+}
+
+const WORDS = {
+  revert_to: "Reverted", clear: "Cleared", write_system_prompt: "System prompt set",
+  restore_generation: "Restored", compact_commit: "Compacted", deliver_dmail: "D-Mail delivered",
+  repair: "Repaired", away: "Changed meanwhile",
+};
+
+function words(why) {
+  return WORDS[why] ?? `Rewritten (${why})`;
+}

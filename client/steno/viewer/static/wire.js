@@ -1,0 +1,200 @@
+// The events of the wire file as a timeline: by turn, tool by tool.
+
+import { get } from "./api.js";
+import { at, button, count, duration, h, moment, number } from "./dom.js";
+import { VirtualList } from "./list.js";
+
+const CHUNK = 100;
+
+export class Wire {
+  constructor(place, page) {
+    this.page = page;
+    this.hidden = new Set();
+    this.open = new Set();
+    this.payloads = new Map();
+    this.asked = new Set();
+    this.items = [];
+    this.filters = h("div", { class: "chips", role: "group", "aria-label": "Types of events" });
+    this.canvas = h("div", { class: "canvas", role: "list", "aria-label": "Events" });
+    this.scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Events" }, this.canvas);
+    place.append(this.filters, this.scroller);
+    this.list = new VirtualList(this.scroller, this.canvas, {
+      estimate: 34,
+      follows: true,
+      render: (index) => this.render(this.items[index]),
+      painted: (first, last) => this.sight(first, last),
+    });
+    this.load();
+  }
+
+  async load() {
+    try {
+      const [index, outline] = await Promise.all([
+        get("wire", { session: this.page.session }),
+        get("outline", { session: this.page.session }),
+      ]);
+      if (this.isClosed) return;
+      this.index = index;
+      this.counts = outline.generations
+        .flatMap((each) => each.marks).filter((mark) => mark[1] === "usage" && mark[3]);
+    } catch (error) {
+      this.canvas.replaceChildren(h("p", { class: "empty", role: "alert" }, error.message));
+      return;
+    }
+    this.types();
+    this.arrange();
+  }
+
+  wireGrew() {
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.load(), 250);
+  }
+
+  types() {
+    const many = new Map();
+    for (const event of this.index.events) many.set(event[1], (many.get(event[1]) ?? 0) + 1);
+    const shape = this.index.types.map((_, type) => many.get(type)).join();
+    if (shape === this.shape) return;
+    this.shape = shape;
+    this.filters.replaceChildren(...this.index.types.map((name, type) => {
+      const isShown = !this.hidden.has(name);
+      return button(`${name} ${number(many.get(type) ?? 0)}`, () => {
+        if (!this.hidden.delete(name)) this.hidden.add(name);
+        this.shape = null;
+        this.types();
+        this.arrange();
+      }, { "aria-pressed": String(isShown), class: "chip" });
+    }));
+  }
+
+  /** The rows: a head for each turn, and its events that the filter shows. */
+  arrange() {
+    const hidden = new Set(this.index.types.map((name, type) => (this.hidden.has(name) ? type : -1)));
+    this.items = [];
+    let turn = null;
+    let turns = 0;
+    for (const event of this.index.events) {
+      const [line, type, when, seconds, name, mark, tokens] = event;
+      if (mark === "turn") {
+        if (turn) turn.next = when;
+        turn = { turn: turns, line, begin: when, end: when, next: Infinity, tools: 0, troubles: 0 };
+        turns += 1;
+        this.items.push(turn);
+      }
+      if (turn) {
+        turn.end = Math.max(turn.end, when);
+        if (this.index.types[type] === "ToolCall") turn.tools += 1;
+        if (mark === "trouble") turn.troubles += 1;
+        turn.tokens = tokens ?? turn.tokens;
+      }
+      if (!hidden.has(type)) this.items.push({ line, type, when, seconds, name, mark, in: turn });
+    }
+    if (!this.items.length) this.items.push({ none: true });
+    this.list.setLength(this.items.length);
+    this.list.refresh();
+  }
+
+  render(item) {
+    if (item.none) return h("p", { class: "empty" }, "No event: agents write them with append_wire or steno emit.");
+    return item.turn === undefined ? this.event(item) : this.turn(item);
+  }
+
+  turn(item) {
+    const input = said(this.payloads.get(item.line)?.payload);
+    const tokens = item.tokens ?? this.counted(item);
+    return h("div", { class: "turn", role: "listitem" },
+      h("h2", {}, `Turn ${item.turn}`),
+      input ? h("span", { class: "hint" }, input) : null,
+      h("span", { class: "end muted" },
+        [`${moment(item.begin)}`, duration(item.end - item.begin),
+          item.tools ? count(item.tools, "tool") : null,
+          tokens === null ? null : `${number(tokens)} tokens`].filter(Boolean).join(" · "),
+        item.troubles ? h("span", { class: "trouble" }, ` · ${count(item.troubles, "trouble")}`) : null));
+  }
+
+  /** The last token count of the transcript that was written during a turn. */
+  counted({ begin, next }) {
+    const found = this.counts.filter(([, , , at_]) => at_ >= begin && at_ < next);
+    return found.at(-1)?.[2] ?? null;
+  }
+
+  event(item) {
+    const known = this.payloads.get(item.line);
+    const type = this.index.types[item.type];
+    const isCall = type === "ToolCall";
+    const since = item.in ? `+${duration(item.when - item.in.begin)}` : moment(item.when).slice(11);
+    const details = h("details", { class: "event-body" }, h("summary", {},
+      h("span", { class: "since muted" }, since),
+      h("span", { class: "type" }, item.mark === "trouble" ? "⚠ " : item.mark === "approval" ? "◆ " : "", type),
+      h("span", { class: "tag" }, item.name),
+      h("span", { class: "took" }, item.seconds !== null ? duration(item.seconds) : ""),
+      this.lane(item, isCall)));
+    const fill = () => {
+      const found = this.payloads.get(item.line);
+      if (found && details.childElementCount === 1) {
+        details.append(h("pre", { class: "code" }, JSON.stringify(found.payload, null, 2)));
+      }
+    };
+    if (this.open.has(item.line)) {
+      details.open = true;
+      fill();
+    }
+    details.addEventListener("toggle", () => {
+      if (details.open) this.open.add(item.line);
+      else this.open.delete(item.line);
+      fill();
+    });
+    return h("div", { class: `event ${item.mark}`, role: "listitem" }, details,
+      known?.at
+        ? h("a", { class: "place", href: at(this.page.session, "transcript", known.at) },
+          h("span", { class: "unseen" }, "transcript at "), known.at) : h("span", { class: "place" }));
+  }
+
+  /** When in its turn an event happened, and how long its tool ran. */
+  lane(item, isCall) {
+    const span = item.in ? item.in.end - item.in.begin : 0;
+    const lane = h("span", { class: "lane", "aria-hidden": "true" });
+    if (span <= 0) return lane;
+    const bar = h("span", { class: isCall ? "bar" : "bar point" });
+    bar.style.left = `min(calc(100% - 3px), ${(100 * (item.when - item.in.begin)) / span}%)`;
+    if (isCall && item.seconds !== null) bar.style.width = `${Math.max(0.5, (100 * item.seconds) / span)}%`;
+    lane.append(bar);
+    return lane;
+  }
+
+  sight(first, last) {
+    const lines = this.items.slice(first, last).filter((item) => !item.none).map((item) => item.line);
+    for (const chunk of new Set(lines.map((line) => Math.floor(line / CHUNK)))) this.read(chunk);
+  }
+
+  async read(chunk) {
+    const first = chunk * CHUNK;
+    const end = Math.min(first + CHUNK, this.index.end);
+    const key = `${chunk}/${end}`;
+    if (this.asked.has(key)) return;
+    this.asked.add(key);
+    try {
+      const { events } = await get("wire/events", { session: this.page.session, first, end });
+      for (const event of events) this.payloads.set(event.line, event);
+      if (!this.isClosed) this.list.refresh();
+    } catch {
+      setTimeout(() => {
+        this.asked.delete(key);
+        if (!this.isClosed) this.list.paint();
+      }, 1000);
+    }
+  }
+
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.waiting);
+    this.list.close();
+  }
+}
+
+function said(payload) {
+  const input = payload?.user_input;
+  if (typeof input === "string") return input.slice(0, 200);
+  if (!Array.isArray(input)) return "";
+  return input.map((part) => (typeof part?.text === "string" ? part.text : "")).join(" ").slice(0, 200);
+}

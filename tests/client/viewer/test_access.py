@@ -1,0 +1,59 @@
+"""The names that a request may give a viewer, and its secrets."""
+
+import pytest
+
+from steno.viewer.access import Access
+from steno.viewer.watches import Rewrite, Watch
+from steno_protocol.positions import Position
+
+LOCAL = Access("127.0.0.1", 8321)
+EVERYWHERE = Access("0.0.0.0", 8321, ("box.example",))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8321", "localhost:8321", "[::1]:8321"])
+def test_the_names_of_this_machine_are_known(host: str) -> None:
+    assert LOCAL.is_host(host)
+    assert LOCAL.is_origin(f"http://{host}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "127.0.0.1", "127.0.0.1:80", "evil.example:8321", "127.0.0.1.evil.example:8321",
+     "user@127.0.0.1:8321", "10.0.0.7:8321", "[::1:8321", "localhost:port", "127.0.0.1:8321:1"],
+)  # fmt: skip
+def test_other_names_are_not(host: str) -> None:
+    assert not LOCAL.is_host(host)
+    assert not LOCAL.is_origin(f"http://{host}")
+
+
+def test_a_viewer_for_other_machines_knows_addresses_and_its_own_name() -> None:
+    assert EVERYWHERE.is_host("10.0.0.7:8321")
+    assert EVERYWHERE.is_host("box.example:8321")
+    assert not EVERYWHERE.is_host("evil.example:8321")
+    assert EVERYWHERE.address == "http://127.0.0.1:8321/"
+
+
+def test_an_origin_of_another_scheme_is_another_page() -> None:
+    assert not LOCAL.is_origin("https://127.0.0.1:8321")
+    assert not LOCAL.is_origin("null")
+
+
+def test_the_cookie_has_the_port_in_its_name_and_a_secret_of_its_own() -> None:
+    header = f"a=b; {LOCAL.cookie_name}={LOCAL.cookie}; c=d"
+    assert LOCAL.has_cookie(header)
+    assert not LOCAL.has_cookie(header.replace("8321", "8322"))
+    assert not EVERYWHERE.has_cookie(header)
+    assert len({LOCAL.token, LOCAL.cookie, EVERYWHERE.token, EVERYWHERE.cookie}) == 4
+    assert LOCAL.is_token(LOCAL.token)
+    assert not LOCAL.is_token("ü")
+
+
+def test_a_page_gets_the_rewrites_that_it_has_not_seen() -> None:
+    one = Rewrite(("i", 0), 1, 5, "revert_to")
+    two = Rewrite(("i", 1), 2, 3, "clear")
+    watch = Watch("talk", "i", Position(2, 4), rewrites=[one, two])
+    assert watch.rewrites_since("i", Position(2, 1)) == []
+    assert watch.rewrites_since("i", Position(1, 9)) == [two]
+    assert watch.rewrites_since("i", Position(0, 9)) == [one, two]
+    (unknown,) = watch.rewrites_since("older", Position(0, 9))
+    assert (unknown.generation, unknown.kept) == (2, 0)

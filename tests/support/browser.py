@@ -1,0 +1,139 @@
+"""A headless Chromium of the distribution, driven through Playwright."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+WIDE = {"width": 1280, "height": 800}
+NARROW = {"width": 400, "height": 800}
+WAIT_MS = 30_000
+"""The page shows everything long before; more is a failure."""
+
+_GATHER = """
+async () => {
+  // Scrolls through the whole transcript and collects each row once it has arrived.
+  const scroller = document.querySelector(".transcript");
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  const rows = new Map();
+  const twice = [];
+  scroller.scrollTop = 0;
+  for (;;) {
+    await frame();
+    const articles = [...scroller.querySelectorAll("article[data-line]")];
+    if (articles.some((each) => each.querySelector(".row-wait"))) continue;
+    const seen = new Set();
+    for (const each of articles) {
+      const line = Number(each.dataset.line);
+      if (seen.has(line)) twice.push(line);
+      seen.add(line);
+      const shown = each.querySelector(".message, .rule").cloneNode(true);
+      for (const end of shown.querySelectorAll(".end")) end.remove();
+      rows.set(line, shown.textContent);
+    }
+    const bottom = scroller.scrollHeight - scroller.clientHeight;
+    if (scroller.scrollTop >= bottom - 1) break;
+    scroller.scrollTop = Math.min(bottom, scroller.scrollTop + scroller.clientHeight / 2);
+  }
+  return { rows: [...rows].sort((one, other) => one[0] - other[0]), twice };
+}
+"""
+
+
+def program() -> str | None:
+    """The path of a Chromium; None if there is none."""
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def chromium() -> Iterator["Browser"]:
+    """A browser; the test is skipped, with the reason, where there is none."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="it comes with the extra `view-test`"
+    )
+    found = program()
+    if found is None:
+        pytest.skip("there is no chromium on the PATH")
+    with playwright.sync_playwright() as driver:
+        # As root, Chromium has no sandbox; the tests load nothing but the viewer.
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class ViewerPage:
+    """A page of the viewer, and everything that went wrong on it.
+
+    Args:
+        browser: the browser.
+        printed: the address that the viewer printed.
+        options: of the browser's context, such as `color_scheme`.
+
+    Attributes:
+        page: the page.
+        errors: exceptions of its scripts, and messages of its console that are errors.
+        requests: the addresses that it asked for.
+    """
+
+    def __init__(self, browser: "Browser", printed: str, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": WIDE, **options})
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._note)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(printed)
+
+    def show(self, address: str) -> None:
+        """Go to a view, named by the fragment of its address."""
+        self.page.evaluate("address => { location.hash = address }", address)
+
+    def wait_for(self, script: str, value: object = None) -> None:
+        """Wait until a function of JavaScript returns a true value."""
+        self.page.wait_for_function(script, arg=value)
+
+    def wait_for_text(self, text: str) -> None:
+        """Wait until a text is on the page."""
+        self.wait_for("text => document.body.innerText.includes(text)", text)
+
+    def transcript(self) -> list[tuple[int, str]]:
+        """Line and text of every row, read by scrolling; none may be there twice at once."""
+        found: Any = self.page.evaluate(_GATHER)
+        assert found["twice"] == []
+        return [(line, text) for line, text in found["rows"]]
+
+    def violations(self) -> list[str]:
+        """What axe-core finds on the page that is serious or worse."""
+        axe = pytest.importorskip(
+            "axe_playwright_python", reason="it comes with the extra `view-test`"
+        )
+        # As the driver, which no policy of the page binds; the page itself loads no such script.
+        self.page.evaluate((resources.files(axe) / "axe.min.js").read_text())
+        found: dict[str, Any] = self.page.evaluate("() => axe.run()")
+        return [
+            f"{each['id']}: {node['html']}"
+            for each in found["violations"]
+            if each["impact"] in {"serious", "critical"}
+            for node in each["nodes"]
+        ]
+
+    def close(self) -> None:
+        """Close the page; nothing may have gone wrong on it."""
+        self.context.close()
+        assert self.errors == []
+
+    def _note(self, message: Any) -> None:
+        # The browser logs requests that fail while the daemon is away; the page repeats them.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.errors.append(message.text)

@@ -1,0 +1,159 @@
+"""`steno view` as a process, and a browser's requests to it."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+
+from support.command import Steno
+
+WAIT_S = 30.0
+"""The viewer answers long before; a longer silence is a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageEvent:
+    """One server-sent event."""
+
+    name: str
+    data: Any
+    id: str | None
+
+
+@dataclass(slots=True)
+class PageStream:
+    """The events of one stream, read as they are wanted.
+
+    Attributes:
+        last_id: the id of the last event that had one, as a browser remembers it.
+    """
+
+    lines: Iterator[str]
+    last_id: str | None = None
+    _fields: dict[str, str] = field(default_factory=dict[str, str])
+
+    def wait_for(self, name: str, **data: object) -> PageEvent:
+        """Return the next event of a name whose data has these values."""
+        return self.wait_for_each({name: data})[name]
+
+    def wait_for_each(self, wanted: Mapping[str, Mapping[str, object]]) -> dict[str, PageEvent]:
+        """Return an event of each name with these values, in any order."""
+        found: dict[str, PageEvent] = {}
+        until = time.monotonic() + WAIT_S
+        for event in self:
+            data = wanted.get(event.name)
+            if data is not None and all(event.data.get(key) == data[key] for key in data):
+                found[event.name] = event
+            if found.keys() == wanted.keys():
+                return found
+            assert time.monotonic() < until, f"no {wanted} within {WAIT_S:.0f} s"
+        raise AssertionError(f"the stream ended before {wanted}")
+
+    def __iter__(self) -> Iterator[PageEvent]:
+        for line in self.lines:
+            if line:
+                name, _, value = line.partition(": ")
+                self._fields[name] = value
+                continue
+            fields, self._fields = self._fields, {}
+            if "event" not in fields:
+                continue
+            self.last_id = fields.get("id", self.last_id)
+            yield PageEvent(fields["event"], json.loads(fields["data"]), fields.get("id"))
+
+
+class Visit:
+    """A browser without a screen: one cookie jar, and the headers of a page of the viewer.
+
+    Attributes:
+        address: the address of the page, without the token.
+        token: the token of the printed address.
+        http: the client that sends the requests.
+    """
+
+    def __init__(self, printed: str) -> None:
+        parts = urlsplit(printed)
+        self.printed = printed
+        self.address = f"{parts.scheme}://{parts.netloc}"
+        self.token = parse_qs(parts.fragment)["token"][0]
+        self.http = httpx2.Client(base_url=self.address, timeout=WAIT_S, trust_env=False)
+
+    def login(self, token: str | None = None) -> httpx2.Response:
+        """Exchange a token, the right one by default, for the cookie."""
+        return self.http.post(
+            "/api/login",
+            json={"token": self.token if token is None else token},
+            headers={"origin": self.address},
+        )
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """The JSON answer to a question."""
+        response = self.http.get(f"/api/{path}", params=parameters)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def post(self, path: str, **document: object) -> httpx2.Response:
+        """The response to a change."""
+        return self.http.post(f"/api/{path}", json=document, headers={"origin": self.address})
+
+    @contextmanager
+    def stream(
+        self, session: str, after: str | None = None, last_id: str | None = None
+    ) -> Iterator[PageStream]:
+        """Follow a session, from a state on or from that of a lost stream."""
+        parameters = {"session": session, **({} if after is None else {"after": after})}
+        headers = {} if last_id is None else {"last-event-id": last_id}
+        with self.http.stream("GET", "/api/events", params=parameters, headers=headers) as response:
+            assert response.status_code == 200
+            yield PageStream(response.iter_lines(), after or last_id)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.http.close()
+
+
+@dataclass(slots=True)
+class RunningViewer:
+    """A viewer that serves.
+
+    Attributes:
+        process: its process.
+        visit: a browser that has the cookie.
+    """
+
+    process: "subprocess.Popen[str]"
+    visit: Visit
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C, and return the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(WAIT_S)
+
+
+@contextmanager
+def viewing(steno: Steno, *arguments: str) -> Iterator[RunningViewer]:
+    """A viewer with these arguments, ended by Ctrl-C."""
+    process = steno.begin("--json", "view", "--no-browser", *arguments, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            assert process.stderr is not None
+            raise AssertionError(process.stderr.read())
+        visit = Visit(json.loads(line)["address"])
+        try:
+            visit.login()
+            yield RunningViewer(process, visit)
+        finally:
+            visit.close()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=WAIT_S)

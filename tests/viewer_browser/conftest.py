@@ -1,0 +1,48 @@
+"""Fixtures of the tests in a real browser."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.browser import ViewerPage, chromium
+from support.command import Steno
+from support.viewer import viewing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Open = Callable[..., ViewerPage]
+"""Opens the page of a viewer: the session to show first, and options of the browser's context."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """One browser for all tests of a process."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def steno(root: Path) -> Steno:
+    """The command on a root of this test's own."""
+    return Steno(root)
+
+
+@pytest.fixture
+def open_page(browser: "Browser", steno: Steno) -> Iterator[Open]:
+    """Pages of one viewer on the root; at the end no page may have met an error."""
+    pages: list[ViewerPage] = []
+    steno("start")
+    with viewing(steno) as viewer:
+
+        def open_one(session: str = "", **options: Any) -> ViewerPage:
+            at = f"&session={session}" if session else ""
+            page = ViewerPage(browser, viewer.visit.printed + at, **options)
+            pages.append(page)
+            return page
+
+        yield open_one
+        for page in pages:
+            page.close()
