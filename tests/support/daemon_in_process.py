@@ -145,7 +145,9 @@ class DaemonInProcess:
     def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
         """Take a message to a peer, as its socket does."""
         self.sizes.append(len(frames))
-        for answer in decode_answers(frames):
+        # The answer to a REQ socket begins with the delimiter of its request.
+        message = frames[1:] if frames[0] == b"" else frames
+        for answer in decode_answers(message):
             self.answers.setdefault(answer.id, []).append(answer.body)
         return Sent.OK
 

@@ -67,7 +67,7 @@ class StreamReader(LineReader):
             elif line.strip():
                 if strict:
                     raise self._no_object(cursor)
-                self.damaged += 1
+                self._count_damaged()
 
     def _no_object(self, cursor: Position) -> Corrupt:
         return Corrupt(

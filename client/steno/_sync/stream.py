@@ -83,7 +83,7 @@ class BlockingStream(NotPicklable):
     def __init__(self, link: "BlockingLink", session: str, name: str) -> None:
         self._link = link
         self.session = session
-        self.name = check_stream(name)
+        self.name: str = check_stream(name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self.session!r}>"

@@ -79,7 +79,7 @@ class InputLines:
         self._lines: list[bytes] = []
         self._has_ended = False
         self._number = 0
-        self.taken_bytes = 0
+        self.taken_bytes: int = 0
 
     @property
     def is_at_end(self) -> bool:
