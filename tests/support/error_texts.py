@@ -24,7 +24,9 @@ ERRORS: Final = frozenset(
 )  # fmt: skip
 """Calls whose first texts are an error that a user can meet."""
 
-GENERATED: Final = ("_sync/client.py", "_sync/session.py", "_sync/streams.py")
+GENERATED: Final = (
+    "_sync/client.py", "_sync/session.py", "_sync/stream.py", "_sync/streams.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
