@@ -1,6 +1,7 @@
-"""Reusable tests of what agents store.
+"""Reusable tests of what agents store; with pytest: `-p steno.testing`.
 
-storage_contract   the contract of a storage of an agent's messages, as tests
+storage_contract   the contract of a storage of an agent's messages, as a class of tests
+stores             the conformance suite of session stores: real processes, kills, torn files
 """
 
 from importlib import import_module
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["LinearStorage", "LinearStorageContract", "RestoredStorage"]
+
+pytest_plugins = ("steno.testing.stores.plugin",)
+"""What `-p steno.testing` brings; nothing of it is imported without pytest."""
 
 _HOMES: Final = dict.fromkeys(__all__, "steno.testing.storage_contract")
 

@@ -1,0 +1,156 @@
+"""Clauses about killed writers, torn files and a full disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from steno.testing.stores import limits
+from steno.testing.stores.files import Snapshot, growing, restore, snapshot
+from steno.testing.stores.ledger import Item
+from steno.testing.stores.process import Refused, StoreProcess
+from steno.testing.stores.trial import Case
+from steno.testing.stores.verdicts import Broken, NotObserved
+
+MakeItem = Callable[[], Item]
+"""Makes the next append of a writer."""
+
+
+def killed_writer(case: Case) -> str:
+    """Kill -9 of a writer within its appends; another one and a new one go on."""
+    survivor = case.open()
+    kills = 4 * case.rounds
+    for number in range(kills):
+        victim = case.open()
+        size = limits.LARGE_BYTES if number % 2 else limits.SMALL_BYTES_MAX
+        case.stream(victim, [case.ledger.entry(f"victim{number}", size) for _ in range(30)])
+        case.kill_within_stream(victim, case.random.randrange(1, 15))
+        _go_on(case, survivor)
+    servers = _kill_servers_within_streams(case, survivor)
+    return f"{kills} writers killed" + (f", {servers} servers" if servers else "")
+
+
+def _kill_servers_within_streams(case: Case, survivor: StoreProcess) -> int:
+    killed = 0
+    if not case.servers():
+        return 0
+    for number in range(2 * case.rounds):
+        writer = case.open()
+        items = [case.ledger.entry(f"client{number}", limits.LARGE_BYTES) for _ in range(30)]
+        case.stream(writer, items)
+        early = list(writer.acks(case.random.randrange(1, 15)))
+        case.ledger.ack(*(reply.id for reply in early if reply.error is None))
+        killed += case.kill_servers()
+        # A client may ride out the death of its server, or raise: both are fine.
+        case.take(writer)
+        case.close(writer)
+        _go_on(case, survivor)
+    return killed
+
+
+def _go_on(case: Case, survivor: StoreProcess) -> None:
+    case.append(survivor, case.ledger.entry("survivor"))
+    case.append_fresh("next")
+    case.check()
+
+
+def torn_tail(case: Case) -> str:
+    """A file cut within its last entries, and garbage behind the last one."""
+    return tear(case, lambda: case.ledger.entry("writer", limits.SMALL_BYTES_MAX))
+
+
+def tear(case: Case, make: MakeItem) -> str:
+    """Append, kill every process, then damage the tail of a file in many ways, one at a time."""
+    writer = case.open()
+    states: list[Snapshot] = []
+    for _ in range(10):
+        case.append(writer, make())
+        states.append(snapshot(case.folder))
+    case.kill_all()
+    files = growing(states)
+    if not files:
+        raise NotObserved("no file of the store grows at its end with every append")
+    at_rest = snapshot(case.folder)
+    cuts = 4 * case.rounds
+    for _ in range(cuts):
+        path = case.random.choice(files)
+        _try_cut(case, states, at_rest, path)
+    for garbage in _garbage(case, states, files[0]):
+        _try_tail(case, at_rest, files[0], garbage)
+    names = ", ".join(path.name for path in files)
+    return f"{cuts} cuts and 3 tails of garbage in {names}"
+
+
+def _try_cut(case: Case, states: list[Snapshot], at_rest: Snapshot, path: Path) -> None:
+    sizes = [len(state[path]) for state in states]
+    cut = case.random.randrange(sizes[0], sizes[-1])
+    whole = sum(size <= cut for size in sizes)
+    restore(case.folder, {**at_rest, path: at_rest[path][:cut]})
+    _recover(case, whole, f"{path.name} cut at byte {cut} of {sizes[-1]}")
+
+
+def _garbage(case: Case, states: list[Snapshot], path: Path) -> list[bytes]:
+    """Zeros (an extent that was never written), half an entry again, and random bytes."""
+    count = case.random.randrange(1, limits.GARBAGE_BYTES_MAX)
+    last = states[-1][path][len(states[-2][path]) :]
+    return [b"\0" * count, last[: len(last) // 2], case.random.randbytes(count)]
+
+
+def _try_tail(case: Case, at_rest: Snapshot, path: Path, garbage: bytes) -> None:
+    restore(case.folder, {**at_rest, path: at_rest[path] + garbage})
+    _recover(case, 10, f"{path.name} followed by {len(garbage)} bytes {garbage[:12]!r}")
+
+
+def _recover(case: Case, whole: int, damage: str) -> None:
+    """Open the damaged store, append, and load in another process."""
+    ledger = case.ledger
+    before = list(ledger.items.values())
+    ledger.acked = {item.id for item in before[:whole]}
+    try:
+        process = case.open()
+        ledger.check(process.ask("load"))
+        case.append(process, ledger.entry("next"))
+        case.close(process)
+        case.check()
+    except Refused as error:
+        raise Broken("a damaged tail was not survived", f"{damage}: {error}") from error
+    except Broken as error:
+        raise Broken(error.what, f"{error.detail} ({damage})", count=error.count,
+                     of=error.of) from error  # fmt: skip
+    finally:
+        case.kill_all()
+        for item in list(ledger.items.values())[len(before) :]:
+            del ledger.items[item.id]
+
+
+def full_disk(case: Case) -> str:
+    """Appends until there is no room; then there is room again."""
+    return fill_disk(case, lambda: case.ledger.entry("writer", limits.DISK_ENTRY_BYTES))
+
+
+def fill_disk(case: Case, make: MakeItem) -> str:
+    """Append until the store refuses; then lift the limit, append again and compare."""
+    writer = case.open()
+    case.append(writer, make())
+    with case.full_disk(writer):
+        refusal = _append_until_refused(case, writer, make)
+    # The handle that met the full disk may be of no further use.
+    case.ledger.ack(*_try_append(writer, make()))
+    case.kill_all()
+    case.append_fresh("next")
+    case.check()
+    if refusal is None:
+        raise NotObserved(f"{limits.DISK_APPENDS_MAX} appends fit into files that could not grow")
+    return f"reported as {refusal.splitlines()[0][:60]}"
+
+
+def _append_until_refused(case: Case, writer: StoreProcess, make: MakeItem) -> str | None:
+    for _ in range(limits.DISK_APPENDS_MAX):
+        try:
+            case.append(writer, make())
+        except Refused as error:
+            return str(error)
+    return None
+
+
+def _try_append(writer: StoreProcess, item: Item) -> list[str]:
+    fields = item.call()
+    return [] if writer.call(fields.pop("do"), **fields).error is not None else [item.id]

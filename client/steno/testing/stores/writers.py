@@ -1,0 +1,72 @@
+"""Clauses about several writers at once."""
+
+from steno.testing.stores import limits
+from steno.testing.stores.ledger import Item
+from steno.testing.stores.trial import Case
+from steno.testing.stores.verdicts import Broken
+
+
+def concurrent_writers(case: Case) -> str:
+    """Processes that create and append to one session at the same time."""
+    writers = [case.start() for _ in range(limits.WRITERS_MAX)]
+    for writer in writers:
+        writer.send("open")
+    refused = [error for writer in writers if (error := writer.reply().error) is not None]
+    if refused:
+        raise Broken("opens at the same time raised", refused[0], count=len(refused),
+                     of=len(writers))  # fmt: skip
+    count = limits.APPENDS_MAX * case.rounds
+    for number, writer in enumerate(writers):
+        case.stream(writer, _entries(case, f"writer{number}", count))
+    for writer in writers:
+        refused += case.take(writer)
+    case.check()
+    if refused:
+        raise Broken("appends raised", refused[0], count=len(refused), of=count * len(writers))
+    return f"{len(writers)} processes, {count} appends each"
+
+
+def _entries(case: Case, writer: str, count: int) -> list[Item]:
+    def size(number: int) -> int:
+        return limits.LARGE_BYTES if number % 10 == 9 else limits.SMALL_BYTES_MAX
+
+    return [
+        case.ledger.entry(writer, case.random.randrange(1, size(number))) for number in range(count)
+    ]
+
+
+def read_your_writes(case: Case) -> str:
+    """Two processes that take turns; after each ack both load, and at last a third one."""
+    handles = {name: case.open() for name in ("one", "two")}
+    turns = 5 * case.rounds
+    for _ in range(turns):
+        for name, writer in handles.items():
+            case.append(writer, case.ledger.entry(name))
+            for reader in handles.values():
+                case.ledger.check_order(reader.ask("load"))
+    case.ledger.check_order(case.load())
+    return f"{2 * turns} appends, 2 loads after each"
+
+
+def conditional_append(case: Case) -> str:
+    """Processes that append at the same time on the condition of one head."""
+    writers = [case.open() for _ in range(limits.WRITERS_MAX)]
+    races = 5 * case.rounds
+    for _ in range(races):
+        heads = [writer.ask("head") for writer in writers]
+        items = [case.ledger.entry(f"writer{number}") for number in range(len(writers))]
+        for writer, item, head in zip(writers, items, heads, strict=True):
+            writer.send("append", **_fields(item), expect=head)
+        replies = [writer.reply() for writer in writers]
+        won = [item.id for item, reply in zip(items, replies, strict=True) if reply.error is None]
+        case.ledger.ack(*won)
+        if len(won) != 1:
+            raise Broken("appends won a race for one head", ", ".join(won), count=len(won),
+                         of=len(writers))  # fmt: skip
+        case.ledger.refused.update(item.id for item in items if item.id not in won)
+    case.check()
+    return f"{races} races of {len(writers)} processes"
+
+
+def _fields(item: Item) -> dict[str, object]:
+    return {"entry": item.entries[0], "key": item.key}
