@@ -3,6 +3,8 @@
 import fcntl
 import json
 import os
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -311,7 +313,11 @@ BROKEN: dict[type[Journal], tuple[str, frozenset[str]]] = {
     Cached: ("read your writes", frozenset()),
     Sorting: ("read your writes", frozenset()),
     Leaving: (
-        "killed writer", frozenset({"full disk", "whole batches", "synced before the ack"}),
+        "killed writer",
+        frozenset({
+            "torn tail", "full disk", "retry after a lost answer", "whole batches",
+            "synced before the ack",
+        }),
     ),
     LockedByTheDead: (
         "killed writer",
@@ -336,3 +342,48 @@ def _driver_of(kind: type[Journal]) -> type[JournalDriver]:
 
 
 globals().update({f"{kind.__name__}Driver": _driver_of(kind) for kind in BROKEN})
+
+
+class HangingDriver(PlainDriver):
+    """Waits for ever in its second append."""
+
+    class store(Journal):  # noqa: N801
+        def is_stored(self, line: Any, lines: Sequence[Any]) -> bool:
+            if lines:
+                signal.pause()
+            return False
+
+
+class CrashingDriver(PlainDriver):
+    """Ends its process in an append."""
+
+    class store(Journal):  # noqa: N801
+        def append(self, entry: Entry, key: str, expect: int | None = None) -> None:
+            print("last words", file=sys.stderr, flush=True)
+            os._exit(3)
+
+
+class PrintingDriver(PlainDriver):
+    """Prints what looks like a reply."""
+
+    class store(Journal):  # noqa: N801
+        def append(self, entry: Entry, key: str, expect: int | None = None) -> None:
+            print('{"ok": null, "at": [0, 0]}', flush=True)
+            os.write(1, b"no end of line")
+            super().append(entry, key, expect)
+
+
+class RefusingDriver(PlainDriver):
+    """Raises at one append of each writer."""
+
+    class store(Journal):  # noqa: N801
+        def append(self, entry: Entry, key: str, expect: int | None = None) -> None:
+            if entry["number"] == 9:
+                raise RuntimeError("database is locked")
+            super().append(entry, key, expect)
+
+
+class BoastingDriver(PlainDriver):
+    """Offers what the suite does not know."""
+
+    offers = frozenset({"everything"})

@@ -127,19 +127,28 @@ def full_disk(case: Case) -> str:
 
 
 def fill_disk(case: Case, make: MakeItem) -> str:
-    """Append until the store refuses; then lift the limit, append again and compare."""
+    """Fill the disk for a writer that goes on afterwards, and for one that is killed by then."""
+    goes_on = _fill_disk(case, make, goes_on=True)
+    case.begin_session()
+    refusal = _fill_disk(case, make, goes_on=False) or goes_on
+    if refusal is None:
+        raise NotObserved(f"{limits.DISK_APPENDS_MAX} appends fit into files that could not grow")
+    return f"reported as {refusal.splitlines()[0][:60]}"
+
+
+def _fill_disk(case: Case, make: MakeItem, *, goes_on: bool) -> str | None:
+    """Append until the store refuses; then make room, append again and compare."""
     writer = case.open()
     case.append(writer, make())
     with case.full_disk(writer):
         refusal = _append_until_refused(case, writer, make)
-    # The handle that met the full disk may be of no further use.
-    case.ledger.ack(*_try_append(writer, make()))
+    if goes_on:
+        # This handle met the full disk, and may be of no further use.
+        case.ledger.ack(*_try_append(writer, make()))
     case.kill_all()
     case.append_fresh("next")
     case.check()
-    if refusal is None:
-        raise NotObserved(f"{limits.DISK_APPENDS_MAX} appends fit into files that could not grow")
-    return f"reported as {refusal.splitlines()[0][:60]}"
+    return refusal
 
 
 def _append_until_refused(case: Case, writer: StoreProcess, make: MakeItem) -> str | None:
@@ -152,5 +161,4 @@ def _append_until_refused(case: Case, writer: StoreProcess, make: MakeItem) -> s
 
 
 def _try_append(writer: StoreProcess, item: Item) -> list[str]:
-    fields = item.call()
-    return [] if writer.call(fields.pop("do"), **fields).error is not None else [item.id]
+    return [] if writer.call(**item.call()).error is not None else [item.id]

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -49,10 +49,12 @@ def synced_before_ack(case: Case) -> str:
 
 
 @contextmanager
-def _traced(pids: Sequence[int], log: Path) -> Iterator[None]:
+def _traced(pids: Sequence[int], log: Path) -> Generator[None]:
     targets = [word for pid in pids for word in ("-p", str(pid))]
     command = ["strace", "-f", "-y", "-s", "16", "-e", f"trace={_CALLS}", "-o", str(log), *targets]
-    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    tracer = subprocess.Popen(  # noqa: S603 (pids and a path of ours)
+        command, stderr=subprocess.PIPE, text=True, errors="replace"
+    )
     assert tracer.stderr is not None
     messages: list[str] = []
     is_attached = threading.Event()

@@ -1,9 +1,10 @@
 """What was sent and acknowledged, against what a store returned."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from steno.testing.stores import limits
 from steno.testing.stores.driver import Entry
@@ -23,13 +24,8 @@ class Item:
     def call(self) -> dict[str, Any]:
         """The request that appends it."""
         if self.id == self.entries[0]["id"]:
-            return {"do": "append", "id": self.id, "entry": self.entries[0], "key": self.key}
-        return {
-            "do": "append_batch",
-            "id": self.id,
-            "entries": list(self.entries),
-            "key": self.key,
-        }
+            return {"do": "append", "entry": self.entries[0], "key": self.key}
+        return {"do": "append_batch", "entries": list(self.entries), "key": self.key}
 
 
 @dataclass(slots=True)
@@ -135,13 +131,16 @@ class Ledger:
         return item
 
 
-def _is_one(entry: object, sent: dict[str, Entry]) -> bool:
-    return isinstance(entry, dict) and sent.get(str(entry.get("id"))) == entry
+def _is_one(entry: object, sent: Mapping[str, Entry]) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    found = cast("Entry", entry)
+    return sent.get(str(found.get("id"))) == found
 
 
 def _repeated(ids: Sequence[str]) -> list[str]:
-    seen: set[str] = set()
-    return [each for each in ids if each in seen or seen.add(each)]
+    counts = Counter(ids)
+    return [each for each, count in counts.items() for _ in range(count - 1)]
 
 
 def _misplaced(loaded: Iterable[Entry]) -> list[str]:

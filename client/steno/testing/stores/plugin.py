@@ -32,11 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect the suite, and nothing else, unless paths were given."""
-    if config.getoption("store") is None:
+    if config.option.store is None:
         return
-    if config.getoption("store_rounds") < 1:
+    if config.option.store_rounds < 1:
         raise pytest.UsageError("--store-rounds has to be at least 1")
-    if config.getoption("store_seed") is None:
+    if config.option.store_seed is None:
         config.option.store_seed = random.randrange(2**32)
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args = [str(_SUITE)]
@@ -44,24 +44,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Name the store and the seed."""
-    store = config.getoption("store")
-    return store and f"store: {store}, repeat with --store-seed={config.getoption('store_seed')}"
+    if config.option.store is None:
+        return None
+    return f"store: {config.option.store}, repeat with --store-seed={config.option.store_seed}"
 
 
 @pytest.fixture(scope="session")
 def store_trial(pytestconfig: pytest.Config) -> Iterator[Trial]:
     """The store of `--store` under test."""
-    store = pytestconfig.getoption("store")
+    options = pytestconfig.option
+    store = options.store
     if store is None:
         pytest.skip("no store was given with --store")
     try:
-        trial = Trial(
-            store,
-            seed=pytestconfig.getoption("store_seed"),
-            rounds=pytestconfig.getoption("store_rounds"),
-        )
+        trial = Trial(store, seed=options.store_seed, rounds=options.store_rounds)
     except DriverFailed as error:
-        raise pytest.UsageError(f"--store {store}: {error}") from error
+        pytest.exit(f"--store {store}: {error}", pytest.ExitCode.USAGE_ERROR)
     with trial:
         yield trial
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -73,7 +74,7 @@ class StoreProcess:
     ) -> None:
         self._log = log
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 (the driver that the caller tests)
                 [python, "-m", "steno.testing.stores.worker", driver, str(folder), session],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -92,28 +93,28 @@ class StoreProcess:
         """Its pid."""
         return self._process.pid
 
-    def ask(self, what: str, **fields: Any) -> Any:
+    def ask(self, do: str, **fields: Any) -> Any:
         """Let the store do something.
 
         Raises:
             Refused: the store raised an exception.
             Died, Hung: there was no answer.
         """
-        reply = self.call(what, **fields)
+        reply = self.call(do, **fields)
         if reply.error is not None:
             raise Refused(reply.error)
         return reply.value
 
-    def call(self, what: str, **fields: Any) -> Reply:
+    def call(self, do: str, **fields: Any) -> Reply:
         """Let the store do something; its exception is in the reply.
 
         Raises:
             Died, Hung: there was no answer.
         """
-        self.send(what, **fields)
+        self.send(do, **fields)
         return self.reply()
 
-    def send(self, what: str, **fields: Any) -> None:
+    def send(self, do: str, **fields: Any) -> None:
         """Send a request; `reply` gets its answer.
 
         Raises:
@@ -121,7 +122,7 @@ class StoreProcess:
         """
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"do": what, **fields}).encode() + b"\n")
+            self._process.stdin.write(json.dumps({"do": do, **fields}).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise Died(self._last_words()) from error
@@ -173,10 +174,8 @@ class StoreProcess:
         self._process.wait(limits.STOP_S_MAX)
         self._reader.join(limits.STOP_S_MAX)
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
 
     def _next(self, within_s: float) -> dict[str, Any] | None:
         try:

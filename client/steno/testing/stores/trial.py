@@ -8,11 +8,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from steno.testing.stores import limits
 from steno.testing.stores.driver import CAPABILITIES, Capability, Entry
@@ -27,7 +27,7 @@ from steno.testing.stores.process import (
     environment_with,
     own_path,
 )
-from steno.testing.stores.verdicts import Broken, Finding, NotObserved, NotOffered
+from steno.testing.stores.verdicts import Broken, Finding, NotObserved, NotOffered, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,10 @@ class Trial:
                 told = clause.test(case)
         except Broken as error:
             return self._finding(clause, "broken", error.summary, error.detail)
-        except (Refused, Hung, Died) as error:
-            name = {Refused: "a call raised", Hung: "a call hung"}.get(type(error), "it crashed")
-            return self._finding(clause, "broken", name, str(error))
+        except Refused as error:
+            return self._finding(clause, "broken", "a call raised", str(error))
+        except (Hung, Died) as error:
+            return self._finding(clause, "broken", "a call did not return", str(error))
         except NotOffered as error:
             return self._finding(clause, "not offered", str(error))
         except NotObserved as error:
@@ -129,11 +130,13 @@ class Trial:
         self.version: str = told["version"]
         self.offers = frozenset(told["offers"])
         if unknown := self.offers - CAPABILITIES.keys():
-            raise DriverFailed(f"{self._driver} offers {', '.join(sorted(unknown))}, which the"
-                               f" suite does not know: it knows {', '.join(CAPABILITIES)}")  # fmt: skip
+            raise DriverFailed(
+                f"{self._driver} offers {', '.join(sorted(unknown))}, and the suite knows"
+                f" {', '.join(CAPABILITIES)}"
+            )
 
     @contextmanager
-    def _case(self, name: str) -> "Iterator[Case]":
+    def _case(self, name: str) -> "Generator[Case]":
         self._folders += 1
         folder = self._folder / str(self._folders)
         folder.mkdir(mode=0o700)
@@ -150,7 +153,7 @@ class Trial:
             case.end()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _finding(self, clause: Clause, verdict: Any, summary: str, detail: str = "") -> Finding:
+    def _finding(self, clause: Clause, verdict: Verdict, summary: str, detail: str = "") -> Finding:
         return Finding(clause.name, verdict, summary, detail, self.seed)
 
 
@@ -274,13 +277,12 @@ class Case:
         Raises:
             Refused, Died, Hung: it does not.
         """
-        fields = item.call()
-        process.ask(fields.pop("do"), **fields)
+        process.ask(**item.call())
         self.ledger.ack(item.id)
 
     def stream(self, process: StoreProcess, items: Sequence[Item]) -> None:
         """Let a process append one after the other; `take` takes in its acks."""
-        process.stream([item.call() for item in items])
+        process.stream([{**item.call(), "id": item.id} for item in items])
 
     def take(self, process: StoreProcess) -> list[str]:
         """Take in the acks of a stream to its end; the errors of the refused appends."""
@@ -300,7 +302,7 @@ class Case:
     def load(self) -> list[Entry]:
         """Load the session in a process of its own, which has ended when this returns."""
         process = self.open()
-        loaded = process.ask("load")
+        loaded: list[Entry] = process.ask("load")
         self.close(process)
         return loaded
 
@@ -327,7 +329,7 @@ class Case:
         return self.random.uniform(0, limits.KILL_DELAY_MS_MAX) / 1000
 
     @contextmanager
-    def full_disk(self, process: StoreProcess) -> Iterator[None]:
+    def full_disk(self, process: StoreProcess) -> Generator[None]:
         """Let the files of a process and of the servers grow a little only, as on a full disk."""
         pids = [process.pid, *self.servers()]
         room = largest(self.folder) + limits.DISK_ROOM_BYTES

@@ -42,8 +42,9 @@ def make_driver(spec: str) -> Any:
     if not (module and separator and name):
         raise ValueError(f"{spec!r} is not of the form mymodule:Driver")
     # As pytest does for `-p`: a driver often lies in the current folder.
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if not {"", here} & {*sys.path}:
+        sys.path.insert(0, here)
     return getattr(importlib.import_module(module), name)()
 
 
@@ -67,7 +68,8 @@ class Worker:
         name = request.pop("do")
         if name == "stream":
             for call in request["calls"]:
-                yield {**self._reply(call.pop("do"), call), "id": call["id"]}
+                name, item = call.pop("do"), call.pop("id")
+                yield {**self._reply(name, call), "id": item}
             yield {"ok": None, "end": True}
         else:
             yield self._reply(name, request)
@@ -112,11 +114,11 @@ class Worker:
         """All entries."""
         return list(self._store.load())
 
-    def do_append(self, entry: Any, key: str, id: str = "", **condition: Any) -> None:  # noqa: A002
+    def do_append(self, entry: Any, key: str, **condition: Any) -> None:
         """Append an entry; `condition` may be `expect`."""
         self._store.append(entry, key, **condition)
 
-    def do_append_batch(self, entries: list[Any], key: str, id: str = "") -> None:  # noqa: A002
+    def do_append_batch(self, entries: list[Any], key: str) -> None:
         """Append a batch."""
         self._store.append_batch(entries, key)
 

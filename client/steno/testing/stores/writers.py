@@ -56,7 +56,7 @@ def conditional_append(case: Case) -> str:
         heads = [writer.ask("head") for writer in writers]
         items = [case.ledger.entry(f"writer{number}") for number in range(len(writers))]
         for writer, item, head in zip(writers, items, heads, strict=True):
-            writer.send("append", **_fields(item), expect=head)
+            writer.send(**item.call(), expect=head)
         replies = [writer.reply() for writer in writers]
         won = [item.id for item, reply in zip(items, replies, strict=True) if reply.error is None]
         case.ledger.ack(*won)
@@ -66,7 +66,3 @@ def conditional_append(case: Case) -> str:
         case.ledger.refused.update(item.id for item in items if item.id not in won)
     case.check()
     return f"{races} races of {len(writers)} processes"
-
-
-def _fields(item: Item) -> dict[str, object]:
-    return {"entry": item.entries[0], "key": item.key}
