@@ -1,6 +1,6 @@
 """Drivers of other stores for the conformance suite, each with its documented settings.
 
-A driver runs in the environment of its store, so this module imports the store when it is opened.
+A driver runs in the environment of its store, so its driver imports the store.
 A driver declares what the store's own interface offers; `keys` means that the interface takes an
 id for what is stored.
 """
@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -87,14 +88,28 @@ class FsyncedJsonl(Jsonl):
         os.fsync(self.file.fileno())
 
 
-class KimiDriver:
+class _PeerDriver:
+    """A driver of an installed package.
+
+    Attributes:
+        package: the package, for its version.
+        module: what an open needs; imported beforehand, because several processes have to open a
+            session at the same time and an import takes seconds.
+    """
+
+    package: str
+    module: str
+
+    def __init__(self) -> None:
+        import_module(self.module)
+        self.version = f"{self.package} {version(self.package)}"
+
+
+class KimiDriver(_PeerDriver):
     """kimi-cli's `Context` on a file; a load is the restore of a new object."""
 
     offers = frozenset({"clear", "revert"})
-
-    @property
-    def version(self) -> str:
-        return f"kimi-cli {version('kimi-cli')}"
+    package, module = "kimi-cli", "kimi_cli.soul.context"
 
     def open(self, folder: Path, session: str) -> "Kimi":
         return Kimi(folder / f"{session}.jsonl")
@@ -135,14 +150,11 @@ class Kimi:
 # --- databases ------------------------------------------------------------------------------------
 
 
-class OpenAIDriver:
+class OpenAIDriver(_PeerDriver):
     """`SQLiteSession(session, path)` of the OpenAI Agents SDK."""
 
     offers = frozenset({"batches", "clear", "durable"})
-
-    @property
-    def version(self) -> str:
-        return f"openai-agents {version('openai-agents')}"
+    package, module = "openai-agents", "agents.memory.sqlite_session"
 
     def open(self, folder: Path, session: str) -> "OpenAI":
         return OpenAI(folder / "sessions.db", session)
@@ -172,14 +184,11 @@ class OpenAI:
         self.session.close()
 
 
-class LangGraphDriver:
+class LangGraphDriver(_PeerDriver):
     """`SqliteSaver.from_conn_string(path)`; each entry is a checkpoint of its own."""
 
     offers = frozenset({"keys", "clear", "durable"})
-
-    @property
-    def version(self) -> str:
-        return f"langgraph-checkpoint-sqlite {version('langgraph-checkpoint-sqlite')}"
+    package, module = "langgraph-checkpoint-sqlite", "langgraph.checkpoint.sqlite"
 
     def open(self, folder: Path, session: str) -> "LangGraph":
         return LangGraph(folder / "checkpoints.sqlite", session)
@@ -214,17 +223,14 @@ class LangGraph:
         self.opened.__exit__(None, None, None)
 
 
-class AdkDriver:
+class AdkDriver(_PeerDriver):
     """`DatabaseSessionService` of Google's ADK on SQLite, which is its documented local store.
 
     An append whose session object is stale loads the session again and repeats, as its error says.
     """
 
     offers = frozenset({"keys", "expect", "clear", "durable"})
-
-    @property
-    def version(self) -> str:
-        return f"google-adk {version('google-adk')}"
+    package, module = "google-adk", "google.adk.sessions.database_session_service"
 
     def open(self, folder: Path, session: str) -> "Adk":
         return Adk(folder / "sessions.db", session)
@@ -287,14 +293,11 @@ class Adk:
         self.loop.run(self.service.close())
 
 
-class LlamaIndexDriver:
+class LlamaIndexDriver(_PeerDriver):
     """`SQLAlchemyChatStore` of LlamaIndex on a file of SQLite."""
 
     offers = frozenset({"batches", "clear", "durable"})
-
-    @property
-    def version(self) -> str:
-        return f"llama-index-core {version('llama-index-core')}"
+    package, module = "llama-index-core", "llama_index.core.storage.chat_store.sql"
 
     def open(self, folder: Path, session: str) -> "LlamaIndex":
         return LlamaIndex(folder / "chat.db", session)
@@ -326,14 +329,11 @@ class LlamaIndex:
         self.loop.run(self.store.delete_messages(self.session))
 
 
-class AgnoDriver:
+class AgnoDriver(_PeerDriver):
     """`SqliteDb(db_file=path)` of Agno; each entry is a run of the session."""
 
     offers = frozenset({"keys", "clear", "durable"})
-
-    @property
-    def version(self) -> str:
-        return f"agno {version('agno')}"
+    package, module = "agno", "agno.db.sqlite"
 
     def open(self, folder: Path, session: str) -> "Agno":
         return Agno(folder / "agno.db", session)

@@ -15,7 +15,11 @@ NEEDS = {
     "stenod": {"anyio", "msgspec", "zmq"},
     "steno": {"anyio", "msgspec", "zmq"},
 }
-MORE = {"steno.adapters": {"kimi_cli", "kosong", "pydantic"}, "steno.llm": {"httpx2"}}
+MORE = {
+    "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
+    "steno.llm": {"httpx2"},
+    "steno.testing": {"pytest"},
+}
 """Packages that only this part may import."""
 
 

@@ -141,6 +141,18 @@ class Unlocked(Journal):
         os.close(handle)
 
 
+class CreatedTwice(Journal):
+    """Creates its file if it was missing a moment ago, and raises if another process was faster."""
+
+    def open_file(self) -> int:
+        if self.path.exists():
+            return super().open_file()
+        # As long as the creation of a schema takes.
+        for number in range(200):
+            self.path.with_suffix(f".new{number}.{os.getpid()}").touch()
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+
+
 class Cached(Journal):
     """Loads once, and then knows its own appends only."""
 
@@ -306,6 +318,7 @@ class SyncedLate(Unsynced):
 
 
 BROKEN: dict[type[Journal], tuple[str, frozenset[str]]] = {
+    CreatedTwice: ("concurrent opens", frozenset()),
     Unlocked: (
         "concurrent writers",
         frozenset({"full disk", "stale writer", "whole batches", "conditional append"}),

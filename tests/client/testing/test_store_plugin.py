@@ -37,10 +37,10 @@ def test_store_option_alone_runs_the_suite_and_nothing_else(tmp_path: Path) -> N
     ran = run_pytest(tmp_path, "--store", "support.store_drivers:PlainDriver", "-v", "-x")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "test_of_the_user" not in ran.stdout
-    assert "collected 10 items" in ran.stdout
+    assert "collected 11 items" in ran.stdout
     assert "[killed-writer] KEPT" in ran.stdout
     assert "[whole-batches] NOT OFFERED" in ran.stdout
-    assert "5 passed, 5 not offered" in ran.stdout.splitlines()[-1]
+    assert "6 passed, 5 not offered" in ran.stdout.splitlines()[-1]
     assert "whole batches             not offered: no `batches`" in ran.stdout
 
 
@@ -51,7 +51,7 @@ def test_broken_clause_fails_with_ids_and_the_seed(tmp_path: Path) -> None:
     assert "store: support.store_drivers:FusingDriver, repeat with --store-seed=5" in ran.stdout
     assert "acknowledged entries lost: next-1 (" in ran.stdout
     assert "repeat with --store-seed=5 -k torn-tail" in ran.stdout
-    assert "1 failed, 9 deselected" in ran.stdout.splitlines()[-1]
+    assert "1 failed, 10 deselected" in ran.stdout.splitlines()[-1]
 
 
 def test_driver_of_the_current_folder_is_found(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_given_paths_are_collected_beside_the_suite(tmp_path: Path) -> None:
     assert "1 passed" in ran.stdout.splitlines()[-1], ran.stdout
     ran = run_pytest(tmp_path, *store, "--pyargs", "steno.testing.stores.suite", "test_stray.py")
     assert "[read-your-writes] KEPT" in ran.stdout
-    assert "2 passed, 9 deselected" in ran.stdout.splitlines()[-1], ran.stdout
+    assert "2 passed, 10 deselected" in ran.stdout.splitlines()[-1], ran.stdout
 
 
 def test_suite_runs_in_several_processes_of_pytest(tmp_path: Path) -> None:

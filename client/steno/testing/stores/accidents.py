@@ -21,8 +21,11 @@ def killed_writer(case: Case) -> str:
     for number in range(kills):
         victim = case.open()
         size = limits.LARGE_BYTES if number % 2 else limits.SMALL_BYTES_MAX
-        case.stream(victim, [case.ledger.entry(f"victim{number}", size) for _ in range(30)])
-        case.kill_within_stream(victim, case.random.randrange(1, 15))
+        case.stream(
+            victim,
+            [case.ledger.entry(f"victim{number}", size) for _ in range(limits.KILLED_APPENDS_MAX)],
+        )
+        case.kill_within_stream(victim, case.acks_before_kill())
         _go_on(case, survivor)
     servers = _kill_servers_within_streams(case, survivor)
     return f"{kills} writers killed" + (f", {servers} servers" if servers else "")
@@ -34,9 +37,12 @@ def _kill_servers_within_streams(case: Case, survivor: StoreProcess) -> int:
         return 0
     for number in range(2 * case.rounds):
         writer = case.open()
-        items = [case.ledger.entry(f"client{number}", limits.LARGE_BYTES) for _ in range(30)]
+        items = [
+            case.ledger.entry(f"client{number}", limits.LARGE_BYTES)
+            for _ in range(limits.KILLED_APPENDS_MAX)
+        ]
         case.stream(writer, items)
-        early = list(writer.acks(case.random.randrange(1, 15)))
+        early = list(writer.acks(case.acks_before_kill()))
         case.ledger.ack(*(reply.id for reply in early if reply.error is None))
         killed += case.kill_servers()
         # A client may ride out the death of its server, or raise: both are fine.
@@ -61,7 +67,7 @@ def tear(case: Case, make: MakeItem) -> str:
     """Append, kill every process, then damage the tail of a file in many ways, one at a time."""
     writer = case.open()
     states: list[Snapshot] = []
-    for _ in range(10):
+    for _ in range(limits.TORN_APPENDS_MAX):
         case.append(writer, make())
         states.append(snapshot(case.folder))
     case.kill_all()
@@ -96,7 +102,11 @@ def _garbage(case: Case, states: list[Snapshot], path: Path) -> list[bytes]:
 
 def _try_tail(case: Case, at_rest: Snapshot, path: Path, garbage: bytes) -> None:
     restore(case.folder, {**at_rest, path: at_rest[path] + garbage})
-    _recover(case, 10, f"{path.name} followed by {len(garbage)} bytes {garbage[:12]!r}")
+    _recover(
+        case,
+        limits.TORN_APPENDS_MAX,
+        f"{path.name} followed by {len(garbage)} bytes {garbage[:12]!r}",
+    )
 
 
 def _recover(case: Case, whole: int, damage: str) -> None:

@@ -7,6 +7,12 @@ from steno.testing.stores.trial import Clause
 
 CLAUSES: Final = (
     Clause(
+        "concurrent opens",
+        "Processes that create a session at the same time can all open it and append.",
+        frozenset(),
+        writers.concurrent_opens,
+    ),
+    Clause(
         "concurrent writers",
         "Processes that append at the same time lose, double and mix nothing.",
         frozenset(),

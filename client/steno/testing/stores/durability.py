@@ -40,12 +40,12 @@ def synced_before_ack(case: Case) -> str:
             case.append(writer, case.ledger.entry("writer"))
     acks = acks_synced(log.read_text(errors="replace").splitlines(), case.folder, writer.pid)
     log.unlink()
-    told = f"{sum(acks)} of {len(acks)} acks followed a sync"
+    seen = f"{sum(acks)} of {len(acks)} acks followed a sync"
     if "durable" not in case.offers:
-        raise NotOffered(f"no `durable`; {told}")
+        raise NotOffered(f"no `durable`; {seen}")
     if not all(acks):
         raise Broken("acks came before a sync", count=acks.count(False), of=len(acks))
-    return told
+    return seen
 
 
 @contextmanager
@@ -65,8 +65,7 @@ def _traced(pids: Sequence[int], log: Path) -> Generator[None]:
     try:
         is_attached.wait(limits.ATTACH_S_MAX)
         if sum("attached" in message for message in messages) < len(pids):
-            told = messages[0].strip() if messages else "it did not attach"
-            raise NotObserved(f"strace: {told}")
+            raise NotObserved(messages[0].strip() if messages else "strace did not attach")
         yield
     finally:
         tracer.terminate()

@@ -85,7 +85,7 @@ class Ledger:
         _report("entries out of their writer's order", _misplaced(loaded), loaded)
 
     def check_order(self, loaded: Sequence[Entry]) -> None:
-        """Compare the session with appends that followed each other, whoever made them.
+        """Compare the session with appends that followed each other in any process.
 
         Raises:
             Broken: as `check`, or the order differs.

@@ -17,6 +17,12 @@ WRITERS_MAX: Final = 4
 APPENDS_MAX: Final = 50
 """Appends of one writer and round: with a sync of 1 ms each they take a fraction of a second."""
 
+KILLED_APPENDS_MAX: Final = 30
+"""Appends that a writer is given before its kill, which comes within the first half of them."""
+
+TORN_APPENDS_MAX: Final = 10
+"""Appends before a tear; the cut is anywhere behind the first of them."""
+
 IDS_MAX: Final = 8
 """Ids that one message names; the number is given in full."""
 

@@ -37,7 +37,7 @@ def _append_during(case: Case, kind: str) -> None:
     ledger = case.ledger
     ledger.removed = ledger.acked - kept
     case.stream(stale, [ledger.entry("stale") for _ in range(limits.APPENDS_MAX)])
-    replies = list(stale.acks(case.random.randrange(1, 20)))
+    replies = list(stale.acks(case.acks_before_kill()))
     rewrite = other.call(**request)
     if rewrite.error is not None:
         raise Broken(f"a {kind} beside a writer raised", rewrite.error)
@@ -95,9 +95,9 @@ def retry_after_lost_answer(case: Case) -> str:
         _repeat(case, survivor, item)
     for number in range(repeats):
         victim = case.open()
-        items = [case.ledger.entry(f"killed{number}") for _ in range(30)]
+        items = [case.ledger.entry(f"killed{number}") for _ in range(limits.KILLED_APPENDS_MAX)]
         case.stream(victim, items)
-        case.kill_within_stream(victim, case.random.randrange(1, 15))
+        case.kill_within_stream(victim, case.acks_before_kill())
         # Its fate is unknown, and that of the others is not: they were never begun.
         item = next(each for each in items if each.id not in case.ledger.acked)
         _repeat(case, survivor, item)
@@ -132,8 +132,10 @@ def _kill_within_batches(case: Case) -> None:
     reader = case.open()
     for number in range(3 * case.rounds):
         victim = case.open()
-        case.stream(victim, [_batch(case, f"victim{number}") for _ in range(30)])
-        for reply in victim.acks(case.random.randrange(1, 10)):
+        case.stream(
+            victim, [_batch(case, f"victim{number}") for _ in range(limits.KILLED_APPENDS_MAX)]
+        )
+        for reply in victim.acks(case.acks_before_kill()):
             if reply.error is None:
                 case.ledger.ack(reply.id)
             # Other batches may be half written just now; none may be half visible.

@@ -101,7 +101,7 @@ class Trial:
             if clause.needs and not clause.needs & self.offers:
                 raise NotOffered(" and ".join(f"no `{name}`" for name in sorted(clause.needs)))
             with self._case(clause.name) as case:
-                told = clause.test(case)
+                tried = clause.test(case)
         except Broken as error:
             return self._finding(clause, "broken", error.summary, error.detail)
         except Refused as error:
@@ -112,7 +112,7 @@ class Trial:
             return self._finding(clause, "not offered", str(error))
         except NotObserved as error:
             return self._finding(clause, "not observed", str(error))
-        return self._finding(clause, "kept", told)
+        return self._finding(clause, "kept", tried)
 
     def close(self) -> None:
         """Remove all folders."""
@@ -126,9 +126,9 @@ class Trial:
 
     def _describe(self) -> None:
         with self._case("describe") as case:
-            told = case.host_ask("describe")
-        self.version: str = told["version"]
-        self.offers = frozenset(told["offers"])
+            description = case.host_ask("describe")
+        self.version: str = description["version"]
+        self.offers = frozenset(description["offers"])
         if unknown := self.offers - CAPABILITIES.keys():
             raise DriverFailed(
                 f"{self._driver} offers {', '.join(sorted(unknown))}, and the suite knows"
@@ -292,7 +292,7 @@ class Case:
 
     def kill_within_stream(self, process: StoreProcess, acks: int) -> None:
         """SIGKILL a process soon after a number of acks, and take in all that it gave."""
-        for reply in [*process.acks(acks), *process.acks_for(self.kill_delay_s())]:
+        for reply in [*process.acks(acks), *process.acks_for(self._kill_delay_s())]:
             if reply.error is None:
                 self.ledger.ack(reply.id)
         process.kill()
@@ -324,7 +324,11 @@ class Case:
 
     # --- accidents --------------------------------------------------------------------------------
 
-    def kill_delay_s(self) -> float:
+    def acks_before_kill(self) -> int:
+        """A random number of acks after which a writer is killed within its stream."""
+        return self.random.randrange(1, limits.KILLED_APPENDS_MAX // 2)
+
+    def _kill_delay_s(self) -> float:
         """A random time for a kill, in seconds."""
         return self.random.uniform(0, limits.KILL_DELAY_MS_MAX) / 1000
 
@@ -333,15 +337,15 @@ class Case:
         """Let the files of a process and of the servers grow a little only, as on a full disk."""
         pids = [process.pid, *self.servers()]
         room = largest(self.folder) + limits.DISK_ROOM_BYTES
+        before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
         try:
-            for pid in pids:
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+            for pid, (_, hard) in before.items():
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, hard))
             yield
         finally:
-            free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-            for pid in pids:
+            for pid, limit in before.items():
                 with suppress(ProcessLookupError):
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, free)
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
 def _handle_of(pid: int) -> int | None:

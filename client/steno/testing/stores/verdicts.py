@@ -63,5 +63,5 @@ class Finding:
         return asdict(self)
 
     def __str__(self) -> str:
-        told = f"{self.verdict}: {self.summary}"
-        return f"{told}: {self.detail}" if self.detail else told
+        outcome = f"{self.verdict}: {self.summary}"
+        return f"{outcome}: {self.detail}" if self.detail else outcome

@@ -6,20 +6,38 @@ from steno.testing.stores.trial import Case
 from steno.testing.stores.verdicts import Broken
 
 
-def concurrent_writers(case: Case) -> str:
-    """Processes that create and append to one session at the same time."""
-    writers = [case.start() for _ in range(limits.WRITERS_MAX)]
-    for writer in writers:
-        writer.send("open")
-    refused = [error for writer in writers if (error := writer.reply().error) is not None]
+def concurrent_opens(case: Case) -> str:
+    """Processes that create one session at the same time and append to it."""
+    sessions = 2 * case.rounds
+    refused: list[str] = []
+    for _ in range(sessions):
+        case.begin_session()
+        writers = [case.start() for _ in range(limits.WRITERS_MAX)]
+        for writer in writers:
+            # An answer means that its imports are done, which take longer than an open.
+            writer.ask("describe")
+        for number, writer in enumerate(writers):
+            writer.send("open")
+            case.stream(writer, [case.ledger.entry(f"writer{number}")])
+        for writer in writers:
+            error = writer.reply().error
+            refused += [error] if error is not None else case.take(writer)
+        case.check()
+        case.kill_all()
     if refused:
-        raise Broken("opens at the same time raised", refused[0], count=len(refused),
-                     of=len(writers))  # fmt: skip
+        raise Broken(
+            "opens raised", refused[0], count=len(refused), of=sessions * limits.WRITERS_MAX
+        )
+    return f"{sessions} sessions, {limits.WRITERS_MAX} processes each"
+
+
+def concurrent_writers(case: Case) -> str:
+    """Processes that append to one session at the same time."""
+    writers = [case.open() for _ in range(limits.WRITERS_MAX)]
     count = limits.APPENDS_MAX * case.rounds
     for number, writer in enumerate(writers):
         case.stream(writer, _entries(case, f"writer{number}", count))
-    for writer in writers:
-        refused += case.take(writer)
+    refused = [error for writer in writers for error in case.take(writer)]
     case.check()
     if refused:
         raise Broken("appends raised", refused[0], count=len(refused), of=count * len(writers))
