@@ -11,6 +11,7 @@ writers       clauses about several writers at once
 accidents     clauses about kills, torn files and a full disk
 rewrites      clauses about stale writers, retries, conditions and batches
 durability    the clause about syncs, which strace observes
+tracing       strace on the processes of a store
 trial         one store under test: a folder, a seed, processes
 process       one process with an open store, as its parent sees it
 worker        that process itself; it needs the standard library alone

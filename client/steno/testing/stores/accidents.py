@@ -1,12 +1,14 @@
 """Clauses about killed writers, torn files and a full disk."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from steno.testing.stores import limits
 from steno.testing.stores.files import Snapshot, growing, restore, snapshot
 from steno.testing.stores.ledger import Item
-from steno.testing.stores.process import Refused, StoreProcess
+from steno.testing.stores.process import Died, Refused, StoreProcess
+from steno.testing.stores.tracing import CHANGES, changes_of, kill_at, traced
 from steno.testing.stores.trial import Case
 from steno.testing.stores.verdicts import Broken, NotObserved
 
@@ -15,47 +17,81 @@ MakeItem = Callable[[], Item]
 
 
 def killed_writer(case: Case) -> str:
-    """Kill -9 of a writer within its appends; another one and a new one go on."""
+    """Kill -9 of a writer within its appends, and of its server; other writers go on."""
     survivor = case.open()
-    kills = 4 * case.rounds
-    for number in range(kills):
-        victim = case.open()
-        size = limits.LARGE_BYTES if number % 2 else limits.SMALL_BYTES_MAX
-        case.stream(
-            victim,
-            [case.ledger.entry(f"victim{number}", size) for _ in range(limits.KILLED_APPENDS_MAX)],
-        )
-        case.kill_within_stream(victim, case.acks_before_kill())
-        _go_on(case, survivor)
-    servers = _kill_servers_within_streams(case, survivor)
-    return f"{kills} writers killed" + (f", {servers} servers" if servers else "")
-
-
-def _kill_servers_within_streams(case: Case, survivor: StoreProcess) -> int:
-    killed = 0
-    if not case.servers():
-        return 0
     for number in range(2 * case.rounds):
+        _kill_within_appends(case, survivor, limits.LARGE_BYTES if number % 2 else 1)
+    tried = [f"{2 * case.rounds} writers killed within their appends"]
+    with suppress(NotObserved):
+        calls = _kill_at_calls(case, survivor, lambda victim: [victim.pid])
+        tried.append(f"at {calls} of its calls")
+    if case.servers():
+        for _ in range(2 * case.rounds):
+            _kill_servers_within_appends(case, survivor)
+        with suppress(NotObserved):
+            calls = _kill_at_calls(case, survivor, lambda _: case.servers())
+            tried.append(f"the server at {calls} of its calls")
+    case.check()
+    return ", ".join(tried)
+
+
+def _kill_within_appends(case: Case, survivor: StoreProcess, size: int) -> None:
+    victim = case.open()
+    items = [case.ledger.entry("victim", size) for _ in range(limits.KILLED_APPENDS_MAX)]
+    case.stream(victim, items)
+    case.kill_within_stream(victim, case.acks_before_kill())
+    _go_on(case, survivor)
+
+
+def _kill_servers_within_appends(case: Case, survivor: StoreProcess) -> None:
+    writer = case.open()
+    items = [
+        case.ledger.entry("client", limits.LARGE_BYTES) for _ in range(limits.KILLED_APPENDS_MAX)
+    ]
+    case.stream(writer, items)
+    early = list(writer.acks(case.acks_before_kill()))
+    case.ledger.ack(*(reply.id for reply in early if reply.error is None))
+    case.kill_servers()
+    # A client may ride out the death of its server, or raise: both are fine.
+    case.take(writer)
+    case.close(writer)
+    _go_on(case, survivor)
+
+
+def _kill_at_calls(
+    case: Case, survivor: StoreProcess, victims: Callable[[StoreProcess], list[int]]
+) -> str:
+    """Kill processes of an append at its calls that change something, one call at a time.
+
+    Raises:
+        NotObserved: strace is missing, or may not attach.
+    """
+    log = case.folder.with_suffix(".strace")
+    writer = case.open()
+    case.append(writer, case.ledger.entry("writer"))
+    with traced(victims(writer), ["-e", f"trace={CHANGES}"], log):
+        case.append(writer, case.ledger.entry("writer"))
+    case.close(writer)
+    calls = changes_of(log.read_text(errors="replace").splitlines())
+    count = min(calls, limits.KILL_CALLS_MAX * case.rounds)
+    chosen = case.random.sample(range(1, calls + 1), count)
+    for number in sorted(chosen):
         writer = case.open()
-        items = [
-            case.ledger.entry(f"client{number}", limits.LARGE_BYTES)
-            for _ in range(limits.KILLED_APPENDS_MAX)
-        ]
-        case.stream(writer, items)
-        early = list(writer.acks(case.acks_before_kill()))
-        case.ledger.ack(*(reply.id for reply in early if reply.error is None))
-        killed += case.kill_servers()
-        # A client may ride out the death of its server, or raise: both are fine.
-        case.take(writer)
-        case.close(writer)
+        case.append(writer, case.ledger.entry("writer"))
+        with traced(victims(writer), kill_at(number), log), suppress(Refused, Died):
+            case.append(writer, case.ledger.entry("writer", limits.LARGE_BYTES))
+        case.kill(writer)
         _go_on(case, survivor)
-    return killed
+    return f"{count} of {calls}"
 
 
 def _go_on(case: Case, survivor: StoreProcess) -> None:
+    """Load in a new process, and append in another one and in the new one."""
     case.append(survivor, case.ledger.entry("survivor"))
-    case.append_fresh("next")
-    case.check()
+    process = case.open()
+    case.ledger.check(process.ask("load"))
+    case.append(process, case.ledger.entry("next"))
+    case.close(process)
 
 
 def torn_tail(case: Case) -> str:

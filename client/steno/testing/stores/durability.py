@@ -6,23 +6,18 @@ after its last write. Writes through a mapped file are not seen; `msync` is, and
 """
 
 import re
-import shutil
-import subprocess
-import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from steno.testing.stores import limits
+from steno.testing.stores.tracing import finished_calls, traced
 from steno.testing.stores.trial import Case
-from steno.testing.stores.verdicts import Broken, NotObserved, NotOffered
+from steno.testing.stores.verdicts import Broken, NotOffered
 
 _CALLS: Final = "openat,write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync,msync"
 _WRITES: Final = {"write", "writev", "pwrite64", "pwritev", "pwritev2"}
 _SYNCS: Final = {"fsync", "fdatasync"}
-_BEGIN: Final = re.compile(r"(?P<task>\d+) +(?P<call>\w+)\((?P<rest>.*)")
-_RESUMED: Final = re.compile(r"(?P<task>\d+) +<\.\.\. (?P<call>\w+) resumed>(?P<rest>.*)")
 _HANDLE: Final = re.compile(r"\d+<(?P<path>[^>]*)>")
 _RESULT: Final = re.compile(r"= (?P<result>-?\d+)(?:<(?P<path>[^>]*)>)?[^=]*$")
 _ACK: Final = '"{\\"ok\\"'
@@ -30,12 +25,10 @@ _ACK: Final = '"{\\"ok\\"'
 
 def synced_before_ack(case: Case) -> str:
     """The calls of the store's processes between an append and its ack."""
-    if shutil.which("strace") is None:
-        raise NotObserved("there is no strace on the PATH")
     writer = case.open()
     case.append(writer, case.ledger.entry("writer"))
     log = case.folder.with_suffix(".strace")
-    with _traced([writer.pid, *case.servers()], log):
+    with traced([writer.pid, *case.servers()], ["-y", "-e", f"trace={_CALLS}"], log):
         for _ in range(limits.APPENDS_MAX // 5):
             case.append(writer, case.ledger.entry("writer"))
     acks = acks_synced(log.read_text(errors="replace").splitlines(), case.folder, writer.pid)
@@ -46,40 +39,6 @@ def synced_before_ack(case: Case) -> str:
     if not all(acks):
         raise Broken("acks came before a sync", count=acks.count(False), of=len(acks))
     return seen
-
-
-@contextmanager
-def _traced(pids: Sequence[int], log: Path) -> Generator[None]:
-    targets = [word for pid in pids for word in ("-p", str(pid))]
-    command = ["strace", "-f", "-y", "-s", "16", "-e", f"trace={_CALLS}", "-o", str(log), *targets]
-    tracer = subprocess.Popen(  # noqa: S603 (pids and a path of ours)
-        command, stderr=subprocess.PIPE, text=True, errors="replace"
-    )
-    assert tracer.stderr is not None
-    messages: list[str] = []
-    is_attached = threading.Event()
-    reader = threading.Thread(
-        target=_read, args=(tracer.stderr, len(pids), messages, is_attached), daemon=True
-    )
-    reader.start()
-    try:
-        is_attached.wait(limits.ATTACH_S_MAX)
-        if sum("attached" in message for message in messages) < len(pids):
-            raise NotObserved(messages[0].strip() if messages else "strace did not attach")
-        yield
-    finally:
-        tracer.terminate()
-        tracer.wait(limits.STOP_S_MAX)
-        reader.join(limits.STOP_S_MAX)
-
-
-def _read(pipe: IO[str], count: int, messages: list[str], is_attached: threading.Event) -> None:
-    with pipe:
-        for line in pipe:
-            messages.append(line)
-            if sum("attached" in message for message in messages) >= count:
-                is_attached.set()
-    is_attached.set()
 
 
 def acks_synced(lines: Iterable[str], folder: Path, pid: int) -> list[bool]:
@@ -93,7 +52,7 @@ def acks_synced(lines: Iterable[str], folder: Path, pid: int) -> list[bool]:
     acks: list[bool] = []
     unsynced: dict[str, bool] = {}
     always: set[str] = set()
-    for task, call, rest in _finished_calls(lines):
+    for task, call, rest in finished_calls(lines):
         result = _RESULT.search(rest)
         if result is None or int(result["result"]) < 0:
             continue
@@ -112,17 +71,3 @@ def acks_synced(lines: Iterable[str], folder: Path, pid: int) -> list[bool]:
             acks.append(not all(unsynced.values()))
             unsynced.clear()
     return acks
-
-
-def _finished_calls(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Each call when it returns: its task, name, and arguments with the result."""
-    begun: dict[str, str] = {}
-    for line in lines:
-        if (found := _RESUMED.match(line)) is not None:
-            yield int(found["task"]), found["call"], begun.pop(found["task"], "") + found["rest"]
-        elif (found := _BEGIN.match(line)) is not None:
-            arguments, separator, _ = found["rest"].partition(" <unfinished ...>")
-            if separator:
-                begun[found["task"]] = arguments
-            else:
-                yield int(found["task"]), found["call"], arguments

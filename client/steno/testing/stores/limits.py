@@ -20,6 +20,9 @@ APPENDS_MAX: Final = 50
 KILLED_APPENDS_MAX: Final = 30
 """Appends that a writer is given before its kill, which comes within the first half of them."""
 
+KILL_CALLS_MAX: Final = 6
+"""Calls of one append at which it is killed in a round, chosen at random if there are more."""
+
 TORN_APPENDS_MAX: Final = 10
 """Appends before a tear; the cut is anywhere behind the first of them."""
 

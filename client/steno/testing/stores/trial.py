@@ -217,6 +217,10 @@ class Case:
     def close(self, process: StoreProcess) -> None:
         """Close the store of a process, and end the process."""
         process.ask("close")
+        self.kill(process)
+
+    def kill(self, process: StoreProcess) -> None:
+        """SIGKILL a process, unless it is dead already."""
         process.kill()
         self._processes.remove(process)
 
@@ -295,8 +299,7 @@ class Case:
         for reply in [*process.acks(acks), *process.acks_for(self._kill_delay_s())]:
             if reply.error is None:
                 self.ledger.ack(reply.id)
-        process.kill()
-        self._processes.remove(process)
+        self.kill(process)
         self.take(process)
 
     def load(self) -> list[Entry]:
