@@ -19,18 +19,22 @@ MakeItem = Callable[[], Item]
 def killed_writer(case: Case) -> str:
     """Kill -9 of a writer within its appends, and of its server; other writers go on."""
     survivor = case.open()
+
+    def make() -> Item:
+        return case.ledger.entry("writer", limits.LARGE_BYTES)
+
     for number in range(2 * case.rounds):
         _kill_within_appends(case, survivor, limits.LARGE_BYTES if number % 2 else 1)
     tried = [f"{2 * case.rounds} writers killed within their appends"]
     with suppress(NotObserved):
-        calls = _kill_at_calls(case, survivor, lambda victim: [victim.pid])
-        tried.append(f"at {calls} of its calls")
+        calls = kill_at_calls(case, survivor, lambda victim: [victim.pid], make)
+        tried.append(f"at {calls} calls of an append")
     if case.servers():
         for _ in range(2 * case.rounds):
             _kill_servers_within_appends(case, survivor)
         with suppress(NotObserved):
-            calls = _kill_at_calls(case, survivor, lambda _: case.servers())
-            tried.append(f"the server at {calls} of its calls")
+            calls = kill_at_calls(case, survivor, lambda _: case.servers(), make)
+            tried.append(f"the server at {calls} calls")
     case.check()
     return ", ".join(tried)
 
@@ -58,31 +62,43 @@ def _kill_servers_within_appends(case: Case, survivor: StoreProcess) -> None:
     _go_on(case, survivor)
 
 
-def _kill_at_calls(
-    case: Case, survivor: StoreProcess, victims: Callable[[StoreProcess], list[int]]
+def kill_at_calls(
+    case: Case,
+    survivor: StoreProcess,
+    victims: Callable[[StoreProcess], list[int]],
+    make: MakeItem,
 ) -> str:
     """Kill processes of an append at its calls that change something, one call at a time.
+
+    Args:
+        case: the case.
+        survivor: another process, which goes on after each kill.
+        victims: the processes to kill, for a writer.
+        make: makes the appends.
+
+    Returns:
+        At how many calls they were killed, of how many that an append makes.
 
     Raises:
         NotObserved: strace is missing, or may not attach.
     """
     log = case.folder.with_suffix(".strace")
     writer = case.open()
-    case.append(writer, case.ledger.entry("writer"))
+    case.append(writer, make())
     with traced(victims(writer), ["-e", f"trace={CHANGES}"], log):
-        case.append(writer, case.ledger.entry("writer"))
+        case.append(writer, make())
     case.close(writer)
     calls = changes_of(log.read_text(errors="replace").splitlines())
     count = min(calls, limits.KILL_CALLS_MAX * case.rounds)
     chosen = case.random.sample(range(1, calls + 1), count)
     for number in sorted(chosen):
         writer = case.open()
-        case.append(writer, case.ledger.entry("writer"))
-        with traced(victims(writer), kill_at(number), log), suppress(Refused, Died):
-            case.append(writer, case.ledger.entry("writer", limits.LARGE_BYTES))
+        case.append(writer, make())
+        with traced(victims(writer), kill_at(number)), suppress(Refused, Died):
+            case.append(writer, make())
         case.kill(writer)
         _go_on(case, survivor)
-    return f"{count} of {calls}"
+    return f"{count} of the {calls}"
 
 
 def _go_on(case: Case, survivor: StoreProcess) -> None:

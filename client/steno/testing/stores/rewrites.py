@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from steno.testing.stores import limits
-from steno.testing.stores.accidents import fill_disk, tear
+from steno.testing.stores.accidents import fill_disk, kill_at_calls, tear
 from steno.testing.stores.ledger import Item
 from steno.testing.stores.process import Died, StoreProcess
 from steno.testing.stores.trial import Case
@@ -124,13 +124,18 @@ def whole_batches(case: Case) -> str:
             accident(case, lambda: _batch(case, "writer"))
             tried.append(name)
         case.begin_session()
-    _kill_within_batches(case)
-    return ", ".join([*tried, f"{3 * case.rounds} writers killed"])
-
-
-def _kill_within_batches(case: Case) -> None:
     reader = case.open()
-    for number in range(3 * case.rounds):
+    _kill_within_batches(case, reader)
+    tried.append(f"{2 * case.rounds} writers killed")
+    with suppress(NotObserved):
+        calls = kill_at_calls(case, reader, lambda it: [it.pid], lambda: _batch(case, "writer"))
+        tried.append(f"at {calls} calls of a batch")
+    case.check()
+    return ", ".join(tried)
+
+
+def _kill_within_batches(case: Case, reader: StoreProcess) -> None:
+    for number in range(2 * case.rounds):
         victim = case.open()
         case.stream(
             victim, [_batch(case, f"victim{number}") for _ in range(limits.KILLED_APPENDS_MAX)]

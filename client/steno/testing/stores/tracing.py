@@ -1,11 +1,12 @@
 """strace on the processes of a store: their calls, and kills at one of them."""
 
+import os
 import re
 import shutil
 import subprocess
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -23,13 +24,13 @@ _RESUMED: Final = re.compile(r"(?P<task>\d+) +<\.\.\. (?P<call>\w+) resumed>(?P<
 
 
 @contextmanager
-def traced(pids: Sequence[int], options: Sequence[str], log: Path) -> Generator[None]:
+def traced(pids: Sequence[int], options: Sequence[str], log: Path | None = None) -> Generator[None]:
     """Let strace follow processes and their threads; it is attached when the block begins.
 
     Args:
         pids: the processes.
         options: what it logs or injects.
-        log: the file of its log, complete when the block has ended.
+        log: the file of its log, complete when the block has ended; None for no log.
 
     Raises:
         NotObserved: there is no strace, or it may not attach.
@@ -37,7 +38,7 @@ def traced(pids: Sequence[int], options: Sequence[str], log: Path) -> Generator[
     if shutil.which("strace") is None:
         raise NotObserved("there is no strace on the PATH")
     targets = [word for pid in pids for word in ("-p", str(pid))]
-    command = ["strace", "-f", "-s", "16", *options, "-o", str(log), *targets]
+    command = ["strace", "-f", "-s", "16", *options, "-o", str(log or os.devnull), *targets]
     tracer = subprocess.Popen(  # noqa: S603 (pids and a path of ours)
         command, stderr=subprocess.PIPE, text=True, errors="replace"
     )
@@ -54,7 +55,12 @@ def traced(pids: Sequence[int], options: Sequence[str], log: Path) -> Generator[
             raise NotObserved(messages[0].strip() if messages else "strace did not attach")
         yield
     finally:
-        tracer.terminate()
+        if log is not None:
+            tracer.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                tracer.wait(limits.STOP_S_MAX)
+        # After SIGTERM it may wait for ever for a thread of a process that it has just killed.
+        tracer.kill()
         tracer.wait(limits.STOP_S_MAX)
         reader.join(limits.STOP_S_MAX)
 
