@@ -1,6 +1,7 @@
 """The benchmark: steno against its alternatives in one run, as ratios.
 
     PYTHONPATH=tests python -m bench [PART ...] [--rounds N] [--json FILE]
+    PYTHONPATH=tests python -m bench stores --help      the conformance of stores; no figures
 
 Progress goes to stderr, the tables to stdout. Every figure is a median over rounds in which the
 candidates take turns; beside it stand the smallest and the largest. Figures of different runs, or
@@ -20,7 +21,18 @@ from pathlib import Path
 # `python tests/bench` knows only this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import appends, followers, idle, neighbours, opens, reads, reverts, starts, viewers
+from bench import (
+    appends,
+    followers,
+    idle,
+    neighbours,
+    opens,
+    reads,
+    reverts,
+    starts,
+    stores,
+    viewers,
+)
 from bench.figures import Comparison
 from bench.table import draw
 
@@ -39,6 +51,9 @@ PARTS = {
 
 def main() -> None:
     """Run the command."""
+    if sys.argv[1:2] == ["stores"]:
+        stores.main(sys.argv[2:])
+        return
     options = _parser().parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
     folder = Path(tempfile.mkdtemp(prefix="steno-bench-", dir=options.folder))

@@ -1,12 +1,14 @@
-"""Tests for users: fixtures of a private daemon, and the contract of a storage.
+"""Tests for users: fixtures of a private daemon, and suites for stores; with pytest.
 
-The fixtures need pytest, and are imported when they are first used.
+fixtures           a session on a private daemon, for tests of one's own program
+storage_contract   the contract of a storage of an agent's messages, as a class of tests
+stores             the conformance suite of session stores: real processes, kills, torn files
+
+Each name below is imported when it is first used. `-p steno.testing` brings the suite of stores.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-
-from steno.testing.storage_contract import LinearStorage, LinearStorageContract, RestoredStorage
 
 if TYPE_CHECKING:
     from steno.testing.fixtures import (
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
         steno_client,
         steno_root,
         steno_session,
+    )
+    from steno.testing.storage_contract import (
+        LinearStorage,
+        LinearStorageContract,
+        RestoredStorage,
     )
     from steno.testing.temporary_root import private_root
 
@@ -30,7 +37,13 @@ __all__ = [
     "steno_session",
 ]
 
-_LATER: Final = {
+pytest_plugins = ("steno.testing.stores.plugin",)
+"""What `-p steno.testing` brings; nothing of it is imported without pytest."""
+
+_HOMES: Final = {
+    "LinearStorage": "steno.testing.storage_contract",
+    "LinearStorageContract": "steno.testing.storage_contract",
+    "RestoredStorage": "steno.testing.storage_contract",
     "async_steno_client": "steno.testing.fixtures",
     "async_steno_session": "steno.testing.fixtures",
     "private_root": "steno.testing.temporary_root",
@@ -38,13 +51,13 @@ _LATER: Final = {
     "steno_root": "steno.testing.fixtures",
     "steno_session": "steno.testing.fixtures",
 }
-"""The modules of the names that are imported when they are first used."""
+"""The module of each name."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _HOMES:
         raise AttributeError(f"module 'steno.testing' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
