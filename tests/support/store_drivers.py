@@ -321,7 +321,9 @@ BROKEN: dict[type[Journal], tuple[str, frozenset[str]]] = {
     CreatedTwice: ("concurrent opens", frozenset()),
     Unlocked: (
         "concurrent writers",
-        frozenset({"full disk", "stale writer", "whole batches", "conditional append"}),
+        frozenset({
+            "concurrent opens", "full disk", "stale writer", "whole batches", "conditional append",
+        }),
     ),
     Cached: ("read your writes", frozenset()),
     Sorting: ("read your writes", frozenset()),
