@@ -37,7 +37,7 @@ __all__ = [
     "steno_session",
 ]
 
-pytest_plugins = ("steno.testing.stores.plugin",)
+pytest_plugins: tuple[str, ...] = ("steno.testing.stores.plugin",)
 """What `-p steno.testing` brings; nothing of it is imported without pytest."""
 
 _HOMES: Final = {

@@ -192,7 +192,7 @@ class Case:
     def begin_session(self) -> None:
         """Let later processes open a new session in the same folder."""
         self._sessions += 1
-        self.ledger = Ledger(session=self._session)
+        self.ledger: Ledger = Ledger(session=self._session)
 
     @property
     def _session(self) -> str:
