@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
 from support.daemon_in_thread import DaemonInThread
-from support.daemons import end_daemon_of
+from support.daemons import remove_root
 
 CI_SEED = 20_260_101
 """CI runs draw the same numbers each time, so a merged change was tested with them."""
@@ -84,8 +83,7 @@ def _short_root() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        end_daemon_of(folder)
-        shutil.rmtree(folder)
+        remove_root(folder)
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """The end of daemons that a test left behind."""
 
+import errno
 import fcntl
 import os
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -33,6 +35,24 @@ def end_daemon_of(root: Path) -> None:
                 os.kill(note.pid, signal.SIGKILL)
         # The kernel gives the lock up with the process, so this waits for exactly that.
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+
+
+def remove_root(root: Path) -> None:
+    """End the daemon of `root` and remove the folder.
+
+    A daemon that a client started right before it closed may take its lock only now, and creates
+    its files again: it is ended, too.
+    """
+    until = time.monotonic() + limits.SPAWN_TIMEOUT_S
+    while True:
+        end_daemon_of(root)
+        try:
+            shutil.rmtree(root)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
+                raise
+        else:
+            return
 
 
 def wait_for_start(lock: Path) -> None:
