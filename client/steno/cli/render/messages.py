@@ -59,6 +59,20 @@ def arguments_of(arguments: object, *, quoted: bool = True) -> str:
     return ", ".join(f"{name}={each}" for name, each in shown.items())
 
 
+def json_forms(arguments: object) -> tuple[str, str] | None:
+    """The arguments of a call as JSON on one line and on several; None if they are no object."""
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        if not is_object(value):
+            return None
+        return (
+            json.dumps(value, ensure_ascii=False),
+            json.dumps(value, ensure_ascii=False, indent=2),
+        )
+    except (ValueError, RecursionError):
+        return None
+
+
 def texts_of(record: dict[str, Any]) -> Iterator[str]:
     """The searchable texts of a record: content, thoughts, and tool calls as `name(arguments)`."""
     content = record.get("content")
