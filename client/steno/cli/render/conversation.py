@@ -21,7 +21,8 @@ from steno.cli.render.messages import (
     arguments_of,
     described,
     folded,
-    json_forms,
+    is_summary,
+    split_arguments,
     text_of,
     written_at,
 )
@@ -30,13 +31,13 @@ from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
+_HARNESS_MARKS: Final = ("<system>", "<system-reminder>")
+"""Beginnings of texts by the program around the model, which are no Markdown."""
+
 Style = Callable[..., str]
 """Adds colours to a text or returns it unchanged: `style(text, "bold", "cyan")`."""
 
 _INDENT: Final = "  "
-
-_READ_CHARS_MAX: Final = 100
-"""Longest line of laid-out text: longer ones are hard to read."""
 
 _RULE_CHARS: Final = 60
 """Length of a rule without a terminal width."""
@@ -56,6 +57,10 @@ class Markup(Protocol):
 
     def code(self, text: str, language: str, columns: int) -> list[str] | None:
         """Return the lines of a program; None if it has to be shown as it is."""
+        ...
+
+    def wrapped(self, line: str, columns: int) -> list[str]:
+        """Return a line of text in pieces that fit the columns, wide characters included."""
         ...
 
 
@@ -101,11 +106,13 @@ class Conversation:
 
     def _message(self, role: str, record: Record) -> list[str]:
         value = record.record
-        author = role
+        author = "summary" if is_summary(value) else role
         if role == "tool" and (name := self._called.get(str(value.get("tool_call_id")))):
             author = f"tool · {name}"
         body = self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")
+        if self._markup is not None and body and calls:
+            body.append("")
         for call in calls if is_array(calls) else []:
             body += self._call(call)
         return [self._heading(author, _ROLE_STYLES.get(role, "bold"), record), *body, ""]
@@ -144,11 +151,10 @@ class Conversation:
 
     def _prose(self, text: str) -> list[str]:
         """The lines of a text that people and models write as Markdown."""
-        # Harnesses mark their own words so; they are no Markdown.
-        if self._markup is not None and text.startswith("<system>") and text.endswith("</system>"):
-            return self._text(text, "dim")
         if self._markup is not None:
-            lines = self._markup.markdown(_with_escapes(text), self._read_columns)
+            if text.startswith(_HARNESS_MARKS):
+                return self._text(text, "dim")
+            lines = self._markup.markdown(_with_escapes(text), self._room or _RULE_CHARS)
             if lines is not None:
                 return _indented(lines)
         return self._text(text)
@@ -174,21 +180,26 @@ class Conversation:
         return self._text(f"→ {name}({arguments})", "yellow")
 
     def _laid_out_call(self, markup: Markup, name: str, arguments: object) -> list[str] | None:
-        """A call with its arguments as JSON, beside its name if they fit there; None if not."""
-        head = f"→ {printable(name, one_line=True)}"
-        texts = json_forms(arguments)
-        if texts is None:
+        """A call with its arguments as JSON, and texts of several lines below; None if neither."""
+        given = split_arguments(arguments)
+        if given is None:
             return None
-        short, long = texts
-        columns = self._read_columns
-        fits = len(head) + 1 + len(short) <= columns
-        lines = markup.code(_with_escapes(short if fits else long), "json", columns)
+        head = f"→ {printable(name, one_line=True)}"
+        styled = self._style(head, "bold", "yellow")
+        columns = (self._room or _RULE_CHARS) - len(_INDENT)
+        fits = len(head) + 1 + len(given.short) <= columns
+        form = given.short if fits else given.long
+        lines = markup.code(_with_escapes(form), "json", columns)
         if lines is None:
             return None
-        styled = self._style(head, "bold", "yellow")
-        if fits and len(lines) == 1:
-            return _indented([f"{styled} {lines[0]}"])
-        return _indented([styled, *_indented(self._folded(lines))])
+        if fits:
+            shown = [" ".join([styled, *lines])]
+        else:
+            shown = [styled, *_indented(self._folded(lines))]
+        for label, text in given.texts.items():
+            shown.append(_INDENT + self._style(f"{printable(label, one_line=True)}:", "dim"))
+            shown += _indented(self._folded(self._text(text.rstrip("\n")), indent=_INDENT))
+        return _indented(shown)
 
     def _result(self, text: str) -> list[str]:
         return self._folded(self._text(text), indent=_INDENT)
@@ -210,18 +221,17 @@ class Conversation:
     def _room(self) -> int | None:
         return None if self._width is None else self._width - len(_INDENT)
 
-    @property
-    def _read_columns(self) -> int:
-        """Columns of laid-out text."""
-        return min(self._room or _READ_CHARS_MAX, _READ_CHARS_MAX)
-
     def _wrapped(self, line: str) -> list[str]:
         line = line.expandtabs(4)
         room = self._room
-        if room is None or len(line) <= room:
+        if room is None or len(line) <= room // 2:
             return [line]
         if len(line) > LINE_WRAPPED_CHARS_MAX:
             return [*_cut(line, room)]
+        if self._markup is not None and not line.isascii():
+            return self._markup.wrapped(line, room)
+        if len(line) <= room:
+            return [line]
         # A continuation has the indentation of its line, so that code and lists stay readable.
         indent = line[: len(line) - len(line.lstrip())][: room // 2]
         return textwrap.wrap(

@@ -6,14 +6,16 @@ follows: the target of a link is shown as text.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box
 from rich.color import ColorSystem
+from rich.constrain import Constrain
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, TableElement
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, Paragraph, TableElement
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.syntax import Syntax
@@ -46,6 +48,9 @@ _THEME: Final = Theme(
 _CODE_THEME: Final = "ansi_dark"
 """The sixteen colours of the terminal."""
 
+_PROSE_COLUMNS_MAX: Final = 100
+"""Longest line of a paragraph: longer ones are hard to read."""
+
 _CODE_INDENT: Final = 2
 _LEVEL_COLUMNS: Final = 4
 """Columns that a level of nesting takes at most: the bar of a quotation."""
@@ -55,6 +60,9 @@ _TEXT_COLUMNS_MIN: Final = 10
 
 _CELL_COLUMNS_MIN: Final = 6
 """Columns that a cell of a table needs, its border included."""
+
+_WIDTHS_KEPT_MAX: Final = 4
+"""Consoles that are kept: one is built as slowly as a short text is laid out."""
 
 Limit = Callable[[], AbstractContextManager[None]]
 """Makes the limit for the time of one text: a context manager that interrupts its block."""
@@ -88,15 +96,14 @@ class RichMarkup:
             return None
         return self._lines(lambda: highlighted(text, language), columns)
 
+    def wrapped(self, line: str, columns: int) -> list[str]:
+        """A line of text in pieces that fit; wide characters take two columns."""
+        return [piece.plain for piece in Text(line).wrap(_console(columns), columns)]
+
     def _lines(self, make: Callable[[], RenderableType], columns: int) -> list[str] | None:
-        console = Console(
-            width=columns, height=1, force_terminal=True, color_system="standard",
-            legacy_windows=False, theme=_THEME, emoji=False, markup=False, highlight=False,
-            _environ={},
-        )  # fmt: skip
         try:
             with self._limit():
-                lines = console.render_lines(make(), pad=False)
+                lines = _console(columns).render_lines(make(), pad=False)
                 shown = [self._styled(line).rstrip() for line in lines]
         except Exception:
             # Whatever three libraries make of a hostile text: the text itself can be shown.
@@ -114,6 +121,16 @@ class RichMarkup:
         return segment.style.render(text, color_system=self._colours)
 
 
+@lru_cache(_WIDTHS_KEPT_MAX)
+def _console(columns: int) -> Console:
+    """A console that looks at nothing but its arguments."""
+    return Console(
+        width=columns, height=1, force_terminal=True, color_system="standard",
+        legacy_windows=False, theme=_THEME, emoji=False, markup=False, highlight=False,
+        _environ={},
+    )  # fmt: skip
+
+
 def highlighted(text: str, language: str) -> Text:
     """A program in colours; in an unknown language without."""
     lexer = lexer_named(language)
@@ -123,6 +140,13 @@ def highlighted(text: str, language: str) -> Text:
     shown = Syntax(text, lexer, theme=_CODE_THEME, word_wrap=True).highlight(text)
     shown.rstrip()
     return shown
+
+
+class _Paragraph(Paragraph):
+    """A paragraph that is no wider than a page of a book; code and tables take all columns."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Constrain(self.text, _PROSE_COLUMNS_MAX)
 
 
 class _Heading(Heading):
@@ -138,6 +162,19 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = highlighted(str(self.text).rstrip("\n"), self.lexer_name)
         yield Padding(code, (0, 0, 0, _CODE_INDENT))
+
+
+class _Item(ListItem):
+    """An item of a list, whose number has its dot."""
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        numeral = f"{number}. ".rjust(len(str(last_number)) + 2)
+        pieces = super().render_number(console, options, number, last_number)
+        for place, piece in enumerate(pieces):
+            is_number = place == 0 and isinstance(piece, Segment)
+            yield Segment(numeral, piece.style) if is_number else piece
 
 
 class _Table(TableElement):
@@ -160,9 +197,11 @@ class _Document(Markdown):
 
     elements = {
         **Markdown.elements,
+        "paragraph_open": _Paragraph,
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,
+        "list_item_open": _Item,
         "table_open": _Table,
     }
     inlines = Markdown.inlines | {"link", "address"}
