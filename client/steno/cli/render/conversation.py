@@ -192,10 +192,8 @@ class Conversation:
         lines = markup.code(_with_escapes(form), "json", columns)
         if lines is None:
             return None
-        if fits:
-            shown = [" ".join([styled, *lines])]
-        else:
-            shown = [styled, *_indented(self._folded(lines))]
+        beside, below = ([styled, *lines], []) if fits else ([styled], self._folded(lines))
+        shown = [" ".join(beside), *_indented(below)]
         for label, text in given.texts.items():
             shown.append(_INDENT + self._style(f"{printable(label, one_line=True)}:", "dim"))
             shown += _indented(self._folded(self._text(text.rstrip("\n")), indent=_INDENT))

@@ -16,7 +16,7 @@ _LESS: Final = "FRX"
 """Options of less: end on a short text, pass colours on, leave the text on the screen."""
 
 
-class _ReaderLeft(Exception):  # noqa: N818  # named as the state it reports
+class _ReaderLeft(Exception):
     """The reader left the pager before the last line."""
 
 

@@ -7,15 +7,23 @@ follows: the target of a link is shown as text.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box
 from rich.color import ColorSystem
-from rich.constrain import Constrain
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, Paragraph, TableElement
+from rich.constrain import Constrain
+from rich.markdown import (
+    CodeBlock,
+    Heading,
+    ListItem,
+    Markdown,
+    MarkdownElement,
+    Paragraph,
+    TableElement,
+)
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.syntax import Syntax
@@ -26,6 +34,7 @@ from rich.theme import Theme
 from steno.cli.command_limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
 from steno.cli.render.lexers import lexer_named
 from steno.cli.render.output import printable
+from steno.cli.render.time_limit import TimeIsUp
 
 # Without HTML: a tag in a text is text.
 _PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -68,7 +77,7 @@ Limit = Callable[[], AbstractContextManager[None]]
 """Makes the limit for the time of one text: a context manager that interrupts its block."""
 
 
-class NotRendered(Exception):  # noqa: N818  # named as the state it reports
+class NotRendered(Exception):
     """A text has no rendering within the limits."""
 
 
@@ -105,7 +114,7 @@ class RichMarkup:
             with self._limit():
                 lines = _console(columns).render_lines(make(), pad=False)
                 shown = [self._styled(line).rstrip() for line in lines]
-        except Exception:
+        except (Exception, TimeIsUp):
             # Whatever three libraries make of a hostile text: the text itself can be shown.
             return None
         return _without_blank_ends(shown)
@@ -173,8 +182,10 @@ class _Item(ListItem):
         numeral = f"{number}. ".rjust(len(str(last_number)) + 2)
         pieces = super().render_number(console, options, number, last_number)
         for place, piece in enumerate(pieces):
-            is_number = place == 0 and isinstance(piece, Segment)
-            yield Segment(numeral, piece.style) if is_number else piece
+            if place == 0 and isinstance(piece, Segment):
+                yield Segment(numeral, piece.style)
+            else:
+                yield piece
 
 
 class _Table(TableElement):
@@ -186,7 +197,8 @@ class _Table(TableElement):
             raise NotRendered
         table = Table(box=box.SIMPLE, header_style="bold", show_edge=False)
         for title in titles:
-            table.add_column(title.content, justify=title.justify, overflow="fold")
+            justify = title.content.justify or "default"
+            table.add_column(title.content, justify=justify, overflow="fold")
         for row in [] if self.body is None else self.body.rows:
             table.add_row(*(cell.content for cell in row.cells))
         yield table
@@ -195,7 +207,7 @@ class _Table(TableElement):
 class _Document(Markdown):
     """A Markdown text as rich lays it out, with our elements for headings, code and tables."""
 
-    elements = {
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "paragraph_open": _Paragraph,
         "heading_open": _Heading,
