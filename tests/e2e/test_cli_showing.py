@@ -238,6 +238,12 @@ def test_without_the_extra_a_terminal_gets_plain_text_or_is_told_what_to_install
     )
 
 
+def test_a_format_and_json_do_not_go_together(root: Path) -> None:
+    ran = Steno(root)("show", "demo", "--format", "plain", "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--json is a format of its own" in ran.error["message"]
+
+
 def test_colours_reach_the_pager_with_its_options(root: Path) -> None:
     _long_session(root)
     steno = Steno(root, PAGER="""sh -c 'printf "options %s " "$LESS"; cat'""")

@@ -58,6 +58,13 @@ def test_summary_has_its_own_heading_and_the_words_of_the_program_are_no_markdow
     assert lines[-3:] == ["   • a", "   • b", ""]
 
 
+def test_words_of_the_program_before_a_text_leave_it_markdown() -> None:
+    lines = lines_of({"role": "user", "content": "<system>x</system>\n\n- a"})
+    assert lines[1:] == ["  <system>x</system>", "", "   • a", ""]
+    lines = lines_of({"role": "user", "content": "<system>- x\n- y</system>"})
+    assert lines[1:] == ["  <system>- x", "  - y</system>", ""]
+
+
 def test_thought_is_folded_or_shown_with_its_name() -> None:
     record = {"role": "assistant", "content": [{"type": "think", "think": "hm\nwell"}]}
     assert lines_of(record)[1] == "  ▸ thought, 7 characters: hm well"

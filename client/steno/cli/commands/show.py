@@ -3,7 +3,6 @@
 import shutil
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from importlib.util import find_spec
 from itertools import chain
 from typing import assert_never
 
@@ -99,37 +98,36 @@ def _begun(records: Iterator[Record], output: Output, session: str) -> Iterator[
 
 
 def _conversation(options: Namespace, output: Output) -> Conversation:
-    """The rendering in the requested format.
+    """The rendering in the requested format, or in the one that suits the output.
 
     Raises:
         BadRequest: a package for the requested format is not installed.
     """
-    form = options.format
-    if form is None:
-        form = "terminal" if output.is_terminal and has_colours() and _has_rich() else "plain"
-    if form == "plain":
-        return Conversation(output.width, output.style, full=options.full)
-    # Imported here: rich takes longer to import than other commands to run.
-    try:
-        from steno.cli.render.rich_markup import RichMarkup  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            f"--format terminal needs {error.name}: install it with"
-            " `pip install 'stenod[terminal]'`, or give --format plain"
-        ) from None
-    markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
-    style = styled if has_colours() else output.style
-    width = shutil.get_terminal_size().columns
-    return Conversation(width, style, full=options.full, markup=markup)
-
-
-def _has_rich() -> bool:
-    return find_spec("rich") is not None
+    suits = output.is_terminal and has_colours()
+    if options.format == "terminal" or (options.format is None and suits):
+        # Imported here: rich takes longer to import than other commands to run.
+        try:
+            from steno.cli.render.rich_markup import RichMarkup  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            if options.format is not None:
+                raise BadRequest(
+                    f"--format terminal needs {error.name}: install it with"
+                    " `pip install 'stenod[terminal]'`, or give --format plain"
+                ) from None
+        else:
+            markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
+            # A pipe gets the colours, too, if the format was asked for.
+            style = styled if has_colours() else output.style
+            width = shutil.get_terminal_size().columns
+            return Conversation(width, style, full=options.full, markup=markup)
+    return Conversation(output.width, output.style, full=options.full)
 
 
 def _show_state(options: Namespace, output: Output) -> int:
     if options.follow:
         raise WrongUsage("--json shows one state: follow a session with `steno tail -f --json`")
+    if options.format is not None:
+        raise WrongUsage("--json is a format of its own: leave --format out")
     if options.since is not None:
         raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
     with connected(options) as client:

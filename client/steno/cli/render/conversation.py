@@ -31,8 +31,11 @@ from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
-_HARNESS_MARKS: Final = ("<system>", "<system-reminder>")
-"""Beginnings of texts by the program around the model, which are no Markdown."""
+_HARNESS_MARKS: Final = (
+    ("<system>", "</system>"),
+    ("<system-reminder>", "</system-reminder>"),
+)
+"""Ends of texts by the program around the model, which are no Markdown."""
 
 Style = Callable[..., str]
 """Adds colours to a text or returns it unchanged: `style(text, "bold", "cyan")`."""
@@ -88,7 +91,7 @@ class Conversation:
         value = record.record
         match value.get("role"):
             case "_system_prompt":
-                body = self._text(text_of(value.get("content")))
+                body = self._prose(text_of(value.get("content")))
                 return [self._heading("system prompt", "magenta", record), *body, ""]
             case "_checkpoint":
                 return self.rule(f"checkpoint {value.get('id')}")
@@ -152,7 +155,7 @@ class Conversation:
     def _prose(self, text: str) -> list[str]:
         """The lines of a text that people and models write as Markdown."""
         if self._markup is not None:
-            if text.startswith(_HARNESS_MARKS):
+            if any(text.startswith(begin) and text.endswith(end) for begin, end in _HARNESS_MARKS):
                 return self._text(text, "dim")
             lines = self._markup.markdown(_with_escapes(text), self._room or _RULE_CHARS)
             if lines is not None:
