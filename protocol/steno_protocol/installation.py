@@ -20,7 +20,7 @@ def check_system(system: str = sys.platform) -> None:
     """
     if system != _SYSTEM:
         raise BadRequest(
-            f"steno runs on Linux only, and this system is {system!r}: use a Linux machine, a"
+            f"this system is {system!r}, and only Linux is supported: use a Linux machine, a"
             " container or a virtual machine, or WSL on Windows"
         )
 

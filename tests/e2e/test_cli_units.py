@@ -112,5 +112,5 @@ def test_a_steno_that_runs_from_a_cache_installs_no_service(root: Path, tmp_path
         check=False,
     )
     assert ran.returncode == 1
-    assert f"runs from the cache {tmp_path / 'cache'}" in ran.stderr
+    assert f"lies in the cache {tmp_path / 'cache'}" in ran.stderr
     assert not config.exists()

@@ -45,7 +45,7 @@ def test_another_system_is_refused_in_one_sentence(program: str, tmp_path: Path)
         check=False,
     )
     assert ran.returncode == 1, ran
-    assert "steno runs on Linux only, and this system is 'darwin'" in ran.stderr
+    assert "this system is 'darwin', and only Linux is supported" in ran.stderr
     assert ("Traceback" in ran.stderr) == (program == LIBRARY)
     assert not root.exists()
 

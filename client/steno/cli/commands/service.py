@@ -143,8 +143,8 @@ def _refuse_cache(environment: Path) -> None:
     for folder in environment.parents:
         if (folder / _CACHE_MARK).is_file():
             raise BadRequest(
-                f"this steno runs from the cache {folder}, which may be cleaned at any time:"
-                " install it with `uv tool install` or `pipx install`, and repeat the command"
+                f"this installation lies in the cache {folder}, which may be cleaned at any time:"
+                " install steno with `uv tool install` or `pipx install`, and repeat the command"
             )
 
 
