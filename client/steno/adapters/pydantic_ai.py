@@ -16,7 +16,7 @@ The stream only grows, so the entries of a branch that was left stay in it. A fo
 fork of the session, whose entries the new conversation then has in its own stream.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -86,7 +86,7 @@ class StenoConversationStore(_ConversationStore):  # type: ignore[misc]  # the f
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[Record]:
         """Return the records, those with the scope if one is given, the last saved first."""
-        found = [await self.read_record(each) async for each in self._conversations()]
+        found = [await self.read_record(each) for each in await self._conversations()]
         wanted = [each for each in found if each and (scope is None or each.scope == scope)]
         wanted.sort(key=lambda record: record.updated_at, reverse=True)
         return wanted[:limit]
@@ -160,7 +160,7 @@ class StenoConversationStore(_ConversationStore):  # type: ignore[misc]  # the f
             line = await self._line(head_id.conversation, head_id, limit)
             if line is not None:
                 return _loaded(line, head_id.conversation)
-        async for conversation in self._conversations():
+        for conversation in await self._conversations():
             line = await self._line(conversation, head_id, limit)
             if line is not None:
                 return _loaded(line, conversation)
@@ -247,13 +247,12 @@ class StenoConversationStore(_ConversationStore):  # type: ignore[misc]  # the f
         except steno.NotFound:
             return None
 
-    async def _conversations(self) -> AsyncIterator[str]:
+    async def _conversations(self) -> list[str]:
         """The ids of all conversations, also of those that were deleted."""
         prefix = f"{self._prefix}/"
-        for entry in await self._client.sessions(prefix):
-            segment = entry.session.removeprefix(prefix)
-            if "/" not in segment:
-                yield name_of(segment)
+        found = await self._client.sessions(prefix)
+        segments = [entry.session.removeprefix(prefix) for entry in found]
+        return [name_of(segment) for segment in segments if "/" not in segment]
 
     async def _stream(self, conversation: str) -> "Stream":
         return await self._client.session(self._id(conversation)).stream("log")
