@@ -428,7 +428,7 @@ class Pair:
 async def test_random_operations_equal_those_of_the_store_in_memory(own: Store, seed: int) -> None:
     pair = Pair(own, stores.InMemoryConversationStore(), random.Random(seed))
     choices = [pair.load, pair.save, pair.branch, pair.return_to_branch, pair.fork, pair.delete]
-    for number in range(1500):
+    for number in range(700):
         await pair.drawn.choices(choices, weights=[5, 8, 3, 2, 2, 1])[0]()
         if number % 50 == 0:
             await pair.look()
