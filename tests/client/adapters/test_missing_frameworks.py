@@ -6,8 +6,6 @@ import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.interop
-
 NEEDS = {
     "pydantic_ai": ("pydantic_ai", "StenoConversationStore", "pydantic-ai"),
 }
