@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import (
+    adapters,
     appends,
     followers,
     idle,
@@ -46,6 +47,7 @@ PARTS = {
     "starts": starts.measure,
     "idle": idle.measure,
     "viewers": viewers.measure,
+    "adapters": adapters.measure,
 }
 
 
