@@ -41,23 +41,63 @@ Entry = Any
 """A `ConversationEntry` of Pydantic-AI."""
 
 
-def _base() -> Any:
-    """The interface; without Pydantic-AI `object`, so that this module can be imported."""
+if TYPE_CHECKING:
+
+    class _ConversationStore:
+        """What the interface itself defines, for programs that are checked without Pydantic-AI."""
+
+        async def load(
+            self, conversation_id: str, *, limit: int | None = None, scope: str | None = None
+        ) -> Any: ...
+
+        async def load_entries(
+            self, conversation_id: str, *, limit: int | None = None, scope: str | None = None
+        ) -> list[Entry] | None: ...
+
+        async def save(self, conversation: Any, *, scope: str | None = None) -> list[Entry]: ...
+
+        async def branch(
+            self,
+            conversation_id: str,
+            *,
+            at: int | None = None,
+            from_entry: str | None = None,
+            expected_revision: str | None,
+            scope: str | None = None,
+        ) -> Any: ...
+
+        async def fork(
+            self,
+            conversation_id: str,
+            *,
+            at: int | None = None,
+            from_entry: str | None = None,
+            new_conversation_id: str | None = None,
+            scope: str | None = None,
+            source_scope: str | None = None,
+        ) -> Any: ...
+
+        async def list_conversations(
+            self, *, scope: str | None = None, limit: int | None = None
+        ) -> list[Record]: ...
+
+        async def delete(self, conversation_id: str, *, scope: str | None = None) -> None: ...
+
+else:
     try:
-        return import_module(_STORES).ConversationStore
+        _ConversationStore = import_module(_STORES).ConversationStore
     except ModuleNotFoundError:
-        return object
+        # The module can be imported all the same; an object of the class names the extra.
+        _ConversationStore = object
 
 
-_ConversationStore: Any = _base()
-
-
-class StenoConversationStore(_ConversationStore):  # type: ignore[misc]  # the framework is optional
+class StenoConversationStore(_ConversationStore):
     """A `ConversationStore` whose conversations are on the disk when `save` returns.
 
-    `load`, `save`, `branch`, `fork` and the other methods are those of the interface. A save is
-    stored as a whole or not at all, and of two processes that save the same revision one gets
-    `ConversationConflict`. Messages are stored as `ModelMessagesTypeAdapter` writes them.
+    `load`, `save`, `branch`, `fork` and the other methods are those of the interface, which is the
+    base of this class where Pydantic-AI is installed. A save is stored as a whole or not at all,
+    and of two processes that save the same revision one gets `ConversationConflict`. Messages are
+    stored as `ModelMessagesTypeAdapter` writes them.
 
     Args:
         client: an open client; its owner closes it after the last use of the store.
