@@ -20,6 +20,7 @@ MORE = {
     "steno.llm": {"httpx2"},
     "steno.testing": {"pytest"},
     "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},
+    "steno.web": {"starlette", "uvicorn"},
 }
 """Packages that only this part may import."""
 
