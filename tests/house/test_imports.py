@@ -18,6 +18,7 @@ NEEDS = {
 MORE = {
     "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
     "steno.llm": {"httpx2"},
+    "steno.mcp_server": {"mcp", "mcp_types", "starlette"},
     "steno.testing": {"pytest"},
     "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},
     "steno.web": {"starlette", "uvicorn"},
