@@ -13,6 +13,7 @@ from steno.mcp_server.texts import text_of
 from steno.mcp_server.tools import get_session
 from steno.mcp_server.values import OneSession
 from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.paths import split_session
 from steno_protocol.replies import SessionEntry
 
 
@@ -29,6 +30,8 @@ class Resources:
     async def page(self, cursor: str | None) -> types.ListResourcesResult:
         """A page of the sessions, ordered by id; the cursor is the last id of the page before."""
         try:
+            if cursor is not None:
+                split_session(cursor)
             found = await self._client.sessions(
                 archived="no", after=cursor or "", limit=LIST_PAGE + 1
             )
