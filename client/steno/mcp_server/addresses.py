@@ -14,7 +14,7 @@ from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
 from steno.mcp_server.limits import URI_CHARS_MAX
-from steno_protocol.errors import BadRequest, NotFound, StenoError
+from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.paths import check_stream, split_session
 
 View = Literal["state", "markdown", "json", "wire", "stream"]
@@ -89,10 +89,8 @@ def _view_of(rest: str) -> tuple[View, str]:
     Raises:
         KeyError, BadRequest: there is no such view.
     """
-    if not rest.startswith(_STREAM):
+    if not (rest.startswith(_STREAM) and rest.endswith(_STREAM_END)):
         return _SUFFIXES[rest], ""
-    if not rest.endswith(_STREAM_END):
-        raise BadRequest("a stream's name ends with .jsonl")
     return "stream", check_stream(rest[len(_STREAM) : -len(_STREAM_END)])
 
 
