@@ -59,7 +59,7 @@ async def test_each_tool_has_schemas_and_says_what_it_changes(agent: Any) -> Non
 
 def test_the_guide_lists_each_tool_with_its_arguments() -> None:
     rows = table_rows(PROJECT / "client" / "guide" / "mcp.md", "Tools")
-    listed = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[1])) for row in rows}
+    listed = {row[0].strip("`"): set(re.findall(r"\w+", row[1])) for row in rows}
     assert listed == {tool.name: set(tool.arguments.__struct_fields__) for tool in TOOLS}
 
 
@@ -97,8 +97,18 @@ async def test_a_repeated_key_is_applied_once(agent: Any, session: str) -> None:
 
 
 async def test_a_missing_session_is_created_only_if_wanted(agent: Any, session: str) -> None:
-    asked = {"session": session, "messages": [{"role": "user", "content": "x"}], "create": False}
-    assert failure(await agent.call_tool("append_messages", asked))["code"] == "not_found"
+    good, bad = [{"role": "user", "content": "x"}], [{"role": "_checkpoint", "id": 1}]
+    for more in (
+        {"messages": good, "create": False},
+        {"messages": good, "expect": "0:7"},
+        {"messages": good, "session": "kimi:none/none"},
+        {"messages": bad},
+        {"messages": [*good, {"role": "user", "content": "x" * 20_000_000}]},
+    ):
+        failure(await agent.call_tool("append_messages", {"session": session} | more))
+    error = failure(await agent.call_tool("get_session", {"session": session}))
+    assert error["code"] == "not_found"
+    assert (await append(agent, session, "x", expect="0:0"))["head"] == "0:1"
 
 
 async def test_a_revert_is_undone_by_the_generation_that_it_left(agent: Any, session: str) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from steno._async.client import Client
 from steno._async.session import Session
+from steno._sansio.requests import encode_records
 from steno.mcp_server.bounded import bounded
 from steno.mcp_server.limits import ANSWER_BYTES_MAX
 from steno.mcp_server.search import search_sessions
@@ -39,6 +40,7 @@ from steno.values import Ack, Mail, StreamInfo
 from steno_protocol import replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
+from steno_protocol.records import check_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,14 @@ async def append_messages(client: Client, asked: AppendMessages) -> Changed:
     try:
         ack = await _append(session, asked)
     except NotFound:
-        if not asked.create:
+        # With another `expect` the append would fail, and leave an empty session behind. A mount
+        # belongs to another program, which creates its sessions.
+        is_wanted = asked.create and asked.expect in {None, _BEGINNING}
+        if not is_wanted or ":" in asked.session:
             raise
+        # Neither must a refused message leave one behind.
+        for record in encode_records(asked.messages):
+            check_message(record)
         await client.open(asked.session, follow=False)
         ack = await _append(session, asked)
     return _changed(asked.session, ack)
@@ -190,6 +198,8 @@ async def fork_session(client: Client, asked: ForkSession) -> Forked:
     stat = await made.stat()
     return Forked(session=made.id, head=stat.head, title=stat.title, forked_from=stat.forked_from)
 
+
+_BEGINNING: Final = "0:0"
 
 _AGAIN: Final = "repeat it with the same key if its outcome is unknown."
 

@@ -144,7 +144,9 @@ class AppendMessages(Change, frozen=True, kw_only=True):
             max_length=limits.MESSAGES_MAX,
         ),
     ]
-    create: Annotated[bool, Meta(description="Create the session if there is none.")] = True
+    create: Annotated[
+        bool, Meta(description="Create the session if there is none, but not in a mount.")
+    ] = True
 
 
 class CreateCheckpoint(Change, frozen=True, kw_only=True):

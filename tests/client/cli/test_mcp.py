@@ -47,6 +47,17 @@ def test_without_the_extra_the_error_says_what_to_install(root: Path) -> None:
         assert "pip install 'stenod[mcp]'" in ran.stderr
 
 
+def test_a_closed_stdin_is_refused(root: Path) -> None:
+    pytest.importorskip("mcp", reason="it comes with the extra `mcp`")
+    steno = Steno(root)
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *steno.words("mcp")],
+        env=steno.environment, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "stdin is closed" in ran.stderr
+
+
 def test_a_token_file_without_http_is_wrong(root: Path) -> None:
     ran = Steno(root)("mcp", "--token-file", str(root / "token"))
     assert (ran.code, "--http" in ran.err) == (2, True)

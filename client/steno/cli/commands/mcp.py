@@ -62,11 +62,16 @@ def run(options: Namespace, output: Output) -> int:
     if options.http is not None:
         anyio.run(_serve_http, options, output)
         return Exit.DONE
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None:
+        raise BadRequest("stdin is closed, and an MCP host writes to it: use --http without a host")
+    if sys.stdin.isatty():
         output.say("this is for an MCP host, which writes to stdin; Ctrl-C ends it")
     # A thread waits for stdin and cannot be cancelled, and there is nothing to put in order.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    anyio.run(_serve_stdio, options)
+    try:
+        anyio.run(_serve_stdio, options)
+    except* BrokenPipeError:
+        output.say("the MCP host has closed the server's stdout: its last answers are lost")
     return Exit.DONE
 
 
