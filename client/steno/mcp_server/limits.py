@@ -45,8 +45,9 @@ QUERY_CHARS_MAX: Final = 1000
 SEARCH_S: Final = 10.0
 """Time of one search; its answer then has a cursor that continues it. Hosts wait for a minute."""
 
-SEARCH_RECORDS_PER_TURN: Final = 500
-"""Records that a search looks at before other requests get a turn, about 5 ms."""
+RECORDS_PER_TURN: Final = 200
+"""Records that a search or a resource reads before other requests get a turn, a few
+milliseconds."""
 
 RESOURCE_BYTES_MAX: Final = 4 * MIB
 """The text of one resource; of a longer one the last part is there, and a line that says so."""

@@ -3,17 +3,15 @@
 import time
 from collections.abc import AsyncIterator, Iterator
 
-import anyio.lowlevel
-
 from steno._async.client import Client
 from steno.cli.render.messages import texts_of
 from steno.mcp_server.bounded import around
 from steno.mcp_server.limits import (
     HIT_CHARS_MAX,
     LIST_PAGE_MAX,
-    SEARCH_RECORDS_PER_TURN,
     SEARCH_S,
 )
+from steno.mcp_server.turns import in_turns
 from steno.mcp_server.values import Hit, Hits, SearchSessions
 from steno.values import Record
 from steno_protocol.errors import BadRequest, NotFound
@@ -35,17 +33,12 @@ async def search_sessions(client: Client, asked: SearchSessions) -> Hits:
     hits: list[Hit] = []
     async for session in _sessions(client, asked.prefix, first):
         start = position if session == first else None
-        turn = 0
         try:
-            async for record in client.session(session).records(start):
-                turn = (turn + 1) % SEARCH_RECORDS_PER_TURN
-                if not turn:
-                    await anyio.lowlevel.checkpoint()
-                    if time.monotonic() > until:
-                        return Hits(hits=hits, next=f"{record.cursor} {session}")
+            async for record in in_turns(client.session(session).records(start)):
                 found = list(wanted.hits(session, record))
                 # The hits of one record stay together, so that a position continues the search.
-                if hits and len(hits) + len(found) > asked.limit:
+                is_full = len(hits) > 0 and len(hits) + len(found) > asked.limit
+                if is_full or time.monotonic() > until:
                     return Hits(hits=hits, next=f"{record.cursor} {session}")
                 hits += found[: asked.limit]
         except NotFound:

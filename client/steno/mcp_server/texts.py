@@ -12,6 +12,7 @@ from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
 from steno.mcp_server.addresses import Address, View
 from steno.mcp_server.limits import RESOURCE_BYTES_MAX, SCAN_BYTES_MAX
+from steno.mcp_server.turns import in_turns
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 
@@ -50,7 +51,7 @@ async def _markdown(session: Session, _: Address) -> str:
     stat = await session.stat()
     start, head = _span(stat)
     tail, rendering = Tail(), Markdown()
-    async for record in session.records(start, head):
+    async for record in in_turns(session.records(start, head)):
         tail.add(("\n".join(rendering.record(record)) + "\n").encode(errors="replace"))
     left = "*earlier messages are left out*\n\n" if tail.is_cut or start.line else ""
     return "\n".join(head_of(stat)) + f"\n{left}" + tail.joined()
@@ -60,7 +61,7 @@ async def _json(session: Session, _: Address) -> str:
     stat = await session.stat()
     start, head = _span(stat)
     tail = Tail()
-    async for record in session.records(start, head):
+    async for record in in_turns(session.records(start, head)):
         tail.add(contract.record(record).rstrip(b"\n"))
     described = contract.reply(stat)
     fields = {name: described[name] for name in contract.EXPORT_HEAD}
@@ -71,7 +72,7 @@ async def _json(session: Session, _: Address) -> str:
 
 async def _wire(session: Session, _: Address) -> str:
     tail = Tail()
-    async for event in session.wire_records():
+    async for event in in_turns(session.wire_records()):
         tail.add(contract.record(event))
     return tail.joined()
 
@@ -79,7 +80,7 @@ async def _wire(session: Session, _: Address) -> str:
 async def _stream(session: Session, address: Address) -> str:
     tail = Tail()
     stream = await session.stream(address.stream)
-    async for record in stream.records():
+    async for record in in_turns(stream.records()):
         tail.add(contract.stream_record(record))
     return tail.joined()
 
