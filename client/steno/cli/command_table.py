@@ -15,6 +15,7 @@ GROUPS: Final = {
         "tail": "print the last records",
         "grep": "find text in the messages of sessions",
         "view": "show sessions in the browser as they grow",
+        "mcp": "serve sessions to agents over the Model Context Protocol",
     },
     "write to a session": {
         "open": "open a session, creating it if necessary",

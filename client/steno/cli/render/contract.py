@@ -49,6 +49,8 @@ stats       uptime_s appended_records appended_bytes groups {bounds counts total
             turned_away queued queued_most queued_bytes sessions_open clients subscribers
             open_files resident_bytes
 view        address                             `view`, when the page can be opened
+mcp         address token                       `mcp --http`, when it serves; token is null with
+            --token-file
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
