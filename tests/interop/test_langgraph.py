@@ -2,30 +2,25 @@
 
 import asyncio
 import copy
-import multiprocessing
-import os
 import random
-import signal
-import sqlite3
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import anyio
 import pytest
 
 import steno
-from interop.adapter_processes import put_checkpoints, resume_graph
 from interop.frameworks import framework
+from interop.langgraph_samples import approval_graph, checkpoint, delta_graph, names, place, put
 from steno.adapters.langgraph import StenoSaver
 from support.daemons import end_daemon_of
 
 base = framework("langgraph.checkpoint.base")
+jsonplus = framework("langgraph.checkpoint.serde.jsonplus")
 memory = framework("langgraph.checkpoint.memory")
 sqlite = framework("langgraph.checkpoint.sqlite")
 conformance = framework("langgraph.checkpoint.conformance")
-graphs = framework("langgraph.graph")
 types = framework("langgraph.types")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
@@ -38,40 +33,21 @@ TESTS_OF_THE_SUITE = {
     "delete_for_runs": 7, "copy_thread": 8, "prune": 8,
 }  # fmt: skip
 
+OPERATIONS = 400
+
 
 @pytest.fixture
-def client(root: Path) -> Iterator[steno.BlockingClient]:
+def saver(root: Path) -> Iterator[Any]:
     with steno.connect_sync(root) as client:
-        yield client
+        yield StenoSaver(client)
     end_daemon_of(root)
 
 
 @pytest.fixture
-def saver(client: steno.BlockingClient) -> Any:
-    return StenoSaver(client)
-
-
-@pytest.fixture
-def theirs() -> Iterator[Any]:
-    with sqlite.SqliteSaver.from_conn_string(":memory:") as saver:
-        yield saver
-
-
-def place(thread: str = "talk", ns: str = "", checkpoint: str | None = None) -> dict[str, Any]:
-    place = {"thread_id": thread, "checkpoint_ns": ns}
-    return {"configurable": place | ({"checkpoint_id": checkpoint} if checkpoint else {})}
-
-
-def checkpoint(name: str, **values: Any) -> dict[str, Any]:
-    versions = {channel: f"{1:032}.5" for channel in values}
-    return base.empty_checkpoint() | {
-        "id": name, "channel_values": values, "channel_versions": versions,
-    }  # fmt: skip
-
-
-def put(saver: Any, name: str, parent: str | None = None, /, ns: str = "", **values: Any) -> Any:
-    metadata = {"source": "loop", "step": 1}
-    return saver.put(place("talk", ns, parent), checkpoint(name, **values), metadata, {})
+async def async_saver(root: Path) -> AsyncIterator[Any]:
+    async with steno.connect(root) as client:
+        yield StenoSaver(client)
+    end_daemon_of(root)
 
 
 # --- the framework's suite ----------------------------------------------------------------------
@@ -103,69 +79,77 @@ VALUES = ["text", 7, None, b"bytes", float("inf"), {"a": [1, {"b": 2.5}]}, ("tup
 CHANNELS = ["a", "b", "__error__", "__interrupt__", "__resume__"]
 NAMESPACES = ["", "child", "child:1|grandchild"]
 
+Operation = Callable[[Any], Any]
+
 
 class Draw:
-    """Random operations, each with arguments that two savers can be given."""
+    """Random operations, each for two savers."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         # Few ids, drawn in any order: most operations meet a checkpoint that is there.
-        self.names = [f"{number:04}" for number in self.random.sample(range(60), 40)]
+        self.names = [f"{number:04}" for number in self.random.sample(range(60), 25)]
+        self.drawers = [
+            self.put, self.put, self.writes, self.writes, self.get, self.list, self.history,
+            self.delete,
+        ]  # fmt: skip
+
+    def operation(self) -> Operation:
+        return self.random.choice(self.drawers)()
+
+    def place(self, checkpoint: str | None = None) -> dict[str, Any]:
+        thread = self.random.choice(["one", "two"])
+        return place(thread, self.random.choice(NAMESPACES), checkpoint)
 
     def name(self) -> str:
         return self.random.choice(self.names)
 
-    def place(self, checkpoint: str | None) -> dict[str, Any]:
-        thread = self.random.choice(["one", "two"])
-        return place(thread, self.random.choice(NAMESPACES), checkpoint)
+    def maybe_name(self) -> str | None:
+        return self.random.choice([None, self.name()])
 
-    def operation(self) -> Callable[[Any], Any]:
+    def put(self) -> Operation:
         draw = self.random
-        match draw.choice(["put", "put", "writes", "writes", "get", "list", "history", "delete"]):
-            case "put":
-                config = self.place(draw.choice([None, self.name()]))
-                values = {channel: draw.choice(VALUES) for channel in draw.sample("abc", 2)}
-                given = checkpoint(self.name(), **values)
-                metadata = {"source": draw.choice(["loop", "input"]), "step": draw.randint(0, 3)}
-                return lambda saver: saver.put(config, given, metadata, {})
-            case "writes":
-                config, task = self.place(self.name()), draw.choice(["t1", "t2"])
-                writes = [
-                    (draw.choice(CHANNELS), draw.choice(VALUES)) for _ in range(draw.randint(0, 3))
-                ]
-                path = draw.choice(["", "~b", "~a"])
-                return lambda saver: saver.put_writes(config, writes, task, path)
-            case "get":
-                config = self.place(draw.choice([None, self.name()]))
-                return lambda saver: saver.get_tuple(config)
-            case "list":
-                return self.listing()
-            case "history":
-                config = self.place(draw.choice([None, self.name()]))
-                return lambda saver: saver.get_delta_channel_history(
-                    config=config, channels=["a", "c", "missing"]
-                )
-            case _:
-                thread = "one" if draw.random() < 0.1 else "missing"
-                return lambda saver: saver.delete_thread(thread)
+        config = self.place(self.maybe_name())
+        values = {channel: draw.choice(VALUES) for channel in draw.sample("abc", 2)}
+        given = checkpoint(self.name(), **values)
+        metadata = {"source": draw.choice(["loop", "input"]), "step": draw.randint(0, 3)}
+        return lambda saver: saver.put(config, given, metadata, {})
 
-    def listing(self) -> Callable[[Any], Any]:
+    def writes(self) -> Operation:
         draw = self.random
-        config = self.place(draw.choice([None, None, self.name()]))
+        config, task, path = self.place(self.name()), draw.choice("tu"), draw.choice(["", "b", "a"])
+        writes = [(draw.choice(CHANNELS), draw.choice(VALUES)) for _ in range(draw.randint(0, 3))]
+        return lambda saver: saver.put_writes(config, writes, task, path)
+
+    def get(self) -> Operation:
+        config = self.place(self.maybe_name())
+        return lambda saver: saver.get_tuple(config)
+
+    def list(self) -> Operation:
+        draw = self.random
+        config = self.place(draw.choice([None, self.maybe_name()]))
         if draw.random() < 0.3:
             del config["configurable"]["checkpoint_ns"]
+        limit = draw.choice([None, 0, 1, 5])
         options = {
             "filter": draw.choice([None, {}, {"step": 1}, {"source": "loop", "step": 2}]),
             "before": draw.choice([None, place(checkpoint=self.name())]),
-            "limit": draw.choice([None, 0, 1, 5]),
         }
         if draw.random() < 0.1:
-            return lambda saver: in_order(saver.list(None, **options | {"limit": None}))
-        return lambda saver: in_order(saver.list(config, **options), options["limit"])
+            return lambda saver: in_order(saver.list(None, **options), None)
+        return lambda saver: in_order(saver.list(config, limit=limit, **options), limit)
+
+    def history(self) -> Operation:
+        config, channels = self.place(self.maybe_name()), ["a", "c", "missing"]
+        return lambda saver: saver.get_delta_channel_history(config=config, channels=channels)
+
+    def delete(self) -> Operation:
+        thread = "one" if self.random.random() < 0.1 else "missing"
+        return lambda saver: saver.delete_thread(thread)
 
 
-def in_order(found: Iterator[Any], limit: int | None = None) -> Any:
-    """A list with checkpoints of the same id sorted; of those the limit may cut any."""
+def in_order(found: Iterator[Any], limit: int | None) -> Any:
+    """Checkpoints, those with the same id sorted; of these a limit may leave out any."""
     items = list(found)
     ids = [item.config["configurable"]["checkpoint_id"] for item in items]
     assert ids == sorted(ids, reverse=True)
@@ -174,36 +158,130 @@ def in_order(found: Iterator[Any], limit: int | None = None) -> Any:
     return sorted(items, key=lambda item: sorted(item.config["configurable"].items()))
 
 
-def test_random_operations_equal_those_of_sqlite(
-    saver: Any, theirs: Any, seed: int
-) -> None:
+def test_random_operations_equal_those_of_sqlite(saver: Any, seed: int) -> None:
     draw = Draw(seed)
-    for number in range(1200):
-        operation = draw.operation()
-        assert operation(saver) == operation(theirs), number
+    with sqlite.SqliteSaver.from_conn_string(":memory:") as theirs:
+        for number in range(OPERATIONS):
+            operation = draw.operation()
+            assert operation(saver) == operation(theirs), number
 
 
-def test_ids_in_any_order_read_like_those_of_memory(saver: Any, seed: int) -> None:
-    theirs = memory.InMemorySaver()
-    names = [f"{number:04}" for number in random.Random(seed).sample(range(1000), 150)]
-    for each in names:
+def test_ids_in_any_order_read_like_those_of_sqlite(saver: Any, seed: int) -> None:
+    ids = [f"{number:04}" for number in random.Random(seed).sample(range(1000), 60)]
+    with sqlite.SqliteSaver.from_conn_string(":memory:") as theirs:
         for either in (saver, theirs):
-            config = place(checkpoint=each)
-            either.put_writes(config, [("a", each)], "task")
-            either.put(place(), checkpoint(each), {"step": 1}, {})
-            either.put_writes(config, [("b", each)], "task 2")
-    assert list(saver.list(place())) == list(theirs.list(place()))
-    assert saver.get_tuple(place()) == theirs.get_tuple(place())
+            for name in ids:
+                # Writes may be there before their checkpoint.
+                either.put_writes(place(checkpoint=name), [("a", name)], "task")
+                put(either, name, a=name)
+                either.put_writes(place(checkpoint=name), [("b", name)], "task 2")
+        assert list(saver.list(place())) == list(theirs.list(place()))
+        for config in (place(), place(checkpoint=ids[0]), place(checkpoint="0")):
+            assert saver.get_tuple(config) == theirs.get_tuple(config)
 
 
 def test_a_repeated_put_replaces_and_repeated_writes_do_not(saver: Any) -> None:
     put(saver, "1", a="first")
     config = put(saver, "2", "1", a="second")
     put(saver, "1", a="replaced")
-    saver.put_writes(config, [("a", 1), ("__error__", "no")], "task")
+    saver.put_writes(config, [("a", 1)], "task")
     saver.put_writes(config, [("a", 2)], "task")
+    saver.put_writes(config, [("__error__", "no")], "task")
     saver.put_writes(config, [("__error__", "again")], "task")
     found = saver.get_tuple(place())
     assert found.checkpoint["channel_values"] == {"a": "second"}
     assert found.pending_writes == [("task", "__error__", "again"), ("task", "a", 1)]
     assert saver.get_tuple(found.parent_config).checkpoint["channel_values"] == {"a": "replaced"}
+
+
+def test_writes_are_in_the_order_of_paths_tasks_and_numbers(saver: Any) -> None:
+    config = put(saver, "1")
+    saver.put_writes(config, [("a", 1), ("a", 2)], "task 1", "~b")
+    saver.put_writes(config, [("a", 3)], "task 3", "~a")
+    saver.put_writes(config, [("a", 4)], "task 2", "~a")
+    assert [write[2] for write in saver.get_tuple(place()).pending_writes] == [4, 3, 1, 2]
+
+
+def test_versions_are_those_of_the_frameworks_savers(saver: Any) -> None:
+    first = saver.get_next_version(None, None)
+    assert first.split(".")[0] == memory.InMemorySaver().get_next_version(None, None).split(".")[0]
+    assert saver.get_next_version(first, None) > first
+    assert saver.get_next_version(7, None).startswith(f"{8:032}.")
+
+
+# --- graphs -------------------------------------------------------------------------------------
+
+
+def steps(graph: Any, config: dict[str, Any]) -> list[Any]:
+    return [(each.values, each.next, each.metadata["step"]) for each in
+            graph.get_state_history(config)]  # fmt: skip
+
+
+def play(saver: Any) -> Any:
+    """An interrupt, an answer, and another answer to the same question."""
+    graph, config = approval_graph(saver), {"configurable": {"thread_id": "letter"}}
+    asked = graph.invoke({"done": []}, config)
+    answered = graph.invoke(types.Command(resume="yes"), config)
+    before = next(each for each in graph.get_state_history(config) if each.next == ("ask",))
+    changed = graph.update_state(before.config, {"done": ["changed"]}, as_node="work")
+    graph.invoke(None, changed)
+    again = graph.invoke(types.Command(resume="no"), config)
+    return [asked["done"], answered, again, steps(graph, config)]
+
+
+def test_a_graph_is_interrupted_resumed_and_taken_back_in_time(saver: Any) -> None:
+    played = play(saver)
+    assert played == play(memory.InMemorySaver())
+    assert played[1]["done"] == ["draft", "draft", "inner 1", "answer yes", "send"]
+    assert played[2]["done"][-3:] == ["changed", "answer no", "send"]
+
+
+@BACKENDS
+async def test_an_async_graph_is_interrupted_and_resumed(async_saver: Any) -> None:
+    graph, config = approval_graph(async_saver), {"configurable": {"thread_id": "letter"}}
+    await graph.ainvoke({"done": []}, config)
+    assert (await graph.aget_state(config)).next == ("ask",)
+    done = await graph.ainvoke(types.Command(resume="yes"), config)
+    assert done["done"][-2:] == ["answer yes", "send"]
+    listed = [each async for each in graph.aget_state_history(config)]
+    # The sync methods of an async client's saver work in other threads.
+    again = await anyio.to_thread.run_sync(lambda: list(graph.get_state_history(config)))
+    assert again == listed
+
+
+@BACKENDS
+async def test_a_sync_method_in_the_loop_of_the_client_is_refused(async_saver: Any) -> None:
+    with pytest.raises(RuntimeError, match="would block the event loop"):
+        async_saver.get_tuple(place())
+
+
+@BACKENDS
+async def test_a_blocking_client_does_not_block_the_loop(saver: Any) -> None:
+    await asyncio.gather(*(saver.aput(place(), checkpoint(f"{n}"), {}, {}) for n in range(8)))
+    assert [each.checkpoint["id"] async for each in saver.alist(place(), limit=2)] == ["7", "6"]
+    assert (await saver.aget_tuple(place())).checkpoint["id"] == "7"
+
+
+def test_delta_channels_are_rebuilt_and_survive_a_prune(saver: Any) -> None:
+    graph, config = delta_graph(saver), {"configurable": {"thread_id": "talk"}}
+    theirs = delta_graph(memory.InMemorySaver())
+    for _ in range(7):
+        expected = theirs.invoke({"items": ["input"]}, config)
+        assert graph.invoke({"items": ["input"]}, config) == expected
+    number = len(names(saver))
+    saver.prune(["talk"])
+    assert 1 < len(names(saver)) < number
+    assert graph.get_state(config).values == expected
+    expected = theirs.invoke({"items": ["input"]}, config)
+    assert graph.invoke({"items": ["input"]}, config) == expected
+
+
+def test_a_copy_with_another_serializer_uses_the_same_threads(saver: Any) -> None:
+    put(saver, "1", a="text")
+    clone = copy.copy(saver)
+    clone.serde = jsonplus.JsonPlusSerializer(pickle_fallback=True)
+    assert isinstance(clone, StenoSaver)
+    assert isinstance(clone, base.BaseCheckpointSaver)
+    put(clone, "2", "1", a=complex(1, 2))
+    assert clone.get_tuple(place()).checkpoint["channel_values"] == {"a": complex(1, 2)}
+    assert saver.get_tuple(place(checkpoint="1")) == clone.get_tuple(place(checkpoint="1"))
