@@ -91,7 +91,7 @@ class Draw:
         self.names = [f"{number:04}" for number in self.random.sample(range(60), 25)]
         self.drawers = [
             self.put, self.put, self.writes, self.writes, self.get, self.list, self.history,
-            self.delete,
+            self.remove,
         ]  # fmt: skip
 
     def operation(self) -> Operation:
@@ -113,6 +113,8 @@ class Draw:
         values = {channel: draw.choice(VALUES) for channel in draw.sample("abc", 2)}
         given = checkpoint(self.name(), **values)
         metadata = {"source": draw.choice(["loop", "input"]), "step": draw.randint(0, 3)}
+        if draw.random() < 0.5:
+            metadata["run_id"] = draw.choice("xyz")
         return lambda saver: saver.put(config, given, metadata, {})
 
     def writes(self) -> Operation:
@@ -143,9 +145,44 @@ class Draw:
         config, channels = self.place(self.maybe_name()), ["a", "c", "missing"]
         return lambda saver: saver.get_delta_channel_history(config=config, channels=channels)
 
-    def delete(self) -> Operation:
-        thread = "one" if self.random.random() < 0.1 else "missing"
-        return lambda saver: saver.delete_thread(thread)
+    def remove(self) -> Operation:
+        draw = self.random
+        thread = draw.choice(["one", "two"])
+        match draw.choice(["thread", "runs", "prune", "prune", "missing", "missing"]):
+            case "thread":
+                return lambda saver: saver.delete_thread(thread)
+            case "runs":
+                runs = [draw.choice("xyz"), "missing"]
+                return lambda saver: saver.delete_for_runs(runs)
+            case "prune":
+                return lambda saver: saver.prune([thread, "missing"])
+            case _:
+                return lambda saver: saver.delete_thread("missing")
+
+
+class SqliteSaver(sqlite.SqliteSaver):  # type: ignore[misc]
+    """The framework's saver with the removals that it lacks, as SQL."""
+
+    def delete_for_runs(self, run_ids: list[str]) -> None:
+        for run in run_ids:
+            self._remove("json_extract(CAST(c.metadata AS TEXT), '$.run_id') = ?", run)
+
+    def prune(self, thread_ids: list[str]) -> None:
+        newest = (
+            "SELECT max(checkpoint_id) FROM checkpoints n"
+            " WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns"
+        )
+        for thread in thread_ids:
+            self._remove(f"c.thread_id = ? AND c.checkpoint_id < ({newest})", thread)
+
+    def _remove(self, where: str, value: str) -> None:
+        columns = "thread_id, checkpoint_ns, checkpoint_id"
+        with self.cursor() as cursor:
+            found = f"SELECT {columns} FROM checkpoints c WHERE {where}"
+            rows = cursor.execute(found, (value,)).fetchall()
+            for table in ("checkpoints", "writes"):
+                matches = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+                cursor.executemany(f"DELETE FROM {table} WHERE {matches}", rows)
 
 
 def in_order(found: Iterator[Any], limit: int | None) -> Any:
@@ -160,7 +197,7 @@ def in_order(found: Iterator[Any], limit: int | None) -> Any:
 
 def test_random_operations_equal_those_of_sqlite(saver: Any, seed: int) -> None:
     draw = Draw(seed)
-    with sqlite.SqliteSaver.from_conn_string(":memory:") as theirs:
+    with SqliteSaver.from_conn_string(":memory:") as theirs:
         for number in range(OPERATIONS):
             operation = draw.operation()
             assert operation(saver) == operation(theirs), number

@@ -219,7 +219,9 @@ def test_claims_of_another_life_of_the_stream_are_void(
     put(saver, "9")
     stream.append({**record.record, "checkpoint": "7", "seen": "0:1", "top": "5"})
     stream.append({**record.record, "checkpoint": "6", "seen": "1:9", "top": "5"})
-    stream.append({"before": "0:9", "ns": "", "keep": [], "seen": "0:1", "top": "5"})
+    stream.append(
+        {"before": "1:9", "ns": "", "contents": {"drop": ["9"]}, "seen": "1:9", "top": ""}
+    )
     stream.append({"note": "of another program"})
     put(saver, "8")
     assert names(saver) == ["9", "8", "7", "6"]
@@ -230,7 +232,7 @@ def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.M
     put(saver, "2")
     adding = CheckpointLog.add
 
-    async def beside_another(log: CheckpointLog, operation: Any, contents: Any = None) -> None:
+    async def beside_another(log: CheckpointLog, operation: Any, contents: Any) -> None:
         monkeypatch.setattr(CheckpointLog, "add", adding)
         put(saver, "3")
         await adding(log, operation, contents)
@@ -246,7 +248,7 @@ def test_damaged_contents_are_named(saver: Any, client: steno.BlockingClient, ro
     client.drain()
     path = root / "sessions/langgraph/talk/stream-checkpoints.jsonl"
     path.write_bytes(path.read_bytes().replace(b'\n{"metadata', b'\n!"metadata'))
-    with pytest.raises(steno.Corrupt, match="the contents of checkpoint '2'"):
+    with pytest.raises(steno.Corrupt, match="the contents of the checkpoint '2'"):
         saver.get_tuple(place())
     assert saver.get_tuple(place(checkpoint="1")) is not None
 

@@ -44,8 +44,8 @@ _START: Final = steno.Position(0, 0)
 Operation = dict[str, Any]
 """A record: what happens to `checkpoint` in the namespace `ns`, and the claim.
 
-With `task` it adds writes, with `before` it removes: all lines before that position that name a
-checkpoint in `drop`, or one that is not in `keep`. Every other one stores a checkpoint.
+With `task` it adds writes, and else it stores the checkpoint. With `before` it names none: it
+removes what the lines before that position have about the checkpoints in its contents.
 """
 
 
@@ -156,9 +156,9 @@ class Row:
             return contents
         if len(self.parts) != self.operation["parts"]:
             raise Corrupt(
-                f"the contents of checkpoint {self.operation['checkpoint']!r} behind {self.first}"
-                " of its stream are damaged: steno verify names the session and the line, and an"
-                " earlier checkpoint of the thread can be used"
+                f"the contents of the checkpoint {self.operation.get('checkpoint', '')!r} behind"
+                f" {self.first} of its stream are damaged: steno verify names the session and the"
+                " line, and an earlier checkpoint of the thread can be used"
             )
         if "part" not in self.parts[0].record:
             return self.parts[0].record
@@ -207,7 +207,7 @@ class CheckpointLog:
         self._session = session
         self._stream = stream
 
-    async def add(self, operation: Operation, contents: dict[str, Any] | None = None) -> None:
+    async def add(self, operation: Operation, contents: dict[str, Any]) -> None:
         """Append an operation as a whole.
 
         Raises:
@@ -269,7 +269,7 @@ class _Fold:
     def __init__(self, ns: str | None) -> None:
         self._ns = ns
         self._found: dict[tuple[str, str], Entry] = {}
-        self._removals: list[tuple[steno.Position, Operation]] = []
+        self._removals: list[tuple[steno.Position, str, frozenset[str]]] = []
         self._claims: list[tuple[int, str]] = []
         self._bound: str | None = None
 
@@ -307,22 +307,19 @@ class _Fold:
             before = steno.Position.parse(operation["before"])
             # Else its writer read an earlier life of the stream, with other checkpoints.
             if before <= row.first:
-                self._removals.append((before, operation))
+                self._removals.append((before, operation["ns"], frozenset(row.contents["drop"])))
             return
         key = operation["ns"], operation["checkpoint"]
-        if any(row.first < before and _removes(each, *key) for before, each in self._removals):
+        if any(
+            row.first < before and key[0] == ns and key[1] in drop
+            for before, ns, drop in self._removals
+        ):
             return
         entry = self._found.setdefault(key, Entry(*key))
         if "task" in operation:
             entry.writes.append(row)
         elif entry.put is None:
             entry.put = row
-
-
-def _removes(removal: Operation, ns: str, name: str) -> bool:
-    if removal["ns"] != ns:
-        return False
-    return name in removal["drop"] if "drop" in removal else name not in removal["keep"]
 
 
 def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:
@@ -370,10 +367,8 @@ def _behind(record: steno.StreamRecord) -> steno.Position:
     return steno.Position(record.cursor.generation, record.cursor.line + 1)
 
 
-def _lines(operation: Operation, contents: dict[str, Any] | None) -> list[bytes]:
+def _lines(operation: Operation, contents: dict[str, Any]) -> list[bytes]:
     """The batch of an operation."""
-    if contents is None:
-        return [msgspec.json.encode(operation)]
     data = msgspec.json.encode(contents)
     if len(data) <= _INLINE_BYTES_MAX:
         return [msgspec.json.encode({**operation, "contents": contents})]

@@ -97,10 +97,10 @@ class CheckpointStore:
                 return
             if (name and entry.name != name) or (end and entry.name >= end):
                 continue
-            metadata = self._metadata(entry)
-            if all(metadata.get(key) == value for key, value in wanted.items()):
+            found = self._tuple(thread, entry, None)
+            if all(found.metadata.get(key) == value for key, value in wanted.items()):
                 left -= 1
-                yield self._tuple(thread, entry, None)
+                yield found
 
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of some runs from all threads."""
@@ -113,7 +113,7 @@ class CheckpointStore:
                 if self._metadata(entry).get("run_id") in run_ids:
                     drop.setdefault(entry.ns, []).append(entry.name)
             for ns, names in drop.items():
-                await log.add({"before": str(before), "ns": ns, "drop": names})
+                await log.add({"before": str(before), "ns": ns}, {"drop": names})
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """Remove the checkpoints of some threads, or all but the last ones."""
@@ -191,8 +191,9 @@ class CheckpointStore:
             chain.links[entry.name] = entry.parent, set(entry.contents["values"])
         for ns, chain in chains.items():
             keep = chain.needed()
-            if len(keep) < len(chain.links):
-                await log.add({"before": str(before), "ns": ns, "keep": keep})
+            drop = [name for name in chain.links if name not in keep]
+            if drop:
+                await log.add({"before": str(before), "ns": ns}, {"drop": drop})
 
     def _delta_channels(self, entry: Entry) -> set[str]:
         """The channels of a checkpoint whose value is stored with an ancestor."""
@@ -208,7 +209,7 @@ class CheckpointStore:
         return base().CheckpointTuple(
             config or _config(thread, entry.ns, entry.name),
             {**self._loaded(contents["rest"]), "channel_values": values},
-            self._metadata(entry),
+            self._loaded(contents["metadata"]),
             parent,
             writes,
         )
@@ -240,12 +241,12 @@ class _Chain:
         default_factory=dict[str, tuple[str | None, set[str]]]
     )
 
-    def needed(self) -> list[str]:
+    def needed(self) -> set[str]:
         """The last checkpoint, and its ancestors up to a value of each of the channels."""
-        keep, missing = [self.latest], set(self.channels)
+        keep, missing = {self.latest}, set(self.channels)
         name = self.links[self.latest][0]
         while missing and name in self.links and name not in keep:
-            keep.append(name)
+            keep.add(name)
             name, present = self.links[name]
             missing -= present
         return keep
