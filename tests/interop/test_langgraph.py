@@ -33,7 +33,7 @@ TESTS_OF_THE_SUITE = {
     "delete_for_runs": 7, "copy_thread": 8, "prune": 8,
 }  # fmt: skip
 
-OPERATIONS = 400
+OPERATIONS = 300
 
 
 @pytest.fixture
