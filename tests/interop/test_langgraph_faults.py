@@ -20,7 +20,7 @@ from interop.adapter_processes import put_checkpoints, resume_graph
 from interop.frameworks import framework
 from interop.langgraph_samples import approval_graph, checkpoint, names, place, put
 from steno.adapters import _checkpoint_log
-from steno.adapters._checkpoint_log import CheckpointLog, Client
+from steno.adapters._checkpoint_log import CheckpointLog, Requests
 from steno.adapters.langgraph import StenoSaver
 from support.daemons import end_daemon_of
 
@@ -60,37 +60,33 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("value", [*ODD_VALUES, nested(60), nested(200)], ids=lambda _: "value")
-def test_an_odd_value_is_kept_or_refused_as_memory_does(saver: Any, value: object) -> None:
-    found = []
-    for either in (memory.InMemorySaver(), saver):
-        try:
-            config = either.put(
-                place(), checkpoint("1", a=value), {"odd": value}, {"a": f"{1:032}.5"}
-            )
-            either.put_writes(config, [("a", value)], "task")
-        except Exception as error:
-            found.append(type(error))
-            assert either.get_tuple(place()) is None
-        else:
-            found.append(repr(either.get_tuple(place())._replace(checkpoint=None)))
-            found.append(repr(either.get_tuple(place()).checkpoint["channel_values"]))
-    assert found[: len(found) // 2] == found[len(found) // 2 :]
+def outcome(saver: Any, thread: str, value: object) -> Any:
+    """What a saver keeps of a value, or the error with which it refuses the value."""
+    given, versions = checkpoint("1", a=value), {"a": f"{1:032}.5"}
+    try:
+        config = saver.put(place(thread), given, {"odd": value}, versions)
+        saver.put_writes(config, [("a", value)], "task")
+    except Exception as error:
+        assert saver.get_tuple(place(thread)) is None
+        return type(error)
+    found = saver.get_tuple(place(thread))
+    return repr([found.checkpoint["channel_values"], found.metadata, found.pending_writes])
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        lambda saver: saver.put(place(thread="\ud800"), checkpoint("1"), {}, {}),
-        lambda saver: saver.put(place(ns="\ud800"), checkpoint("1"), {}, {}),
-        lambda saver: saver.put(place(), checkpoint("\ud800"), {}, {}),
-        lambda saver: saver.put_writes(place(checkpoint="1"), [("\ud800", 1)], "task"),
-        lambda saver: saver.put_writes(place(checkpoint="1"), [("a", 1)], "\ud800"),
-    ],
-)
-def test_a_name_that_is_no_text_is_refused_and_nothing_is_stored(saver: Any, attempt: Any) -> None:
-    with pytest.raises(UnicodeEncodeError):
-        attempt(saver)
+def test_odd_values_are_kept_or_refused_as_memory_does(saver: Any) -> None:
+    theirs = memory.InMemorySaver()
+    for number, value in enumerate([*ODD_VALUES, nested(60), nested(200)]):
+        thread = str(number)
+        assert outcome(saver, thread, value) == outcome(theirs, thread, value), repr(value)[:80]
+
+
+def test_a_name_that_is_no_text_is_refused_and_nothing_is_stored(saver: Any) -> None:
+    for config, name in [(place("\ud800"), "1"), (place(ns="\ud800"), "1"), (place(), "\ud800")]:
+        with pytest.raises(UnicodeEncodeError):
+            saver.put(config, checkpoint(name), {}, {})
+    for channel, task in [("\ud800", "task"), ("a", "\ud800")]:
+        with pytest.raises(UnicodeEncodeError):
+            saver.put_writes(place(checkpoint="1"), [(channel, 1)], task)
     assert list(saver.list(None)) == []
 
 
@@ -161,7 +157,6 @@ def test_small_values_are_readable_in_the_records(saver: Any, client: steno.Bloc
     stream = client.session("langgraph/talk").stream("checkpoints")
     text = b"".join(each.data for each in stream.records()).decode()
     assert '"content":"Where is my parcel?"' in text
-    assert '["answer"' in text.replace("0,", "", 1) or '"answer",' in text
     assert '{"text":"On its way"}' in text
     (found,) = saver.get_tuple(place()).checkpoint["channel_values"]["messages"]
     assert found == messages.HumanMessage("Where is my parcel?")
@@ -178,14 +173,14 @@ def test_the_newest_checkpoint_needs_one_read_however_long_the_thread_is(
         saver.put_writes(config, [("a", 1)], "task")
     read: list[int] = []
     for name in ("last", "span"):
-        wrapped = getattr(Client, name)
+        wrapped = getattr(Requests, name)
 
         async def counted(*args: Any, wrapped: Any = wrapped) -> Any:
             records = await wrapped(*args)
             read.append(len(records))
             return records
 
-        monkeypatch.setattr(Client, name, counted)
+        monkeypatch.setattr(Requests, name, counted)
     assert saver.get_tuple(place()).checkpoint["id"] == "0119"
     assert read == [_checkpoint_log._WINDOW_LINES]
     assert names(saver, limit=3) == ["0119", "0118", "0117"]

@@ -49,7 +49,7 @@ removes what the lines before that position have about the checkpoints in its co
 """
 
 
-class Client:
+class Requests:
     """The requests of an adapter, through an async client or a blocking one.
 
     With a blocking client no method suspends.
@@ -111,12 +111,22 @@ class Client:
     async def span(
         self, session: str, stream: str, after: steno.Position, line: int | None
     ) -> list[steno.StreamRecord]:
-        """Return the records between two lines, None for the end."""
+        """Return the records between two lines, none if the session is missing.
+
+        Args:
+            session: the session.
+            stream: the stream.
+            after: where to begin.
+            line: where to end, None for the end of the stream.
+        """
         until = None if line is None else steno.Position(after.generation, line)
         records = (await self._stream(session, stream)).records(after, until)
-        if isinstance(records, AsyncIterator):
-            return [record async for record in records]
-        return list(records)
+        try:
+            if isinstance(records, AsyncIterator):
+                return [record async for record in records]
+            return list(records)
+        except NotFound:
+            return []
 
     async def _stream(self, session: str, stream: str) -> "Stream | BlockingStream":
         found: Stream | BlockingStream = await _ready(self._client.session(session).stream(stream))
@@ -197,13 +207,13 @@ class CheckpointLog:
     """The operations on the checkpoints of some namespaces of one thread.
 
     Args:
-        client: performs the requests.
+        requests: performs them.
         session: the session of the thread.
         stream: the stream.
     """
 
-    def __init__(self, client: Client, session: str, stream: str) -> None:
-        self._client = client
+    def __init__(self, requests: Requests, session: str, stream: str) -> None:
+        self._requests = requests
         self._session = session
         self._stream = stream
 
@@ -215,12 +225,12 @@ class CheckpointLog:
         """
         seen, top = await self._claim()
         operation |= {"seen": str(seen), "top": top}
-        await self._client.append(self._session, self._stream, _lines(operation, contents))
+        await self._requests.append(self._session, self._stream, _lines(operation, contents))
 
     async def rows(self) -> AsyncIterator[Row]:
         """Yield the operations, the last one first."""
         window = _WINDOW_LINES
-        pending = await self._client.last(self._session, self._stream, window)
+        pending = await self._requests.last(self._session, self._stream, window)
         low = pending[0].cursor if pending else await self.head()
         while True:
             while (row := _pop_row(pending, low.line)) is not None:
@@ -229,7 +239,7 @@ class CheckpointLog:
                 return
             window = min(4 * window, _WINDOW_LINES_MAX)
             start = steno.Position(low.generation, max(0, low.line - window))
-            earlier = await self._client.span(self._session, self._stream, start, low.line)
+            earlier = await self._requests.span(self._session, self._stream, start, low.line)
             pending, low = earlier + pending, start
 
     async def entries(self, ns: str | None = None) -> AsyncIterator[Entry]:
@@ -247,20 +257,20 @@ class CheckpointLog:
 
     async def head(self) -> steno.Position:
         """Return the end of the stream."""
-        return await self._client.head(self._session, self._stream)
+        return await self._requests.head(self._session, self._stream)
 
     async def _claim(self) -> tuple[steno.Position, str]:
         """The claim of the next operation, derived from the last one and what it left out."""
-        records = await self._client.last(self._session, self._stream, 1)
+        records = await self._requests.last(self._session, self._stream, 1)
         if not records:
             return _START, ""
         (last,) = records
         seen, top = _claim_of(last) or (0, "")
         if not _is_operation(last) or seen < _first_line(last):
             start = steno.Position(last.cursor.generation, seen)
-            records = await self._client.span(self._session, self._stream, start, None)
+            records = await self._requests.span(self._session, self._stream, start, None)
         names = [record.record.get("checkpoint", "") for record in records if _is_operation(record)]
-        return _behind(records[-1]), max([top, *names])
+        return (_behind(records[-1]) if records else _START), max([top, *names])
 
 
 class _Fold:
@@ -345,7 +355,7 @@ def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:
 
 
 def _is_operation(record: steno.StreamRecord) -> bool:
-    return "seen" in record.record
+    return record.record.keys() >= {"ns", "seen", "top"}
 
 
 def _first_line(record: steno.StreamRecord) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 import steno
-from steno.adapters._checkpoint_log import CheckpointLog, Client, Operation
+from steno.adapters._checkpoint_log import CheckpointLog, Operation, Requests
 from steno.adapters._names import digest_of, name_of, segment_of
 from steno_protocol.errors import BadRequest, NotFound
 
@@ -25,12 +25,12 @@ class Threads:
     """The threads below a prefix; a thread's id is any text.
 
     Args:
-        client: performs the requests.
+        requests: performs them.
         prefix: the first segment of the ids of the sessions.
     """
 
-    def __init__(self, client: Client, prefix: str) -> None:
-        self._client = client
+    def __init__(self, requests: Requests, prefix: str) -> None:
+        self._requests = requests
         self._prefix = prefix
 
     async def add(
@@ -42,32 +42,32 @@ class Threads:
             await log.add(operation, contents)
         except NotFound:
             await self._note(thread)
-            await self._client.open(self._session(thread))
+            await self._requests.open(self._session(thread))
             await log.add(operation, contents)
 
     async def delete(self, thread: Any) -> None:
         """Move a thread to the trash; nothing if it is missing."""
-        await self._client.delete(self._session(thread))
+        await self._requests.delete(self._session(thread))
 
     async def copy(self, source: Any, target: Any) -> None:
         """Copy a thread, as a fork of its session; nothing if it is missing."""
         if await self.logs_of(source):
             await self._note(target)
-            await self._client.fork(self._session(source), self._session(target))
+            await self._requests.fork(self._session(source), self._session(target))
 
     def log(self, thread: Any, ns: str) -> CheckpointLog:
         """Return the stream of a namespace."""
         stream = f"{_ROOT}-{digest_of(ns)[:2]}" if ns else _ROOT
-        return CheckpointLog(self._client, self._session(thread), stream)
+        return CheckpointLog(self._requests, self._session(thread), stream)
 
     async def logs_of(self, thread: Any, ns: str | None = None) -> Sequence[CheckpointLog]:
         """Return the stream of a namespace, or all streams of a thread."""
         if ns is not None:
             return [self.log(thread, ns)]
         session = self._session(thread)
-        streams = await self._client.streams(session)
+        streams = await self._requests.streams(session)
         return [
-            CheckpointLog(self._client, session, stream)
+            CheckpointLog(self._requests, session, stream)
             for stream in streams
             if stream.split("-")[0] == _ROOT
         ]
@@ -75,8 +75,8 @@ class Threads:
     async def logs(self) -> Sequence[tuple[str, CheckpointLog]]:
         """Return all streams of all threads, each with the id of its thread."""
         prefix = f"{self._prefix}/"
-        segments = [each.removeprefix(prefix) for each in await self._client.sessions(prefix)]
-        names = await self._names() if _NAMES in segments else {}
+        segments = [each.removeprefix(prefix) for each in await self._requests.sessions(prefix)]
+        names = await self._names()
         threads = [
             names.get(each, name_of(each))
             for each in segments
@@ -86,7 +86,7 @@ class Threads:
 
     async def _names(self) -> dict[str, str]:
         session = f"{self._prefix}/{_NAMES}"
-        records = await self._client.span(session, "names", steno.Position(0, 0), None)
+        records = await self._requests.span(session, "names", steno.Position(0, 0), None)
         names = [str(record.record["thread_id"]) for record in records]
         return {_segment_of(name): name for name in names}
 
@@ -95,9 +95,9 @@ class Threads:
         segment = _segment_of(str(thread))
         if segment.startswith(_DIGEST):
             session = f"{self._prefix}/{_NAMES}"
-            await self._client.open(session)
+            await self._requests.open(session)
             line = msgspec.json.encode({"thread_id": str(thread)})
-            await self._client.append(session, "names", [line], key=digest_of(segment))
+            await self._requests.append(session, "names", [line], key=digest_of(segment))
 
     def _session(self, thread: Any) -> str:
         return f"{self._prefix}/{_segment_of(str(thread))}"
