@@ -232,11 +232,12 @@ def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.M
     async def beside_another(log: CheckpointLog, operation: Any, contents: Any) -> None:
         monkeypatch.setattr(CheckpointLog, "add", adding)
         put(saver, "3")
+        put(saver, "1", a="again")
         await adding(log, operation, contents)
 
     monkeypatch.setattr(CheckpointLog, "add", beside_another)
     saver.prune(["talk"])
-    assert names(saver) == ["3", "2"]
+    assert names(saver) == ["3", "2", "1"]
 
 
 def test_damaged_contents_are_named(saver: Any, client: steno.BlockingClient, root: Path) -> None:
