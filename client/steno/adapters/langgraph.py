@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cache
 from random import random
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar
 
 import steno
 from steno.adapters._checkpoint_log import Requests
@@ -49,15 +49,16 @@ class StenoSaver:
         *,
         serde: Any = None,
         prefix: str = "langgraph",
-    ) -> Self:
+    ) -> Any:
         """Make an object that is a `BaseCheckpointSaver`, too.
 
         Raises:
             ModuleNotFoundError: LangGraph is not installed.
         """
+        # For a type checker the result is Any: it cannot know the base class of the object.
         del client, serde, prefix
         saver: Any = cls
-        return cast("Self", object.__new__(_with_base(saver)))
+        return object.__new__(_with_base(saver))
 
     def __init__(
         self,
