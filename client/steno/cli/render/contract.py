@@ -38,7 +38,7 @@ status      version protocol pid root endpoint remote_endpoint uptime_s mounts s
             draining
 start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
-clients     {"clients": [{name key pid connected_s requests dropped subscriptions}],
+clients     {"clients": [{name key pid connected_s requests dropped subscriptions connection}],
             queued last_sync_at last_error}
 gc          entries [{session file bytes}] files bytes failed dry_run
 service     files [{path state text}] next; state is missing, installed, outdated or foreign
@@ -330,8 +330,9 @@ def garbage(report: GcReport) -> dict[str, Any]:
 
 
 def stats(report: StatsReport) -> dict[str, Any]:
-    """The counters of the daemon."""
+    """The counters of the daemon as a whole; `top` has those of the sessions."""
     fields = reply(report)
+    del fields["sessions"]
     return {**fields, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
 
 
