@@ -36,3 +36,15 @@ DOCTOR_SYNCS_MAX: Final = 8
 
 DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 """`steno doctor` warns below this free space: agents write as much on a busy day."""
+
+TOP_INTERVAL_S: Final = 2.0
+"""Between two reports of `steno top`: quick enough for eyes, and the daemon does not notice."""
+
+TOP_ANSWER_S: Final = 3.0
+"""Time for an answer, after which `steno top` shows that the daemon is away."""
+
+TOP_TITLE_S: Final = 60.0
+"""Age at which `steno top` asks for a title again, which reads a file; titles change rarely."""
+
+TOP_LINES: Final = 20
+"""Sessions of `steno top --once`; more of them are a list, which `steno sessions` prints."""

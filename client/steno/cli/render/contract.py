@@ -48,6 +48,10 @@ stats       uptime_s appended_records appended_bytes groups {bounds counts total
             slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
             turned_away queued queued_most queued_bytes sessions_open clients subscribers
             open_files resident_bytes
+top         uptime_s span_s records_s bytes_s requests_s syncs {per_s mean_s most_s}
+            errors {code: n} queued sessions [{session records_s bytes_s queued followers idle_s
+            by}] clients [{name key pid requests_s follows connected_s dropped}]    one a line;
+            rates and errors are those of the last span_s; mean_s and most_s are null without a sync
 view        address                             `view`, when the page can be opened
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
