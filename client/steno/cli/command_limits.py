@@ -40,6 +40,9 @@ DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 TOP_INTERVAL_S: Final = 2.0
 """Between two reports of `steno top`: quick enough for eyes, and the daemon does not notice."""
 
+TOP_INTERVAL_S_MIN: Final = 0.1
+"""Shortest interval of `steno top`: in less time few records come, and rates jump."""
+
 TOP_ANSWER_S: Final = 3.0
 """Time for an answer, after which `steno top` shows that the daemon is away."""
 

@@ -1,13 +1,13 @@
 """`steno top`: a live screen of a busy daemon."""
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from importlib import import_module
 
 import anyio
 
 from steno._async.client import connect
 from steno.cli.arguments import Subcommands, command, number_from, seconds
-from steno.cli.command_limits import TOP_INTERVAL_S, TOP_LINES
+from steno.cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_LINES
 from steno.cli.connection import how_to_connect
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
@@ -27,7 +27,7 @@ def add_parser(commands: Subcommands) -> None:
         example="steno top\nsteno top --interval 0.5 --sort queue\nsteno top --once -n 5",
     )  # fmt: skip
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=TOP_INTERVAL_S,
+        "--interval", metavar="SECONDS", type=_interval, default=TOP_INTERVAL_S,
         help=f"seconds between two reports (default: {TOP_INTERVAL_S:g})",
     )  # fmt: skip
     parser.add_argument(
@@ -42,6 +42,14 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--once", action="store_true", help="print one screen after one interval, and end"
     )
+
+
+def _interval(text: str) -> float:
+    """The type of the interval."""
+    found = seconds(text)
+    if found < TOP_INTERVAL_S_MIN:
+        raise ArgumentTypeError(f"{text!r} is less than {TOP_INTERVAL_S_MIN:g} seconds")
+    return found
 
 
 def run(options: Namespace, output: Output) -> int:

@@ -85,7 +85,10 @@ def picture(
     parts: list[RenderableType] = [draw.line(label, text) for label, text in _header(frame)]
     parts += [Text(), draw.sessions(frame.activity.sessions[:sessions])]
     parts += [Text(), draw.clients(frame.activity.clients[:clients])]
-    parts += [Text(), Text(_footer(frame, sessions, clients), "dim", no_wrap=True)]
+    parts += [
+        Text(),
+        Text(_footer(frame, sessions, clients), "dim", no_wrap=True, overflow="ellipsis"),
+    ]
     return Group(*parts)
 
 
@@ -121,11 +124,10 @@ def _syncs(now: Activity) -> str:
     slow = f"{number(now.stats.slow_syncs)} slow since the start"
     if now.syncs.mean_s is None or now.syncs.most_s is None:
         return f"none now; {slow}"
-    bound = "longer" if isinf(now.syncs.most_s) else f"{1000 * now.syncs.most_s:g} ms"
-    return (
-        f"{_rate(now.syncs.per_s)}/s, {1000 * now.syncs.mean_s:.2f} ms each, 99 % within {bound};"
-        f" {slow}"
-    )
+    most = f"99 % within {1000 * now.syncs.most_s:g} ms"
+    if isinf(now.syncs.most_s):
+        most = f"1 % or more over {now.stats.sync_s.bounds[-1]:g} s"
+    return f"{_rate(now.syncs.per_s)}/s, {1000 * now.syncs.mean_s:.2f} ms each, {most}; {slow}"
 
 
 def _by_code(errors: Mapping[str, int]) -> str:
@@ -158,10 +160,10 @@ def _idle(seconds: float) -> str:
 def _footer(frame: Frame, sessions: int, clients: int) -> str:
     now = frame.activity
     parts = [
+        frame.keys,
         f"{number(sessions)} of {count(len(now.sessions), 'session')} by {frame.order}",
         f"{number(clients)} of {count(len(now.clients), 'client')}",
         "no rates yet" if now.span_s is None else f"rates of {now.span_s:.1f} s",
-        frame.keys,
     ]
     return "; ".join(part for part in parts if part)
 

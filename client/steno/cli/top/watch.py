@@ -1,6 +1,7 @@
 """The loop of `steno top`: ask, compare, draw, and obey keys and signals."""
 
 import itertools
+import re
 import signal
 import time
 from typing import Final
@@ -16,6 +17,9 @@ from steno.cli.top.screen import Frame, picture, room
 from steno.cli.top.source import Source
 from steno.cli.top.terminal import Terminal
 from steno_protocol.errors import StenoError
+
+_OTHER_KEYS: Final = re.compile(r"\x1b(?:\[[\d;]*[A-Za-z~]|O.|.)?")
+"""Keys such as arrows, which send an escape and several characters."""
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNALS: Final = (*_ENDING, signal.SIGWINCH, signal.SIGTSTP)
@@ -74,7 +78,7 @@ class Watch:
 
     async def _poll(self) -> None:
         """Ask and draw until the daemon refuses."""
-        due = time.monotonic()
+        due = anyio.current_time()
         while True:
             try:
                 await self._ask()
@@ -82,8 +86,8 @@ class Watch:
                 self._error = error
                 return
             self._draw()
-            due = max(due + self._interval_s, time.monotonic())
-            await anyio.sleep(due - time.monotonic())
+            due = max(due + self._interval_s, anyio.current_time())
+            await anyio.sleep_until(due)
 
     async def _ask(self) -> None:
         report = await self._source.report()
@@ -108,7 +112,7 @@ class Watch:
             trouble=trouble,
             order=self._order,
             sessions_max=self._sessions_max,
-            keys="s: next order, q: quit" if self._terminal.has_keys else "Ctrl-C: quit",
+            keys="q: quit, s: next order" if self._terminal.has_keys else "Ctrl-C: quit",
         )
 
     def _draw(self) -> None:
@@ -122,9 +126,7 @@ class Watch:
         while next(orders) != self._order:
             pass
         while keys := await self._terminal.keys():
-            # An arrow or a function key begins with an escape.
-            if keys.startswith("\x1b"):
-                continue
+            keys = _OTHER_KEYS.sub("", keys)
             if "q" in keys:
                 break
             for _ in range(keys.count("s")):
