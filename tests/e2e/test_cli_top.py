@@ -156,7 +156,7 @@ def test_a_pipe_gets_one_plain_screen_with_whole_texts(root: Path) -> None:
     name = "work/" + "x" * 100
     with DaemonInThread(root), writer(root, name, "planner"):
         with steno.connect_sync(root, spawn=False) as client:
-            client.session(name).describe(title="A title " * 12)
+            client.open(name, follow=False).describe(title="A title " * 12)
             client.open("other")
         ran = Steno(root, FORCE_COLOR="", COLUMNS="40")(
             "top", "--once", "--interval", "0.3", "-n", "1"
@@ -192,26 +192,24 @@ def test_a_pipe_without_once_is_wrong_usage(root: Path) -> None:
     assert Steno(root)("top", "--interval", "0.01").code == 2
 
 
-def test_without_rich_the_error_names_the_extra(root: Path) -> None:
-    call = Steno(root)
-    hidden = root.parent / "hidden"
-    hidden.mkdir()
-    (hidden / "rich.py").write_text("raise ModuleNotFoundError('none', name='rich')\n")
-    ran = Steno(root, PYTHONPATH=str(hidden))("top", "--once")
+def test_without_rich_the_error_names_the_extra(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError('none', name='rich')\n")
+    call = Steno(root, PYTHONPATH=str(tmp_path))
+    ran = call("top", "--once")
     assert ran.code == 1
     assert "needs rich: install it with `pip install 'stenod[terminal]'`" in ran.err
     # Other programs need no rich.
     assert call("start").code == 0
-    documents = Steno(root, PYTHONPATH=str(hidden))("top", "--once", "--interval", "0.1", "--json")
+    documents = call("top", "--once", "--interval", "0.1", "--json")
     assert (documents.code, documents.err) == (0, "")
 
 
-def test_a_remote_daemon_is_watched_with_a_key_that_may_read(root: Path) -> None:
+def test_a_remote_daemon_is_watched_with_a_key_that_may_read(root: Path, tmp_path: Path) -> None:
     listen(root)
     key = allow(root, "laptop", "read")
     with DaemonInThread(root) as daemon, writer(root, "demo", "planner"):
         endpoint = endpoint_of(daemon)
-        nowhere = Steno(root.parent / "none")
+        nowhere = Steno(tmp_path / "none")
         ran = nowhere("--endpoint", endpoint, "--key-file", str(key), "top", "--once")
     assert (ran.code, ran.err) == (0, "")
     assert is_growing(ran.out, "demo")
