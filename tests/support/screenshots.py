@@ -1,0 +1,202 @@
+"""`python -m support.screenshots FOLDER [NAME ...]`: pictures of `steno` on a terminal.
+
+The real program runs in tmux, at 80 and at 160 columns, on sessions that are written for it. A NAME
+chooses one picture, such as `top`; the guide has its pictures in client/guide/pictures.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from support.command import Steno
+from support.pictured_sessions import write_history, write_turns, writing
+from support.project import PROJECT
+from support.terminal_pictures import terminal_picture
+
+COMMAND: Final = "PYTHONPATH=tests python -m support.screenshots client/guide/pictures"
+
+GUIDE: Final = PROJECT / "client" / "guide" / "pictures"
+
+WIDTHS: Final = (80, 160)
+
+_WAIT_S: Final = 60.0
+_LOOK_S: Final = 0.1
+
+_TURNS: Final = 120_000
+"""Lines that `steno append` takes longer for than a picture of it."""
+
+
+_PROMPT: Final = r"\$\Z"
+"""The prompt of the shell at the end of a screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One command on a terminal.
+
+    Attributes:
+        name: the name of its pictures.
+        typed: the command line.
+        complete: found in the screen once the picture is complete.
+        rows: lines of the terminal at 80 columns, and at 160.
+        is_busy: agents write meanwhile.
+        settle_s: seconds between a complete screen and the picture.
+    """
+
+    name: str
+    typed: str
+    complete: str = _PROMPT
+    rows: tuple[int, int] = (60, 60)
+    is_busy: bool = False
+    settle_s: float = 0.0
+
+
+SCENES: Final = (
+    Scene("sessions", "steno sessions", is_busy=True),
+    Scene("show", "steno show fix-login"),
+    # After the first screen there are rates, and after the second they are even.
+    Scene("top", "steno top", "rates of", rows=(24, 34), is_busy=True, settle_s=4.5),
+    Scene("append", "steno append turns < turns.jsonl", r"[45]\d %"),
+)
+
+
+def take(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Make the pictures of all scenes, or of those with these names; returns the files.
+
+    Raises:
+        RuntimeError: a screen was not complete in time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    scenes = [scene for scene in SCENES if not names or scene.name in names]
+    with tempfile.TemporaryDirectory(prefix="steno-", dir="/tmp") as place:
+        home = Path(place)
+        steno = Steno(home / "sessions")
+        steno.root.mkdir(mode=0o700)
+        write_history(steno.root)
+        write_turns(home / "turns.jsonl", _TURNS)
+        try:
+            return [_take_one(scene, steno, folder, at) for scene in scenes for at in (0, 1)]
+        finally:
+            steno("stop")
+
+
+def _take_one(scene: Scene, steno: Steno, folder: Path, at: int) -> Path:
+    columns, rows = WIDTHS[at], scene.rows[at]
+    assert steno("start").code == 0
+    with ExitStack() as scenery:
+        if scene.is_busy:
+            scenery.enter_context(writing(steno.root))
+        terminal = scenery.enter_context(_terminal(steno, columns, rows))
+        terminal.type(scene.typed)
+        terminal.wait_for(scene.complete)
+        time.sleep(scene.settle_s)
+        lines = terminal.lines()
+    file = folder / f"{scene.name}-{columns}.svg"
+    # The first line is the typed command, which the picture has anyway.
+    picture = terminal_picture(
+        _shown(lines, scene), columns, typed=scene.typed, name=file.stem, made_by=COMMAND
+    )
+    file.write_text(picture, encoding="utf-8")
+    return file
+
+
+def _shown(lines: list[str], scene: Scene) -> list[str]:
+    """The lines of a picture: without those of the shell around the command."""
+    plain = [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in lines]
+    first = 1 if plain and plain[0].endswith(scene.typed) else 0
+    last = len(plain)
+    while last > first and plain[last - 1] in {"", "$"}:
+        last -= 1
+    return lines[first:last]
+
+
+class _Terminal:
+    """A shell in tmux.
+
+    Args:
+        socket: the socket of the tmux server.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._tmux = ("tmux", "-u", "-f", "/dev/null", "-S", str(socket))
+
+    def run(self, *words: str, **environment: str) -> str:
+        """Run a command of tmux, and return what it prints."""
+        ran = subprocess.run(
+            [*self._tmux, *words],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return ran.stdout
+
+    def type(self, line: str) -> None:
+        """Type a line and Return, once the shell is ready."""
+        self.wait_for(_PROMPT)
+        self.run("send-keys", "-l", line)
+        self.wait_for(re.escape(line))
+        self.run("send-keys", "Enter")
+
+    def lines(self) -> list[str]:
+        """The lines of the screen, with their colours."""
+        return self.run("capture-pane", "-p", "-e").splitlines()
+
+    def wait_for(self, found: str) -> None:
+        """Wait until a part of the screen matches.
+
+        Raises:
+            RuntimeError: it does not in time.
+        """
+        deadline = time.monotonic() + _WAIT_S
+        while True:
+            screen = self.run("capture-pane", "-p").rstrip()
+            if re.search(found, screen):
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{found!r} is not on the screen:\n{screen}")
+            time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _terminal(steno: Steno, columns: int, rows: int) -> Iterator[_Terminal]:
+    home = steno.root.parent
+    kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "tmux-256color"}
+    names = {"HOME": str(home), "STENO_HOME": str(steno.root), "PS1": "$ ", "PAGER": "cat"}
+    # The name of the person who looks, instead of the name of the login.
+    program = shlex.join([sys.executable, "-m", "steno.cli", "--name", "ann@cli"])
+    (home / "rc").write_text(f'steno() {{ {program} "$@"; }}\n')
+    shell = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **names}.items())]
+    terminal = _Terminal(home / "tmux.sock")
+    terminal.run(
+        "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(home),
+        *shell, f"ENV={home / 'rc'}", "sh", "-i",
+    )  # fmt: skip
+    try:
+        yield terminal
+    finally:
+        terminal.run("kill-server")
+
+
+def main() -> None:
+    """Make the pictures."""
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: python -m support.screenshots FOLDER [NAME ...]")
+    if shutil.which("tmux") is None:
+        raise SystemExit("no pictures: tmux, in which the programs run, is not installed")
+    for file in take(Path(sys.argv[1]), sys.argv[2:]):
+        print(file)
+
+
+if __name__ == "__main__":
+    main()
