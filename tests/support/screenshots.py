@@ -1,7 +1,7 @@
 """`python -m support.screenshots FOLDER [NAME ...]`: pictures of `steno` on a terminal.
 
-The real program runs in tmux, at 80 and at 160 columns, on sessions that are written for it. A NAME
-chooses one picture, such as `top`; the guide has its pictures in client/guide/pictures.
+The real program runs in tmux, at 80 and at 160 columns, each time on a new copy of sessions that
+are written for it. A NAME chooses one picture, such as `top-80`.
 """
 
 import os
@@ -23,9 +23,14 @@ from support.pictured_sessions import write_history, write_turns, writing
 from support.project import PROJECT
 from support.terminal_pictures import terminal_picture
 
-COMMAND: Final = "PYTHONPATH=tests python -m support.screenshots client/guide/pictures"
-
 GUIDE: Final = PROJECT / "client" / "guide" / "pictures"
+
+IN_GUIDE: Final = ("sessions-80", "append-80", "top-80")
+"""The pictures that pages of the guide show."""
+
+COMMAND: Final = (
+    f"PYTHONPATH=tests python -m support.screenshots client/guide/pictures {' '.join(IN_GUIDE)}"
+)
 
 WIDTHS: Final = (80, 160)
 
@@ -49,60 +54,62 @@ class Scene:
         typed: the command line.
         complete: found in the screen once the picture is complete.
         rows: lines of the terminal at 80 columns, and at 160.
-        is_busy: agents write meanwhile.
+        agents: agents that write meanwhile.
         settle_s: seconds between a complete screen and the picture.
     """
 
     name: str
     typed: str
     complete: str = _PROMPT
-    rows: tuple[int, int] = (60, 60)
-    is_busy: bool = False
+    rows: tuple[int, int] = (120, 120)
+    agents: int = 0
     settle_s: float = 0.0
 
 
 SCENES: Final = (
-    Scene("sessions", "steno sessions", is_busy=True),
+    Scene("sessions", "steno sessions", agents=2),
     Scene("show", "steno show fix-login"),
     # After the first screen there are rates, and after the second they are even.
-    Scene("top", "steno top", "rates of", rows=(24, 34), is_busy=True, settle_s=4.5),
+    Scene("top", "steno top", "rates of", rows=(24, 34), agents=5, settle_s=6.5),
     Scene("append", "steno append turns < turns.jsonl", r"[45]\d %"),
 )
 
 
 def take(folder: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Make the pictures of all scenes, or of those with these names; returns the files.
+    """Make all pictures, or those with these names; returns the files.
 
     Raises:
         RuntimeError: a screen was not complete in time.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    scenes = [scene for scene in SCENES if not names or scene.name in names]
+    wanted = [
+        (scene, at) for scene in SCENES for at, columns in enumerate(WIDTHS)
+        if not names or f"{scene.name}-{columns}" in names
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="steno-", dir="/tmp") as place:
         home = Path(place)
-        steno = Steno(home / "sessions")
-        steno.root.mkdir(mode=0o700)
-        write_history(steno.root)
+        (home / "history").mkdir(mode=0o700)
+        write_history(home / "history")
         write_turns(home / "turns.jsonl", _TURNS)
-        try:
-            return [_take_one(scene, steno, folder, at) for scene in scenes for at in (0, 1)]
-        finally:
-            steno("stop")
+        return [_take_one(scene, home, folder, at) for scene, at in wanted]
 
 
-def _take_one(scene: Scene, steno: Steno, folder: Path, at: int) -> Path:
+def _take_one(scene: Scene, home: Path, folder: Path, at: int) -> Path:
     columns, rows = WIDTHS[at], scene.rows[at]
+    steno = Steno(home / "sessions")
+    shutil.rmtree(steno.root, ignore_errors=True)
+    shutil.copytree(home / "history", steno.root, ignore=shutil.ignore_patterns("*.sock"))
     assert steno("start").code == 0
     with ExitStack() as scenery:
-        if scene.is_busy:
-            scenery.enter_context(writing(steno.root))
+        scenery.callback(steno, "stop")
+        if scene.agents:
+            scenery.enter_context(writing(steno.root, scene.agents))
         terminal = scenery.enter_context(_terminal(steno, columns, rows))
         terminal.type(scene.typed)
         terminal.wait_for(scene.complete)
         time.sleep(scene.settle_s)
         lines = terminal.lines()
     file = folder / f"{scene.name}-{columns}.svg"
-    # The first line is the typed command, which the picture has anyway.
     picture = terminal_picture(
         _shown(lines, scene), columns, typed=scene.typed, name=file.stem, made_by=COMMAND
     )
