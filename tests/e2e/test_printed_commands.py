@@ -44,7 +44,8 @@ VALUES: Final = {
 MENTIONS: Final = {
     "steno append", "steno dmail send", "steno fork --at", "steno fork --turn", "steno import",
     "steno keys", "steno keys new", "steno read --since", "steno rename", "steno restore",
-    "steno tail -f --json", "steno undelete --trash", "steno view", "steno view --write",
+    "steno tail -f --json", "steno top", "steno undelete --trash", "steno view",
+    "steno view --write",
 }  # fmt: skip
 """Commands that a text names for a purpose; the user chooses their arguments."""
 

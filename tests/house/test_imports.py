@@ -17,6 +17,7 @@ NEEDS = {
 }
 MORE = {
     "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
+    "steno.cli": {"rich"},
     "steno.llm": {"httpx2"},
     "steno.testing": {"pytest"},
     "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},

@@ -86,7 +86,7 @@ def _write_login(client: steno.BlockingClient, coder: steno.BlockingClient) -> N
     """Write the session that a picture shows as a conversation."""
     session, peer = client.open("fix-login"), coder.open("fix-login")
     keys = _keys(time.time() - _LOGIN_AGE_S - _LOGIN_TOOK_S)
-    session.describe(title="Fix the login after a password change", labels=["auth"])
+    session.describe(title="Fix the failing login", labels=["auth"])
     session.write_system_prompt("You are a careful engineer.", key=next(keys))
     question = "The login fails after a password change. Please find out why."
     session.append_message(_user(question), key=next(keys))

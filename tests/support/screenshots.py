@@ -55,7 +55,7 @@ class Scene:
         complete: found in the screen once the picture is complete.
         rows: lines of the terminal at 80 columns, and at 160.
         agents: agents that write meanwhile.
-        settle_s: seconds between a complete screen and the picture.
+        later: different screens between a complete one and the picture.
     """
 
     name: str
@@ -63,14 +63,14 @@ class Scene:
     complete: str = _PROMPT
     rows: tuple[int, int] = (120, 120)
     agents: int = 0
-    settle_s: float = 0.0
+    later: int = 0
 
 
 SCENES: Final = (
     Scene("sessions", "steno sessions", agents=2),
     Scene("show", "steno show fix-login"),
-    # After the first screen there are rates, and after the second they are even.
-    Scene("top", "steno top", "rates of", rows=(24, 34), agents=5, settle_s=6.5),
+    # The second screen has rates, and later ones are even.
+    Scene("top", "steno top", "rates of", rows=(24, 34), agents=5, later=3),
     Scene("append", "steno append turns < turns.jsonl", r"[45]\d %"),
 )
 
@@ -107,7 +107,7 @@ def _take_one(scene: Scene, home: Path, folder: Path, at: int) -> Path:
         terminal = scenery.enter_context(_terminal(steno, columns, rows))
         terminal.type(scene.typed)
         terminal.wait_for(scene.complete)
-        time.sleep(scene.settle_s)
+        terminal.wait_for_changes(scene.later)
         lines = terminal.lines()
     file = folder / f"{scene.name}-{columns}.svg"
     picture = terminal_picture(
@@ -173,6 +173,15 @@ class _Terminal:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{found!r} is not on the screen:\n{screen}")
             time.sleep(_LOOK_S)
+
+    def wait_for_changes(self, count: int) -> None:
+        """Wait until the screen has changed so often."""
+        before = self.lines()
+        while count:
+            time.sleep(_LOOK_S)
+            if (now := self.lines()) != before:
+                before = now
+                count -= 1
 
 
 @contextmanager

@@ -49,5 +49,5 @@ TOP_ANSWER_S: Final = 3.0
 TOP_TITLE_S: Final = 60.0
 """Age at which `steno top` asks for a title again, which reads a file; titles change rarely."""
 
-TOP_LINES: Final = 20
+TOP_SESSIONS_MAX: Final = 20
 """Sessions of `steno top --once`; more of them are a list, which `steno sessions` prints."""

@@ -7,7 +7,7 @@ import anyio
 
 from steno._async.client import connect
 from steno.cli.arguments import Subcommands, command, number_from, seconds
-from steno.cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_LINES
+from steno.cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_SESSIONS_MAX
 from steno.cli.connection import how_to_connect
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
@@ -37,7 +37,7 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "-n", "--lines", metavar="N", type=number_from(1), default=None,
-        help=f"at most N sessions (default: as many as fit; with --once {TOP_LINES})",
+        help=f"at most N sessions (default: as many as fit; with --once {TOP_SESSIONS_MAX})",
     )  # fmt: skip
     parser.add_argument(
         "--once", action="store_true", help="print one screen after one interval, and end"
@@ -103,7 +103,7 @@ async def _print_once(options: Namespace, output: Output, source: Source) -> int
         activity=now,
         titles=source.titles,
         order=options.sort,
-        sessions_max=options.lines or TOP_LINES,
+        sessions_max=options.lines or TOP_SESSIONS_MAX,
     )
     shown, _ = room(frame, None)
     await source.learn_titles(row.session for row in now.sessions[:shown])
