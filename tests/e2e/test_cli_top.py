@@ -210,7 +210,9 @@ def test_a_remote_daemon_is_watched_with_a_key_that_may_read(root: Path, tmp_pat
     with DaemonInThread(root) as daemon, writer(root, "demo", "planner"):
         endpoint = endpoint_of(daemon)
         nowhere = Steno(tmp_path / "none")
-        ran = nowhere("--endpoint", endpoint, "--key-file", str(key), "top", "--once")
+        ran = nowhere(
+            "--endpoint", endpoint, "--key-file", str(key), "top", "--once", "--interval", "0.3"
+        )
     assert (ran.code, ran.err) == (0, "")
     assert is_growing(ran.out, "demo")
     assert line_of(ran.out, "CLIENT")[-1] == "KEY"

@@ -3,13 +3,17 @@
 import io
 import math
 import re
+from typing import Any, cast
 
+import anyio
 import msgspec
 import pytest
 from rich.console import Console
 
 from steno.cli.top.activity import SORTS, Activity, Report, activity, document
 from steno.cli.top.screen import Frame, picture
+from steno.cli.top.source import Source
+from steno_protocol.errors import BadRequest, Busy, OutcomeUnknown, ShuttingDown, Unreachable
 from steno_protocol.replies import (
     ClientEntry,
     ClientsReport,
@@ -183,3 +187,25 @@ def test_titles_are_shown_where_there_is_room() -> None:
     titles = {"demo": "Fix the login"}
     assert "Fix the login" in "\n".join(plain(shown(now, 160, titles=titles)))
     assert "Fix the login" not in "\n".join(plain(shown(now, 80, titles=titles)))
+
+
+class FailingClient:
+    """A client whose requests end with one error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def request(self, *_: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [Unreachable, OutcomeUnknown, ShuttingDown, Busy])
+def test_a_daemon_that_is_away_has_no_report(error: type[Exception]) -> None:
+    source = Source(cast("Any", FailingClient(error("away"))))
+    assert anyio.run(source.report) is None
+
+
+def test_an_older_daemon_is_to_be_restarted() -> None:
+    source = Source(cast("Any", FailingClient(BadRequest("unknown field"))))
+    with pytest.raises(BadRequest, match=r"older than this command.*`steno restart`"):
+        anyio.run(source.report)
