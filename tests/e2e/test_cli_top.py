@@ -24,8 +24,10 @@ HOSTILE = "\x1b]0;gotcha\x07[bold red]x[/] :smile:"
 
 
 @contextmanager
-def top(root: Path, *options: str, columns: int = 80, lines: int = 24) -> Iterator[TerminalProgram]:
-    call = Steno(root)
+def top(
+    root: Path, *options: str, columns: int = 80, lines: int = 24, encoding: str = "utf-8"
+) -> Iterator[TerminalProgram]:
+    call = Steno(root, PYTHONIOENCODING=encoding)
     words = call.words("top", "--interval", "0.1", *options)
     with TerminalProgram(words, call.environment, columns, lines) as program:
         yield program
@@ -231,3 +233,14 @@ def test_a_hostile_title_in_the_files_controls_no_terminal(root: Path) -> None:
     assert "\\x1b]0;gotcha\\x07[bold red]x[/] :smile:" in screen
     assert "\x1b]0" not in program.written
     assert sys.executable not in program.written
+
+
+def test_a_terminal_without_unicode_gets_escapes(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        client.open("demo", follow=False).describe(title="Gr\u00fc\u00dfe \u25cf " * 20)
+        with top(root, columns=120, encoding="ascii") as program:
+            screen = program.wait_for(lambda screen: "demo" in screen)
+            program.press("q")
+            assert program.wait() == 0
+    assert "Gr\\xfc\\xdfe * Gr" in screen
+    assert program.written.isascii()

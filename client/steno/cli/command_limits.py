@@ -43,7 +43,7 @@ TOP_INTERVAL_S: Final = 2.0
 TOP_INTERVAL_S_MIN: Final = 0.1
 """Shortest interval of `steno top`: in less time few records come, and rates jump."""
 
-TOP_ANSWER_S: Final = 3.0
+TOP_ANSWER_S: Final = 2.0
 """Time for an answer, after which `steno top` shows that the daemon is away."""
 
 TOP_TITLE_S: Final = 60.0
