@@ -209,3 +209,11 @@ def test_an_older_daemon_is_to_be_restarted() -> None:
     source = Source(cast("Any", FailingClient(BadRequest("unknown field"))))
     with pytest.raises(BadRequest, match=r"older than this command.*`steno restart`"):
         anyio.run(source.report)
+
+
+def test_rows_are_dim_while_the_daemon_is_away() -> None:
+    now = activity(None, report(1.0, OpenSession(session="demo", by="planner")))
+    for trouble in ("", "no answer"):
+        (row,) = [line for line in shown(now, trouble=trouble) if "demo" in line]
+        assert ("\x1b[2m" in row or "\x1b[2;" in row) is bool(trouble)
+        assert (trouble in "\n".join(plain(shown(now, trouble=trouble)))) is True

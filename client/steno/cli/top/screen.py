@@ -245,13 +245,13 @@ class _Pen:
 
     def _table(self, *, expand: bool) -> Table:
         return Table(
-            box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=expand,
-            header_style="bold", style="dim" if self._frame.trouble else "",
+            box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=expand, header_style="bold"
         )  # fmt: skip
 
     def _add(self, table: Table, cells: Sequence[str], *, is_dim: bool = False) -> None:
         texts = [Text(self._clean(cell)) for cell in cells]
-        table.add_row(*texts, style="dim" if is_dim else None)
+        # Rows of a daemon that does not answer are old.
+        table.add_row(*texts, style="dim" if is_dim or self._frame.trouble else None)
 
     def _clean(self, text: str) -> str:
         return self._fitted(_SPACES.sub(" ", printable(text, one_line=True)))

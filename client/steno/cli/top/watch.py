@@ -112,7 +112,7 @@ class Watch:
             trouble=trouble,
             order=self._order,
             sessions_max=self._sessions_max,
-            keys="q: quit, s: next order" if self._terminal.has_keys else "Ctrl-C: quit",
+            keys="q: quit, s: order" if self._terminal.has_keys else "Ctrl-C: quit",
         )
 
     def _draw(self) -> None:
