@@ -194,6 +194,14 @@ def test_a_pipe_without_once_is_wrong_usage(root: Path) -> None:
     assert Steno(root)("top", "--interval", "0.01").code == 2
 
 
+def test_a_terminal_that_cannot_be_drawn_on_is_wrong_usage(root: Path) -> None:
+    call = Steno(root)
+    words = ["env", "TERM=dumb", *call.words("top")]
+    with TerminalProgram(words, call.environment) as program:
+        assert program.wait() == 2
+        assert "add --once" in program.written
+
+
 def test_without_rich_the_error_names_the_extra(root: Path, tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("raise ModuleNotFoundError('none', name='rich')\n")
     call = Steno(root, PYTHONPATH=str(tmp_path))

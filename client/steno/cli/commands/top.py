@@ -1,7 +1,9 @@
 """`steno top`: a live screen of a busy daemon."""
 
+import os
 from argparse import ArgumentTypeError, Namespace
 from importlib import import_module
+from typing import Final
 
 import anyio
 
@@ -14,6 +16,9 @@ from steno.cli.render.output import Output
 from steno.cli.top.activity import SORTS, Report, activity, document
 from steno.cli.top.source import Source
 from steno_protocol.errors import BadRequest, Unreachable
+
+_PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
+"""Values of TERM for which rich draws no live screen."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -54,8 +59,11 @@ def _interval(text: str) -> float:
 
 def run(options: Namespace, output: Output) -> int:
     """Show the screen until a key or a signal ends it."""
-    if not (options.once or output.as_json or output.is_terminal):
-        raise WrongUsage("stdout is no terminal: add --once to print one screen")
+    is_live = not (options.once or output.as_json)
+    if is_live and not (output.is_terminal and os.environ.get("TERM") not in _PLAIN_TERMINALS):
+        raise WrongUsage(
+            "stdout is no terminal that can be drawn on: add --once to print one screen"
+        )
     if not output.as_json:
         _import_screen()
     return anyio.run(_top, options, output)
