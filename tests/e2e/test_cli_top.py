@@ -207,7 +207,8 @@ def test_without_rich_the_error_names_the_extra(root: Path, tmp_path: Path) -> N
     call = Steno(root, PYTHONPATH=str(tmp_path))
     ran = call("top", "--once")
     assert ran.code == 1
-    assert "needs rich: install it with `pip install 'stenod[terminal]'`" in ran.err
+    assert "needs rich: install it with `" in ran.err
+    assert "install 'stenod[terminal]'`" in ran.err
     # Other programs need no rich.
     assert call("start").code == 0
     documents = call("top", "--once", "--interval", "0.1", "--json")

@@ -16,8 +16,8 @@ NEEDS = {
     "steno": {"anyio", "msgspec", "zmq"},
 }
 MORE = {
+    "steno.cli": {"markdown_it", "pygments", "rich"},
     "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
-    "steno.cli": {"rich"},
     "steno.llm": {"httpx2"},
     "steno.testing": {"pytest"},
     "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},

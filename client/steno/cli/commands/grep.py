@@ -3,6 +3,7 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from steno._sync.client import BlockingClient
@@ -55,13 +56,19 @@ class Hit(NamedTuple):
 class Search:
     """A search through sessions.
 
+    Args:
+        pattern: the expression to find.
+        role: of the messages to search; None for all.
+        progress: shows the bytes that were searched.
+
     Attributes:
         damaged: skipped lines that were no records.
     """
 
-    def __init__(self, pattern: re.Pattern[str], role: str | None) -> None:
+    def __init__(self, pattern: re.Pattern[str], role: str | None, progress: Progress) -> None:
         self._pattern = pattern
         self._role = role
+        self._progress = progress
         self.damaged: int = 0
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
@@ -69,6 +76,7 @@ class Search:
         records = client.session(session).records()
         try:
             for record in records:
+                self._progress.add(len(record.raw))
                 if self._role is None or record.record.get("role") == self._role:
                     yield from self._in_record(record)
         except NotFound:
@@ -89,11 +97,17 @@ class Search:
 
 def run(options: Namespace, output: Output) -> int:
     """Print every hit; an unreadable session does not end the search."""
-    search = Search(_pattern(options), options.role)
+    pattern = _pattern(options)
     has_sessions = has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
-        for entry in progress.over(client.sessions(options.prefix or "")):
+        search = Search(pattern, options.role, progress)
+        sessions = client.sessions(options.prefix or "")
+        progress.expect(sum(entry.bytes for entry in sessions))
+        begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
+        for entry, begin in zip(progress.over(sessions), begins, strict=False):
             has_sessions = True
+            # The rest of the one before was perhaps not read.
+            progress.add(begin - progress.done_bytes)
             try:
                 for hit in search.hits(client, entry.session):
                     has_hits = True

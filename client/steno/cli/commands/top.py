@@ -16,6 +16,7 @@ from steno.cli.render.output import Output
 from steno.cli.top.activity import SORTS, Report, activity, document
 from steno.cli.top.source import Source
 from steno_protocol.errors import BadRequest, Unreachable
+from steno_protocol.installation import extra_command
 
 _PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
 """Values of TERM for which rich draws no live screen."""
@@ -79,7 +80,7 @@ def _import_screen() -> None:
         import_module("steno.cli.top.watch")
     except ModuleNotFoundError as error:
         raise BadRequest(
-            f"`steno top` needs {error.name}: install it with `pip install 'stenod[terminal]'`"
+            f"`steno top` needs {error.name}: install it with `{extra_command('terminal')}`"
         ) from None
 
 
