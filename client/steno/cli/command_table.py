@@ -65,6 +65,7 @@ GROUPS: Final = {
         "clients": "list the connected clients (does not start a daemon)",
         "config": "show the options in force and the source of each",
         "stats": "show the daemon's counters (does not start it)",
+        "top": "watch sessions, rates and clients live (does not start it)",
         "doctor": "check everything the daemon needs and suggest fixes",
         "service": "run the daemon under systemd",
         "gc": "remove old generations and expired trash",

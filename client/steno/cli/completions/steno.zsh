@@ -55,6 +55,7 @@ _shtab_steno_commands() {
     tail:'print the last records'
     timeline:'show the history of a session as a tree'
     title:'show or set the title of a session'
+    top:'watch sessions, rates and clients live (does not start it)'
     turns:'list the turns of a session'
     unarchive:'show an archived session in `steno sessions` again'
     undelete:'restore a session from the trash'
@@ -1060,6 +1061,24 @@ _shtab_steno_title_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_title_defaults_added=0
 
+_shtab_steno_top_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--interval=[seconds between two reports (default\: 2)]:SECONDS:"
+  "--sort=[the order of the sessions\: rate (default\: records a second), bytes, queue and followers from the largest down\; changed from the latest\; id from A to Z]:sort:(rate bytes queue followers changed id)"
+  {-n,--lines}"[at most N sessions (default\: as many as fit\; with --once 20)]:N:"
+  "--once[print one screen after one interval, and end]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_top_defaults_added=0
+
 _shtab_steno_turns_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1262,6 +1281,7 @@ _shtab_steno() {
         tail) _arguments -C -s $_shtab_steno_tail_options ;;
         timeline) _arguments -C -s $_shtab_steno_timeline_options ;;
         title) _arguments -C -s $_shtab_steno_title_options ;;
+        top) _arguments -C -s $_shtab_steno_top_options ;;
         turns) _arguments -C -s $_shtab_steno_turns_options ;;
         unarchive) _arguments -C -s $_shtab_steno_unarchive_options ;;
         undelete) _arguments -C -s $_shtab_steno_undelete_options ;;
