@@ -134,7 +134,7 @@ function _shtab_steno_using
   test "$_shtab_steno_cmdpath" = "$argv"
 end
 
-set -g _shtab_steno_commands sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
+set -g _shtab_steno_commands sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
 set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --lines --max-context-size --max-output-tokens --model --name --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
