@@ -136,9 +136,10 @@ _QUOTE: Final = r"\\{0,3}[\"']?"
 _IS: Final = rf"{_QUOTE}\s{{0,4}}[:=]\s{{0,4}}{_QUOTE}"
 # A digit tells a key from words, and from the name of a variable that holds the key.
 _WITH_DIGIT: Final = r"(?=[A-Za-z_+/.~!@#$%^*-]{0,200}[0-9])"
-_SECRET_NAMES: Final = (
+_KEYS: Final = (
     r"(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|(?:auth|access|refresh|api|bot|session|github|gitlab|slack|npm|hf)[_-]?token|client[_-]?secret)"
+    r"|(?:auth|access|refresh|api|bot|session|github|gitlab|slack|npm|hf)[_-]?token"
+    r"|client[_-]?secret)"
 )
 
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
@@ -193,12 +194,12 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
         "assigned-secret",
         "assword ASSWORD asswd ASSWD assphrase ASSPHRASE ecret ECRET"
         " _key _KEY -key -KEY Key apikey APIKEY oken OKEN",
-        rf"(?i:{_SECRET_NAMES}){_IS}"
+        rf"(?i:{_KEYS}){_IS}"
         rf"(?P<secret>{_WITH_DIGIT}[A-Za-z0-9_+/.~!@#$%^*-]{{8,}}={{0,2}})",
-        rf"(?:\w{{1,40}}[_-])?{_SECRET_NAMES}",
+        rf"(?:\w{{1,40}}[_-])?{_KEYS}",
     ),
 )  # fmt: skip
-"""The patterns that are on unless the configuration switches them off, the more exact ones first."""
+"""The patterns that are on unless the configuration says otherwise, the more exact ones first."""
 
 _BUILT_IN_NAMES: Final = tuple(pattern.name for pattern in BUILT_IN)
 

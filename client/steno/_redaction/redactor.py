@@ -139,8 +139,8 @@ class Redactor:
             return self._json_text(value, report, nested)
         if is_object(value):
             return self._object(value, report, nested)
-        if is_array(value):
-            return self._array(value, report, nested)
+        if is_array(value) or isinstance(value, tuple):
+            return self._array(list(value), report, nested)
         return value
 
     def _object(self, value: dict[str, Any], report: Report, nested: int) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 from pathlib import Path
 
 from steno._connect.safe_open import NotRegular, read_regular
-from steno._redaction.patterns import patterns_of
-from steno._redaction.redactor import Redactor
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import OptionEntry
-from steno_protocol.settings import Settings, read_settings, redaction_table
+from steno_protocol.settings import Settings, read_settings
 
 
 def read_file(root: Path, environ: dict[str, str]) -> Settings:
@@ -18,24 +16,15 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
         BadRequest: something there is not valid; the message names file, option and remedy.
     """
     path = root / paths.CONFIG
-    return read_settings(_text_of(path), str(path), environ)
+    return read_settings(text_of_file(path), str(path), environ)
 
 
-def redactor_of(root: Path | None) -> Redactor:
-    """What masks secrets, with the patterns of `config.toml`; those of steno alone without a root.
+def text_of_file(path: Path) -> str:
+    """The contents of the file; empty if there is none.
 
     Raises:
-        BadRequest: the file cannot be read, or a pattern in it is not valid; the message names the
-            file, the pattern and the remedy.
+        BadRequest: it cannot be read.
     """
-    if root is None:
-        return Redactor()
-    path = root / paths.CONFIG
-    return Redactor(patterns_of(redaction_table(_text_of(path), str(path)), str(path)))
-
-
-def _text_of(path: Path) -> str:
-    """The contents of the file; empty if there is none."""
     try:
         return read_regular(path).decode()
     except FileNotFoundError:

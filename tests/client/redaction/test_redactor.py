@@ -117,7 +117,7 @@ def test_a_secret_in_two_parts_of_a_message_is_masked_in_both(cut: int) -> None:
         {"type": "text", "text": f"{secret[cut:]} end"},
     ]
     one, other = Redactor().value({"content": parts})["content"]
-    for start in range(0, len(secret) - 8):
+    for start in range(len(secret) - 8):
         assert secret[start : start + 9] not in one["text"] + other["text"]
     assert one["text"].startswith("key ")
     assert other["text"].endswith(" end")
@@ -140,6 +140,10 @@ def test_findings_name_the_pattern_and_show_no_secret() -> None:
     assert found[0].preview == "a [redacted: jwt], [redacted: openai-key] end"
 
 
+def test_a_tuple_is_a_list() -> None:
+    assert Redactor().value({"labels": (SECRETS["jwt"], "x")}) == {"labels": [mask("jwt"), "x"]}
+
+
 def test_no_pattern_masks_nothing() -> None:
     value = {"content": SECRETS["openai-key"]}
     assert Redactor(()).value(value) is value
@@ -152,8 +156,9 @@ def test_no_pattern_masks_nothing() -> None:
 def test_own_patterns_are_added_and_built_in_ones_switched_off() -> None:
     table: dict[str, str | bool] = {"ticket": "TICKET-(?P<secret>[0-9]+)", "jwt": False}
     redactor = Redactor(patterns_of(table, "config.toml"))
-    assert redactor.text(f"ä TICKET-12 {SECRETS['jwt']}") == f"ä TICKET-{mask('ticket')} " + (
-        SECRETS["jwt"]
+    assert (
+        redactor.text(f"ä TICKET-12 {SECRETS['jwt']}")
+        == f"ä TICKET-{mask('ticket')} " + (SECRETS["jwt"])
     )
     assert redactor.text("half \ud800 TICKET-12") == f"half \ud800 TICKET-{mask('ticket')}"
 
@@ -181,11 +186,14 @@ def test_a_wrong_pattern_is_named(table: dict[str, str | bool], says: str) -> No
 
 # --- time ----------------------------------------------------------------------------------------
 
-_ADVERSE = [hint * 40_000 for pattern in BUILT_IN for hint in pattern.hints] + [
-    f"{before}{each}" * 20_000
-    for before in ("password=", "Bearer ", "://a:", "authorization: basic ", "eyJ-", "-sk-", "sk-")
-    for each in ("a", "=", " ", "-", "\\")
-] + ["a" * 1_000_000, "-----BEGIN PRIVATE KEY-----\n" + "A" * 17, "sk-" + "a" * 1_000_000]  # fmt: skip
+_BEFORE = ("password=", "Bearer ", "://a:", "authorization: basic ", "eyJ-", "-sk-", "sk-")
+_ADVERSE = [
+    *(hint * 40_000 for pattern in BUILT_IN for hint in pattern.hints),
+    *(f"{before}{each}" * 20_000 for before in _BEFORE for each in ("a", "=", " ", "-", "\\")),
+    "a" * 1_000_000,
+    "sk-" + "a" * 1_000_000,
+    ("-----BEGIN PRIVATE KEY-----\n" + "A" * 17) * 20_000,
+]
 
 
 def test_no_built_in_pattern_takes_more_than_linear_time() -> None:
@@ -245,9 +253,7 @@ def test_masking_a_text_twice_changes_nothing_more(redactor: Redactor, text: str
 
 
 @given(REDACTORS, JSON)
-def test_a_masked_value_is_json_of_the_same_shape_and_stays(
-    redactor: Redactor, value: Any
-) -> None:
+def test_a_masked_value_is_json_of_the_same_shape_and_stays(redactor: Redactor, value: Any) -> None:
     before = json.dumps(value)
     masked = redactor.value(value)
     assert json.dumps(value) == before

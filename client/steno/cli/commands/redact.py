@@ -10,10 +10,10 @@ from steno._redaction.patterns import BUILT_IN
 from steno._redaction.redactor import Finding, Redactor
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, optional_argument
-from steno.cli.configuration import redactor_of
 from steno.cli.connection import connected, root_here
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
+from steno.cli.redaction import redactor_of
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
@@ -129,14 +129,15 @@ def _document(line: str) -> object:
     return value
 
 
-def _print(
-    session: str | None, findings: Iterator[tuple[Place, Finding]], output: Output
-) -> int:
+def _print(session: str | None, findings: Iterator[tuple[Place, Finding]], output: Output) -> int:
     has_findings = False
     for place, finding in findings:
         has_findings = True
         if output.as_json:
-            output.document(contract.finding(session, place.file, place.at or None, finding))
+            at = place.at or None
+            output.document(
+                contract.finding(session, place.file, at, finding.name, finding.preview)
+            )
             continue
         # The context is the file that one usually reads.
         words = [session or "", "" if place.file == "context" else place.file, place.at]

@@ -82,7 +82,6 @@ from typing import Any, Final
 
 import msgspec
 
-from steno._redaction.redactor import Finding
 from steno.values import (
     Ack,
     Compacted,
@@ -184,10 +183,11 @@ def hit(session: str, cursor: Position, at: float | None, role: str, line: str) 
     return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
 
 
-def finding(session: str | None, file: str, at: str | None, value: Finding) -> dict[str, Any]:
-    """A masked secret with its place."""
-    place = {"session": session, "file": file, "at": at}
-    return {**place, "name": value.name, "preview": value.preview}
+def finding(
+    session: str | None, file: str, at: str | None, name: str, preview: str
+) -> dict[str, Any]:
+    """A masked secret with its place and the name of its pattern."""
+    return {"session": session, "file": file, "at": at, "name": name, "preview": preview}
 
 
 def turn(number: int, value: Turn) -> dict[str, Any]:
