@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,38 @@ def test_axe_finds_no_serious_violation_in_any_view(
         page.wait_for("() => !document.querySelector('.row-wait')")
         found[address] = page.violations()
     assert {address: each for address, each in found.items() if each} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_exported_file_has_no_serious_violation_and_fits(
+    demo: Steno, open_page: OpenPage, tmp_path: Path, scheme: str
+) -> None:
+    file = tmp_path / "demo.html"
+    assert demo("export", "demo", "--format", "html", "-o", str(file)).code == 0
+    context = open_page().context
+    page = ViewerPage.of_file(context, file, color_scheme=scheme, viewport=NARROW)
+    assert page.page.evaluate("() => document.documentElement.scrollWidth") <= NARROW["width"]
+    assert page.page.evaluate("() => document.querySelector('img').naturalWidth") > 0
+    assert page.violations() == []
+    page.page.evaluate(
+        "() => document.querySelectorAll('details').forEach((e) => { e.open = true })"
+    )
+    assert page.violations() == []
+    page.close()
+
+
+def test_an_exported_file_prints_what_is_folded_on_the_screen(
+    demo: Steno, open_page: OpenPage, tmp_path: Path
+) -> None:
+    file = tmp_path / "demo.html"
+    assert demo("export", "demo", "--format", "html", "-o", str(file)).code == 0
+    page = ViewerPage.of_file(open_page().context, file)
+    thought = page.page.locator(".fold.thought .text").first
+    assert not thought.is_visible()
+    page.page.emulate_media(media="print")
+    assert thought.is_visible()
+    assert "then decide" in thought.inner_text()
+    page.close()
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
