@@ -53,30 +53,33 @@ def test_axe_finds_no_serious_violation_in_any_view(
 def test_an_exported_file_has_no_serious_violation_and_fits(
     demo: Steno, open_page: OpenPage, tmp_path: Path, scheme: str
 ) -> None:
-    file = tmp_path / "demo.html"
-    assert demo("export", "demo", "--format", "html", "-o", str(file)).code == 0
     context = open_page().context
-    page = ViewerPage.of_file(context, file, color_scheme=scheme, viewport=NARROW)
-    assert page.page.evaluate("() => document.documentElement.scrollWidth") <= NARROW["width"]
-    assert page.page.evaluate("() => document.querySelector('img').naturalWidth") > 0
-    assert page.violations() == []
-    page.page.evaluate(
-        "() => document.querySelectorAll('details').forEach((e) => { e.open = true })"
-    )
-    assert page.violations() == []
-    page.close()
+    # The fork has thoughts, calls and results, and the session itself an image.
+    for session in ("demo", "demo-fork"):
+        file = tmp_path / f"{session}.html"
+        assert demo("export", session, "--format", "html", "-o", str(file)).code == 0
+        page = ViewerPage.of_file(context, file, color_scheme=scheme, viewport=NARROW)
+        assert page.page.evaluate("() => document.documentElement.scrollWidth") <= NARROW["width"]
+        assert page.violations() == []
+        page.page.evaluate(
+            "() => { for (const each of document.querySelectorAll('details')) each.open = true }"
+        )
+        assert page.violations() == []
+        widths = "() => [...document.images].map((each) => each.naturalWidth)"
+        assert (0 in page.page.evaluate(widths)) is False
+        page.close()
 
 
 def test_an_exported_file_prints_what_is_folded_on_the_screen(
     demo: Steno, open_page: OpenPage, tmp_path: Path
 ) -> None:
     file = tmp_path / "demo.html"
-    assert demo("export", "demo", "--format", "html", "-o", str(file)).code == 0
+    assert demo("export", "demo-fork", "--format", "html", "-o", str(file)).code == 0
     page = ViewerPage.of_file(open_page().context, file)
     thought = page.page.locator(".fold.thought .text").first
     assert not thought.is_visible()
     page.page.emulate_media(media="print")
-    assert thought.is_visible()
+    thought.wait_for(state="visible")
     assert "then decide" in thought.inner_text()
     page.close()
 
