@@ -134,7 +134,7 @@ function _shtab_steno_using
   test "$_shtab_steno_cmdpath" = "$argv"
 end
 
-set -g _shtab_steno_commands sessions ls stat show read tail grep view open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
+set -g _shtab_steno_commands sessions ls stat show read tail grep view open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config stats doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
 set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --host --instruction --interval --keep-generations --key --key-file --label --lines --max-context-size --max-output-tokens --model --name --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
@@ -265,6 +265,7 @@ complete -c steno -n '_shtab_steno_using view' -l json -d 'print JSON, including
 complete -c steno -n '_shtab_steno_using view' -l host -x -d 'listen at this address of the machine (default: 127.0.0.1, this machine only)'
 complete -c steno -n '_shtab_steno_using view' -l port -x -d 'listen at this port (default: a free one)'
 complete -c steno -n '_shtab_steno_using view' -l write -d 'let the page set checkpoints, titles and labels, revert, restore and fork'
+complete -c steno -n '_shtab_steno_using view' -l no-redact -d 'show secrets as they are; they are masked otherwise, see `steno redact`'
 complete -c steno -n '_shtab_steno_using view' -l no-browser -d 'only print the address'
 complete -c steno -n '_shtab_steno_using view; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'show this session first (an id or a unique prefix)'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a open -d 'open a session, creating it if necessary'
@@ -578,8 +579,10 @@ complete -c steno -n '_shtab_steno_using export' -l key-file -xka "(__fish_compl
 complete -c steno -n '_shtab_steno_using export' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using export' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using export' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using export' -l format -xka "markdown json kimi" -d '(default: markdown, or json with --json)'
+complete -c steno -n '_shtab_steno_using export' -l format -xka "markdown html json kimi" -d '(default: markdown, or json with --json)'
 complete -c steno -n '_shtab_steno_using export' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)'
+complete -c steno -n '_shtab_steno_using export' -l redact -d 'mask secrets in json, too'
+complete -c steno -n '_shtab_steno_using export' -l no-redact -d 'leave secrets in markdown and html as they are'
 complete -c steno -n '_shtab_steno_using export; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a import -d 'import session folders byte for byte'
 complete -c steno -n '_shtab_steno_using import' -s h -l help -d 'show this help message and exit'
@@ -617,6 +620,17 @@ complete -c steno -n '_shtab_steno_using repair' -l apply -d 'carry the repair o
 complete -c steno -n '_shtab_steno_using repair' -l why -x -d 'the reason, kept in the timeline'
 complete -c steno -n '_shtab_steno_using repair' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'
 complete -c steno -n '_shtab_steno_using repair; and test $_shtab_steno_npos -eq 0' -ka "(_steno_ids_or_files)" -d 'a session id, or the path of a file or folder'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a redact -d 'show the secrets that exports and the viewer mask'
+complete -c steno -n '_shtab_steno_using redact' -s h -l help -d 'show this help message and exit'
+complete -c steno -n '_shtab_steno_using redact' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
+complete -c steno -n '_shtab_steno_using redact' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
+complete -c steno -n '_shtab_steno_using redact' -l endpoint -x -d 'a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)'
+complete -c steno -n '_shtab_steno_using redact' -l key-file -xka "(__fish_complete_path (commandline -ct))" -d 'the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)'
+complete -c steno -n '_shtab_steno_using redact' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
+complete -c steno -n '_shtab_steno_using redact' -l timeout -x -d 'deadline of the command (default: 30)'
+complete -c steno -n '_shtab_steno_using redact' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using redact' -l patterns -d 'only list the patterns that are in force'
+complete -c steno -n '_shtab_steno_using redact; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix (default: stdin)'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a wire -d 'list the events of a session'"'"'s wire file'
 complete -c steno -n '_shtab_steno_using wire' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using wire' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
