@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from steno._redaction.limits import (
     CLEAN_CHARS_MAX,
@@ -139,8 +139,10 @@ class Redactor:
             return self._json_text(value, report, nested)
         if is_object(value):
             return self._object(value, report, nested)
-        if is_array(value) or isinstance(value, tuple):
-            return self._array(list(value), report, nested)
+        if isinstance(value, tuple):
+            return self._array([*cast("tuple[Any, ...]", value)], report, nested)
+        if is_array(value):
+            return self._array(value, report, nested)
         return value
 
     def _object(self, value: dict[str, Any], report: Report, nested: int) -> dict[str, Any]:
