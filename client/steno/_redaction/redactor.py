@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from steno._redaction.limits import (
     CLEAN_CHARS_MAX,
@@ -22,7 +22,7 @@ from steno._redaction.limits import (
     PREVIEW_CHARS_MAX,
 )
 from steno._redaction.patterns import BUILT_IN, BuiltIn, Pattern
-from steno_protocol._json import is_array, is_object
+from steno_protocol._json import is_object
 
 _OPENING: Final = "[redacted: "
 _SECRET_CHARS_MIN: Final = 8
@@ -139,10 +139,8 @@ class Redactor:
             return self._json_text(value, report, nested)
         if is_object(value):
             return self._object(value, report, nested)
-        if isinstance(value, tuple):
-            return self._array([*cast("tuple[Any, ...]", value)], report, nested)
-        if is_array(value):
-            return self._array(value, report, nested)
+        if _is_sequence(value):
+            return self._array([*value], report, nested)
         return value
 
     def _object(self, value: dict[str, Any], report: Report, nested: int) -> dict[str, Any]:
@@ -255,6 +253,11 @@ class Redactor:
                     old[match.name] -= 1
                 else:
                     report(Finding(match.name, _preview(text, match)))
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is written as an array: the replies of the daemon have tuples, too."""
+    return isinstance(value, list | tuple)
 
 
 def _texts_in(parts: Sequence[Any]) -> list[tuple[int, str]]:
