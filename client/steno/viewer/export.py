@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncGenerator
 
+import anyio.lowlevel
 import msgspec
 
 from steno._async.session import Session
@@ -64,6 +65,8 @@ async def exported(
         case Format.JSON:
             pieces = _json(stat, records, redactor)
     async for text in pieces:
+        # A long session has blocks of many records, and other pages wait for their turn.
+        await anyio.lowlevel.checkpoint()
         yield text.encode("utf-8", "backslashreplace")
 
 
