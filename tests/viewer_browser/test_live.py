@@ -117,7 +117,7 @@ def shown(record: dict[str, Any]) -> str:
         case "_checkpoint":
             return f"checkpoint {record['id']}{by}"
         case "_usage":
-            return f"{record['token_count']} tokens"
+            return f"{record['token_count']:,} tokens".replace(",", " ")
         case role:
             content = record["content"]
             texts = [content] if isinstance(content, str) else [each["text"] for each in content]
