@@ -157,6 +157,14 @@ class ViewerPage:
             for node in each["nodes"]
         ]
 
+    def violations_in_both_schemes(self) -> list[str]:
+        """What axe-core finds on the page in the light and in the dark."""
+        found: list[str] = []
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # of these
+            found += [f"{scheme}: {each}" for each in self.violations()]
+        return found
+
     def close(self) -> None:
         """Close the page; nothing may have gone wrong on it."""
         self.context.close()
