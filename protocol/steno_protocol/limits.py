@@ -413,6 +413,12 @@ LOG_FILES_MAX: Final = 3
 CONFIG_BYTES_MAX: Final = 256 * KIB
 """Bytes of `config.toml`; the example with every option has 2 KiB."""
 
+REDACT_PATTERNS_MAX: Final = 100
+"""Entries of the table `[redact]`; each one is searched for in every text that is shown."""
+
+REDACT_CHARS_MAX: Final = 1000
+"""Characters of one pattern there; a longer one is several."""
+
 FREE_BYTES: Final = 16 * MIB
 """Free space reserved for timelines, quarantine and the log; the largest record fits into it."""
 

@@ -25,6 +25,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of the log, the most verbose first."""
 
 _MOUNTS: Final = "mounts"
+_REDACT: Final = "redact"
 
 _MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _ADDRESS: Final = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}|\*)")
@@ -149,7 +150,7 @@ OPTIONS: Final = (
         most=65_535, is_live=False,
     ),
 )  # fmt: skip
-"""Every option except the table of mounts."""
+"""Every option except the tables of mounts and of redaction."""
 
 _BY_NAME: Final = {option.name: option for option in OPTIONS}
 
@@ -163,6 +164,8 @@ class Settings(msgspec.Struct, frozen=True):
     Attributes:
         values: the value of each option by its name.
         mounts: folders outside the root that hold session trees, by name.
+        redact: what a client masks, by name: the expression of a pattern, or whether a built-in one
+            is on. The daemon never masks.
         sources: the source of each value by option; a mount is `mounts.<name>`.
     """
 
@@ -170,6 +173,7 @@ class Settings(msgspec.Struct, frozen=True):
         default_factory=lambda: {option.name: option.default for option in OPTIONS}
     )
     mounts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    redact: dict[str, str | bool] = msgspec.field(default_factory=dict[str, str | bool])
     sources: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     @property
@@ -231,6 +235,21 @@ def mounted_folders(text: str, path: str) -> dict[str, str]:
     return found
 
 
+def redaction_table(text: str, path: str) -> dict[str, str | bool]:
+    """Return the table of redaction of a file; errors in other tables are ignored.
+
+    Raises:
+        BadRequest: the file is not TOML, or an entry of the table is not valid.
+    """
+    entries = _tables(text, path).get(_REDACT, {})
+    if not is_object(entries):
+        raise BadRequest(f"{path}: {_unknown(_REDACT)}")
+    settings = Settings()
+    for name, value in entries.items():
+        _read_pattern(name, value, path, settings)
+    return settings.redact
+
+
 def _read_file(text: str, path: str, settings: Settings) -> None:
     if len(text.encode()) > limits.CONFIG_BYTES_MAX:
         raise BadRequest(f"{path}: the file has more than {limits.CONFIG_BYTES_MAX} bytes")
@@ -257,6 +276,8 @@ def _read_entry(table: str, key: str, value: Any, path: str, settings: Settings)
     name = f"{table}.{key}"
     if table == _MOUNTS:
         settings.mounts[key] = _checked_mount(key, value, path)
+    elif table == _REDACT:
+        _read_pattern(key, value, path, settings)
     elif name in _BY_NAME:
         settings.values[name] = _checked(_BY_NAME[name], value, path)
     else:
@@ -267,7 +288,7 @@ def _read_entry(table: str, key: str, value: Any, path: str, settings: Settings)
 def _unknown(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  # slow to import, needed for typos only
 
-    close = get_close_matches(name, [*_BY_NAME, _MOUNTS], 1)
+    close = get_close_matches(name, [*_BY_NAME, _MOUNTS, _REDACT], 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"there is no option {name!r}: {hint}`steno config --example` lists all of them"
 
@@ -365,6 +386,29 @@ def _checked_mount(name: str, folder: object, where: str) -> str:
     return folder
 
 
+def _read_pattern(name: str, value: object, where: str, settings: Settings) -> None:
+    """Read an entry of the table of redaction; the client compiles the expression."""
+    if _MOUNT_NAME.fullmatch(name) is None:
+        raise BadRequest(
+            f"{where}: {name!r} cannot name a pattern of redaction: use a lower-case letter, then"
+            " letters, digits and -, 32 at most"
+        )
+    if len(settings.redact) >= limits.REDACT_PATTERNS_MAX:
+        raise BadRequest(
+            f"{where}: the table redact has more than {limits.REDACT_PATTERNS_MAX} entries: join"
+            " some of the patterns with |"
+        )
+    if isinstance(value, bool) or (
+        isinstance(value, str) and 0 < len(value) <= limits.REDACT_CHARS_MAX
+    ):
+        settings.redact[name] = value
+        return
+    raise BadRequest(
+        f"{where}: redact.{name} has to be a regular expression of up to"
+        f" {limits.REDACT_CHARS_MAX} characters, or true or false for a built-in pattern"
+    )
+
+
 def _expanded(folder: str) -> str:
     """Replace the `~` of a folder; it stays if no user of that name is known."""
     return posixpath.expanduser(folder)
@@ -375,6 +419,8 @@ def example() -> str:
     parts = ["# config.toml of a steno root; a commented line shows the default."]
     parts += ["", "# Session trees outside the root, addressed as name:session.", "[mounts]"]
     parts += ['# kimi = "~/.kimi/sessions"']
+    parts += ["", "# What the viewer and exports mask; `steno redact` shows what a pattern finds."]
+    parts += ["[redact]", "# ticket = 'TICKET-[0-9]{6}'", "# bearer-token = false"]
     table = ""
     for option in OPTIONS:
         head, _, key = option.name.partition(".")

@@ -45,7 +45,8 @@ MENTIONS: Final = {
     "steno append", "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno import",
     "steno keys", "steno keys new", "steno read --since", "steno rename", "steno restore",
-    "steno mcp", "steno mcp --http", "steno tail -f --json", "steno top", "steno undelete --trash",
+    "steno label", "steno mcp", "steno mcp --http", "steno redact", "steno tail -f --json",
+    "steno title", "steno top", "steno undelete --trash",
     "steno view", "steno view --write",
 }  # fmt: skip
 """Commands that a text names for a purpose; the user chooses their arguments."""
@@ -94,6 +95,9 @@ def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path
     old.write_text('{"role": "user", "content": "hi"}\n')
     for words in (["append", "demo", "hi"], ["clear", "demo"], ["append", "demo", "again"]):
         assert steno(*words).code == 0
+    if call.startswith("steno redact"):
+        # It is printed after something was masked.
+        assert steno("append", "demo", "key AKIAIOSFODNN7EXAMPLE").code == 0
     if call.startswith("steno undelete"):
         assert steno("delete", "demo", "--yes").code == 0
     for part, value in VALUES.items():

@@ -5,7 +5,14 @@ import tomllib
 import pytest
 
 from steno_protocol.errors import BadRequest
-from steno_protocol.settings import OPTIONS, Settings, example, mounted_folders, read_settings
+from steno_protocol.settings import (
+    OPTIONS,
+    Settings,
+    example,
+    mounted_folders,
+    read_settings,
+    redaction_table,
+)
 from support.documents import table_rows
 from support.project import PROJECT
 
@@ -117,6 +124,36 @@ def test_invalid_configuration_still_gives_its_valid_mounts() -> None:
     assert mounted_folders("mounts = 3\n", FILE) == {}
     with pytest.raises(BadRequest, match="nested too deeply"):
         mounted_folders("x = " + "[" * 10_000, FILE)
+
+
+def test_the_table_of_redaction_has_patterns_and_switches() -> None:
+    settings = _read("[redact]\nticket = 'T-[0-9]+'\njwt = false\n")
+    assert settings.redact == {"ticket": "T-[0-9]+", "jwt": False}
+    assert settings.source("redact.ticket") == FILE
+
+
+def test_invalid_configuration_still_gives_its_table_of_redaction() -> None:
+    assert redaction_table("[log]\nlevle = 3\n[redact]\njwt = false\n", FILE) == {"jwt": False}
+    assert redaction_table("", FILE) == {}
+    for wrong in ("redact = 3\n", "[redact]\nticket = 3\n"):
+        with pytest.raises(BadRequest):
+            redaction_table(wrong, FILE)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("Ticket = 'x'", "'Ticket' cannot name a pattern of redaction"),
+        ("ticket = 3", "redact.ticket has to be a regular expression"),
+        ("ticket = ''", "redact.ticket has to be a regular expression"),
+        (f"ticket = '{'x' * 1001}'", "up to 1000 characters"),
+        ("\n".join(f"p{number} = 'x'" for number in range(101)), "more than 100 entries"),
+    ],
+)
+def test_a_wrong_pattern_of_redaction_is_named(entry: str, says: str) -> None:
+    with pytest.raises(BadRequest, match=says) as raised:
+        _read(f"[redact]\n{entry}\n")
+    assert raised.value.message.startswith(FILE)
 
 
 def test_the_example_has_every_option_and_changes_nothing() -> None:

@@ -4,18 +4,22 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 WIDE = {"width": 1280, "height": 800}
 NARROW = {"width": 400, "height": 800}
 WAIT_MS = 30_000
 """The page shows everything long before; more is a failure."""
+
+TALL = {"width": 1280, "height": 16_000}
+"""A window in which some 250 rows are in sight at once, each step of a long transcript."""
 
 _GATHER = """
 async () => {
@@ -24,23 +28,35 @@ async () => {
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   const rows = new Map();
   const twice = [];
-  scroller.scrollTop = 0;
+  // The new size of the window makes the list paint once more, and it may still follow its end.
+  do {
+    scroller.scrollTop = 0;
+    await frame();
+  } while (scroller.scrollTop > 0);
   for (;;) {
     await frame();
+    const frameOf = scroller.getBoundingClientRect();
+    const isInSight = (each) => {
+      const { top, bottom } = each.getBoundingClientRect();
+      return bottom > frameOf.top && top < frameOf.bottom;
+    };
     const articles = [...scroller.querySelectorAll("article[data-line]")];
-    if (articles.some((each) => each.querySelector(".row-wait"))) continue;
+    // Rows just out of sight are made, and wait for their records until they come into sight.
+    const waiting = articles.filter((each) => each.querySelector(".row-wait"));
+    if (waiting.some(isInSight)) continue;
     const seen = new Set();
     for (const each of articles) {
       const line = Number(each.dataset.line);
       if (seen.has(line)) twice.push(line);
       seen.add(line);
+      if (waiting.includes(each)) continue;
       const shown = each.querySelector(".message, .rule").cloneNode(true);
       for (const end of shown.querySelectorAll(".end")) end.remove();
       rows.set(line, shown.textContent);
     }
     const bottom = scroller.scrollHeight - scroller.clientHeight;
     if (scroller.scrollTop >= bottom - 1) break;
-    scroller.scrollTop = Math.min(bottom, scroller.scrollTop + scroller.clientHeight / 2);
+    scroller.scrollTop = Math.min(bottom, scroller.scrollTop + scroller.clientHeight * 0.9);
   }
   return { rows: [...rows].sort((one, other) => one[0] - other[0]), twice };
 }
@@ -95,6 +111,13 @@ class ViewerPage:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(printed)
 
+    @classmethod
+    def of_file(cls, context: "BrowserContext", file: Path, **options: Any) -> "ViewerPage":
+        """A page that shows an exported file."""
+        browser = context.browser
+        assert browser is not None
+        return cls(browser, file.as_uri(), **options)
+
     def show(self, address: str) -> None:
         """Go to a view, named by the fragment of its address."""
         self.page.evaluate("address => { location.hash = address }", address)
@@ -109,7 +132,13 @@ class ViewerPage:
 
     def transcript(self) -> list[tuple[int, str]]:
         """Line and text of every row, read by scrolling; none may be there twice at once."""
-        found: Any = self.page.evaluate(_GATHER)
+        size = self.page.viewport_size
+        self.page.set_viewport_size(TALL)  # type: ignore[arg-type]  # a dict of the same keys
+        try:
+            found: Any = self.page.evaluate(_GATHER)
+        finally:
+            if size is not None:
+                self.page.set_viewport_size(size)
         assert found["twice"] == []
         return [(line, text) for line, text in found["rows"]]
 
@@ -127,6 +156,14 @@ class ViewerPage:
             if each["impact"] in {"serious", "critical"}
             for node in each["nodes"]
         ]
+
+    def violations_in_both_schemes(self) -> list[str]:
+        """What axe-core finds on the page in the light and in the dark."""
+        found: list[str] = []
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # of these
+            found += [f"{scheme}: {each}" for each in self.violations()]
+        return found
 
     def close(self) -> None:
         """Close the page; nothing may have gone wrong on it."""

@@ -62,6 +62,48 @@ def write(found: list[Writer], turns: int) -> None:
             each.write()
 
 
+class Stream:
+    """A `steno append` process that writes what it is given without waiting for any ack."""
+
+    def __init__(self, steno: Steno, name: str) -> None:
+        self.name = name
+        self._count = 0
+        self._process = subprocess.Popen(
+            steno.words("--name", name, "append", "talk"),
+            env=steno.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def feed(self, records: int) -> None:
+        """Give it this many records more."""
+        assert self._process.stdin is not None
+        for _ in range(records):
+            record = {"role": "user", "content": f"{self.name} writes {self._count}"}
+            self._process.stdin.write(json.dumps(record) + "\n")
+            self._count += 1
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        """Close its input; every record was acknowledged."""
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0
+
+
+def feed(found: list[Stream], records: int) -> None:
+    for each in found:
+        each.feed(records)
+
+
+def wait_for_lines(page: ViewerPage, least: int) -> None:
+    page.wait_for(
+        "least => Number(document.querySelector('.facts').textContent.replaceAll(' ', '')"
+        ".match(/tokens([0-9]+)line/)?.[1] ?? 0) >= least",
+        least,
+    )
+
+
 def compact(steno: Steno) -> None:
     with steno_client.connect_sync(steno.root, name="keeper") as client:
         session = client.open("talk", follow=False)
@@ -75,7 +117,7 @@ def shown(record: dict[str, Any]) -> str:
         case "_checkpoint":
             return f"checkpoint {record['id']}{by}"
         case "_usage":
-            return f"{record['token_count']} tokens"
+            return f"{record['token_count']:,} tokens".replace(",", " ")
         case role:
             content = record["content"]
             texts = [content] if isinstance(content, str) else [each["text"] for each in content]
@@ -88,7 +130,7 @@ def assert_page_equals_file(page: ViewerPage, steno: Steno) -> None:
     page.wait_for(
         "place => [...document.querySelectorAll('.facts span')].map(each => each.textContent)"
         ".join().includes(place)",
-        f"{len(records)} lines,generation {generation}",
+        f"{len(records):,}".replace(",", " ") + f" lines,generation {generation}",
     )
     assert page.transcript() == list(enumerate(map(shown, records)))
 
@@ -115,6 +157,33 @@ def test_page_equals_the_file_after_rewrites_and_a_kill(steno: Steno, open_page:
     assert_page_equals_file(page, steno)
     page.page.reload()
     page.wait_for_text("worker writes 39")
+    assert_page_equals_file(page, steno)
+
+
+def test_a_long_transcript_equals_the_file_while_two_processes_write(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "begin", "--create")
+    steno("checkpoint", "talk")
+    page = open_page("talk")
+    page.wait_for_text("begin")
+    streams = [Stream(steno, name) for name in ("planner", "worker")]
+    feed(streams, 200)
+    wait_for_lines(page, 402)
+    # Each rewrite, and the kill, comes while both write.
+    feed(streams, 200)
+    assert steno("revert", "talk", "0").code == 0
+    page.wait_for_text("moved to generation 0")
+    feed(streams, 600)
+    wait_for_lines(page, 1000)
+    feed(streams, 200)
+    compact(steno)
+    feed(streams, 400)
+    os.kill(steno("--json", "status").document["pid"], signal.SIGKILL)
+    feed(streams, 1000)
+    for each in streams:
+        each.end()
+    assert len(records_in(steno.root, "talk")) > 2000
     assert_page_equals_file(page, steno)
 
 

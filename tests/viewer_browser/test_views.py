@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -33,33 +34,66 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_axe_finds_no_serious_violation_in_any_view(
-    demo: Steno, open_page: OpenPage, scheme: str, size: dict[str, int]
+    demo: Steno, open_page: OpenPage, size: dict[str, int]
 ) -> None:
-    page = open_page(color_scheme=scheme, viewport=size)
+    page = open_page(viewport=size)
     found: dict[str, list[str]] = {}
     for address, selector in ADDRESSES.items():
         page.show(address)
         page.page.wait_for_selector(selector)
         page.wait_for("() => !document.querySelector('.row-wait')")
-        found[address] = page.violations()
+        found[address] = page.violations_in_both_schemes()
     assert {address: each for address, each in found.items() if each} == {}
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_no_view_is_wider_than_a_narrow_screen(
-    demo: Steno, open_page: OpenPage, address: str
+def test_an_exported_file_has_no_serious_violation_and_fits(
+    demo: Steno, open_page: OpenPage, tmp_path: Path
 ) -> None:
+    context = open_page().context
+    # The fork has thoughts, calls and results, and the session itself an image.
+    for session in ("demo", "demo-fork"):
+        file = tmp_path / f"{session}.html"
+        assert demo("export", session, "--format", "html", "-o", str(file)).code == 0
+        page = ViewerPage.of_file(context, file, viewport=NARROW)
+        assert page.page.evaluate("() => document.documentElement.scrollWidth") <= NARROW["width"]
+        assert page.violations_in_both_schemes() == []
+        page.page.evaluate(
+            "() => { for (const each of document.querySelectorAll('details')) each.open = true }"
+        )
+        assert page.violations_in_both_schemes() == []
+        widths = "() => [...document.images].map((each) => each.naturalWidth)"
+        assert (0 in page.page.evaluate(widths)) is False
+        page.close()
+
+
+def test_an_exported_file_prints_what_is_folded_on_the_screen(
+    demo: Steno, open_page: OpenPage, tmp_path: Path
+) -> None:
+    file = tmp_path / "demo.html"
+    assert demo("export", "demo-fork", "--format", "html", "-o", str(file)).code == 0
+    page = ViewerPage.of_file(open_page().context, file)
+    thought = page.page.locator(".fold.thought .text").first
+    assert not thought.is_visible()
+    page.page.emulate_media(media="print")
+    thought.wait_for(state="visible")
+    assert "then decide" in thought.inner_text()
+    page.close()
+
+
+def test_no_view_is_wider_than_a_narrow_screen(demo: Steno, open_page: OpenPage) -> None:
     page = open_page(viewport=NARROW)
-    page.show(address)
-    page.page.wait_for_selector(ADDRESSES[address])
-    widths: list[int] = page.page.evaluate(
-        "() => [document.documentElement.scrollWidth, innerWidth,"
-        " ...[...document.querySelectorAll('.scroller')].map(each => each.scrollWidth)]"
-    )
-    assert max(widths) <= NARROW["width"]
+    widest: dict[str, int] = {}
+    for address, selector in ADDRESSES.items():
+        page.show(address)
+        page.page.wait_for_selector(selector)
+        widths: list[int] = page.page.evaluate(
+            "() => [document.documentElement.scrollWidth, innerWidth,"
+            " ...[...document.querySelectorAll('.scroller')].map(each => each.scrollWidth)]"
+        )
+        widest[address] = max(widths)
+    assert max(widest.values()) <= NARROW["width"], widest
 
 
 def test_the_strip_leads_to_each_rewrite(demo: Steno, open_page: OpenPage) -> None:

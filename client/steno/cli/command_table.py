@@ -48,6 +48,7 @@ GROUPS: Final = {
         "import": "import session folders byte for byte",
         "verify": "check sessions and transcripts for damage",
         "repair": "show or carry out the repair of a session or file",
+        "redact": "show the secrets that exports and the viewer mask",
     },
     "the wire file and streams": {
         "wire": "list the events of a session's wire file",

@@ -16,15 +16,23 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
         BadRequest: something there is not valid; the message names file, option and remedy.
     """
     path = root / paths.CONFIG
+    return read_settings(text_of_file(path), str(path), environ)
+
+
+def text_of_file(path: Path) -> str:
+    """The contents of the file; empty if there is none.
+
+    Raises:
+        BadRequest: it cannot be read.
+    """
     try:
-        text = read_regular(path).decode()
+        return read_regular(path).decode()
     except FileNotFoundError:
-        text = ""
+        return ""
     except NotRegular as error:
         raise BadRequest(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"{path} cannot be read: {error}") from None
-    return read_settings(text, str(path), environ)
 
 
 def unread_options(entries: list[OptionEntry], file: Settings) -> list[str]:

@@ -121,6 +121,14 @@ def root_in_use(options: Namespace) -> Path:
         raise Unreachable(f"{error.message}, or name its root with --root") from None
 
 
+def root_here(options: Namespace) -> Path | None:
+    """The root of the options, or of the daemon at the given address; None on another machine."""
+    endpoint = endpoint_of(options)
+    if endpoint is not None and paths.is_remote(endpoint):
+        return None
+    return root_in_use(options)
+
+
 def refuse_endpoint(options: Namespace) -> None:
     """Refuse --endpoint for a command about a root.
 

@@ -14,7 +14,8 @@ markup      Markdown and code as trees of elements; pure
 outline     checkpoints and token counts of a session; pure
 turns       the events of a wire file by turn; pure
 compare     the differences of two states; pure
-export      what a page shows as Markdown or JSON
+export      what a page shows as Markdown, HTML or JSON
+document    a session as one HTML file; pure
 limits      the bounds
 static      the page: HTML, CSS and JavaScript modules without a build step
 """

@@ -17,8 +17,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
 from steno.viewer.changes import Changes
-from steno.viewer.export import Format, exported, file_name
+from steno.viewer.export import Format, exported
 from steno.viewer.feed import Feed, PageState
 from steno.viewer.guard import LOGIN, Guard
 from steno.viewer.limits import BODY_BYTES_MAX
@@ -76,6 +77,7 @@ class Viewer:
         closing: set when the viewer ends.
         diagnose: the doctor's checks; runs in a thread.
         root: what the page shows as the place of the sessions.
+        redactor: masks the secrets in everything that leaves the viewer.
         may_write: the page offers changes.
     """
 
@@ -86,6 +88,7 @@ class Viewer:
     closing: anyio.Event
     diagnose: Callable[[], list[Finding]]
     root: str
+    redactor: Redactor
     may_write: bool = False
 
 
@@ -94,8 +97,8 @@ class _Routes:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._queries = Queries(viewer.client, viewer.pulse)
-        self._changes = Changes(viewer.client, is_allowed=viewer.may_write)
+        self._queries = Queries(viewer.client, viewer.pulse, viewer.redactor)
+        self._changes = Changes(viewer.client, viewer.redactor, is_allowed=viewer.may_write)
         self._files = _static_files()
 
     def all(self) -> list[Route]:
@@ -150,7 +153,7 @@ class _Routes:
         """What the page shows on every view."""
         viewer = self._viewer
         known = {"root": viewer.root, "name": viewer.client.name, "may_write": viewer.may_write}
-        return _json(known)
+        return _json(viewer.redactor.value(known))
 
     async def change(self, request: Request) -> Response:
         """Make a change."""
@@ -241,7 +244,7 @@ class _Routes:
     async def doctor(self, _: Request) -> Response:
         """The doctor's findings."""
         findings = await anyio.to_thread.run_sync(self._viewer.diagnose)
-        return _json({"findings": findings})
+        return _json(self._viewer.redactor.value({"findings": findings}))
 
     async def events(self, request: Request) -> Response:
         """The stream of one page."""
@@ -251,7 +254,8 @@ class _Routes:
         watch = await stack.enter_async_context(
             self._viewer.watches.page(_asked(request, "session"))
         )
-        feed = Feed(watch, self._viewer.pulse, state, self._viewer.closing)
+        viewer = self._viewer
+        feed = Feed(watch, viewer.pulse, state, viewer.closing, viewer.redactor)
 
         async def stream() -> AsyncGenerator[bytes]:
             async with stack:
@@ -262,17 +266,14 @@ class _Routes:
 
     async def export(self, request: Request) -> Response:
         """One state of a session as a file."""
-        asked = _asked(request, "format")
-        if asked not in {"markdown", "json"}:
-            raise BadRequest(f"{asked[:40]!r} is no format: use markdown or json")
-        form: Format = "json" if asked == "json" else "markdown"
+        form = Format.asked(_asked(request, "format"))
         session = self._viewer.client.session(_asked(request, "session"))
         end = Position.parse(_asked(request, "until"))
         await session.stat()
-        name = file_name(session.id, end, form)
-        kind = "application/json" if form == "json" else "text/markdown; charset=utf-8"
+        name = form.file_name(session.id, end)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return StreamingResponse(exported(session, end, form), media_type=kind, headers=headers)
+        text = exported(session, end, form, self._viewer.redactor)
+        return StreamingResponse(text, media_type=form.media_type, headers=headers)
 
     def _with_daemon(self, answer: Answer) -> Answer:
         """An answer that fails at once while the daemon is away, and not after its deadline."""
@@ -296,16 +297,21 @@ class _Routes:
 def make_app(viewer: Viewer) -> ASGIApp:
     """The application behind its guard."""
     routes = _Routes(viewer)
-    app = Starlette(routes=routes.all(), exception_handlers={StenoError: _refused})
+
+    async def refused(_: Request, error: Exception) -> Response:
+        return _refusal(error, viewer.redactor)
+
+    app = Starlette(routes=routes.all(), exception_handlers={StenoError: refused})
     return Guard(app, viewer.access)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+def _refusal(error: Exception, redactor: Redactor) -> Response:
     """The answer to a request that failed."""
     assert isinstance(error, StenoError)
     status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 500)
     code = None if error.code is None else str(error.code)
-    document = {"code": code, "message": error.message, "outcome": str(error.outcome)}
+    message = redactor.text(error.message)
+    document = {"code": code, "message": message, "outcome": str(error.outcome)}
     return _json({"error": document}, status)
 
 

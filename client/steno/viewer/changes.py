@@ -3,11 +3,14 @@
 Each change names the state that the page has shown, so that no change acts on a stale page.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
+from steno.cli.redaction import masked_stat
 from steno.values import Ack
 from steno_protocol.errors import BadRequest, Conflict, Unauthorized
 from steno_protocol.positions import Position
@@ -74,11 +77,13 @@ class Changes:
 
     Args:
         client: the client of the daemon.
+        redactor: masks the secrets in what the page has shown.
         is_allowed: the viewer was started with `--write`.
     """
 
-    def __init__(self, client: Client, *, is_allowed: bool) -> None:
+    def __init__(self, client: Client, redactor: Redactor, *, is_allowed: bool) -> None:
         self._client = client
+        self._redactor = redactor
         self.is_allowed = is_allowed
 
     async def apply(self, body: bytes) -> dict[str, Any]:
@@ -121,7 +126,8 @@ class Changes:
 
     async def _describe(self, change: Title | Labels) -> SessionStat:
         session = self._client.session(change.session)
-        stat = await session.stat()
+        self._check_masks([change.title] if isinstance(change, Title) else change.labels)
+        stat = masked_stat(self._redactor, await session.stat())
         is_same = (
             stat.title == change.was
             if isinstance(change, Title)
@@ -136,6 +142,18 @@ class Changes:
         if isinstance(change, Title):
             return await session.describe(title=change.title)
         return await session.describe(labels=change.labels)
+
+    def _check_masks(self, texts: Sequence[str]) -> None:
+        """Refuse to store a mask in place of what it hides.
+
+        Raises:
+            BadRequest: a text contains a mask.
+        """
+        if any(map(self._redactor.has_mask, texts)):
+            raise BadRequest(
+                "the new text contains a mask, and would replace what it hides: write it anew, or"
+                " change it with `steno title` or `steno label`"
+            )
 
 
 def _acked(session: str, ack: Ack) -> dict[str, Any]:

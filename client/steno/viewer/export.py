@@ -1,47 +1,102 @@
-"""What a page shows, as Markdown or as one JSON document."""
+"""What a page shows, as Markdown, as HTML or as one JSON document, with its secrets masked."""
 
+import enum
 import json
 import re
 from collections.abc import AsyncGenerator
-from typing import Literal
 
+import anyio.lowlevel
 import msgspec
 
 from steno._async.session import Session
+from steno._async.streams import RecordStream
+from steno._redaction.redactor import Redactor
+from steno.cli.redaction import masked_record, masked_stat
 from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
+from steno.viewer.document import Document
+from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
-
-Format = Literal["markdown", "json"]
-
-_ENDINGS = {"markdown": "md", "json": "json"}
+from steno_protocol.replies import SessionStat
 
 
-def file_name(session: str, end: Position, form: Format) -> str:
-    """A name for the file of an export, of letters, digits and dashes."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", session).strip("-")[:80] or "session"
-    return f"{name}-{end.generation}-{end.line}.{_ENDINGS[form]}"
+class Format(enum.Enum):
+    """A format, with the ending and the media type of its files."""
+
+    MARKDOWN = ("markdown", "md", "text/markdown; charset=utf-8")
+    HTML = ("html", "html", "text/html; charset=utf-8")
+    JSON = ("json", "json", "application/json")
+
+    @classmethod
+    def asked(cls, name: str) -> "Format":
+        """The format of a name.
+
+        Raises:
+            BadRequest: there is none.
+        """
+        for form in cls:
+            if form.value[0] == name:
+                return form
+        raise BadRequest(f"{name[:40]!r} is no format: use markdown, html or json")
+
+    @property
+    def media_type(self) -> str:
+        """The media type of its files."""
+        return self.value[2]
+
+    def file_name(self, session: str, end: Position) -> str:
+        """A name for the file of an export, of letters, digits and dashes."""
+        name = re.sub(r"[^A-Za-z0-9]+", "-", session).strip("-")[:80] or "session"
+        return f"{name}-{end.generation}-{end.line}.{self.value[1]}"
 
 
-async def exported(session: Session, end: Position, form: Format) -> AsyncGenerator[bytes]:
+async def exported(
+    session: Session, end: Position, form: Format, redactor: Redactor
+) -> AsyncGenerator[bytes]:
     """The text of one state of a session, piece by piece."""
     stat = msgspec.structs.replace(await session.stat(), head=str(end), generation=end.generation)
+    stat = masked_stat(redactor, stat)
     records = session.records(Position(end.generation, 0), end)
-    if form == "markdown":
-        yield _encoded("\n".join(head_of(stat)))
-        rendering = Markdown()
-        async for record in records:
-            yield _encoded("\n".join(rendering.record(record)) + "\n")
-        return
+    match form:
+        case Format.MARKDOWN:
+            pieces = _markdown(stat, records, redactor)
+        case Format.HTML:
+            pieces = _html(stat, records, redactor)
+        case Format.JSON:
+            pieces = _json(stat, records, redactor)
+    async for text in pieces:
+        # A long session has blocks of many records, and other pages wait for their turn.
+        await anyio.lowlevel.checkpoint()
+        yield text.encode("utf-8", "backslashreplace")
+
+
+async def _markdown(
+    stat: SessionStat, records: RecordStream, redactor: Redactor
+) -> AsyncGenerator[str]:
+    yield "\n".join(head_of(stat))
+    rendering = Markdown()
+    async for record in records:
+        yield "\n".join(rendering.record(masked_record(redactor, record))) + "\n"
+
+
+async def _html(
+    stat: SessionStat, records: RecordStream, redactor: Redactor
+) -> AsyncGenerator[str]:
+    document = Document(stat)
+    yield document.head()
+    async for record in records:
+        yield document.record(masked_record(redactor, record), record)
+    yield document.foot(records.damaged)
+
+
+async def _json(
+    stat: SessionStat, records: RecordStream, redactor: Redactor
+) -> AsyncGenerator[str]:
     fields = contract.reply(stat)
     head = {name: fields[name] for name in contract.EXPORT_HEAD}
-    yield _encoded(json.dumps(head, ensure_ascii=False)[:-1] + ',"records":[\n')
-    between = b""
+    yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":[\n'
+    between = ""
     async for record in records:
-        yield between + contract.record(record).rstrip(b"\n")
-        between = b",\n"
-    yield b'],"damaged":%d}\n' % records.damaged
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")
+        yield between + contract.record(masked_record(redactor, record)).decode().rstrip("\n")
+        between = ",\n"
+    yield f'],"damaged":{records.damaged}}}\n'

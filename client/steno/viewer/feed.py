@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 
+from steno._redaction.redactor import Redactor
 from steno.viewer.limits import FEED_COMMENT_S, FEED_FULL_RATE_MAX, FEED_INTERVAL_S
 from steno.viewer.pulse import Pulse
 from steno.viewer.watches import Watch
@@ -69,10 +70,16 @@ class Feed:
         pulse: the state of the daemon.
         state: what the page has; None for the present state.
         closing: set when the viewer ends.
+        redactor: masks secrets.
     """
 
     def __init__(
-        self, watch: Watch, pulse: Pulse, state: PageState | None, closing: anyio.Event
+        self,
+        watch: Watch,
+        pulse: Pulse,
+        state: PageState | None,
+        closing: anyio.Event,
+        redactor: Redactor,
     ) -> None:
         self._watch = watch
         self._pulse = pulse
@@ -80,6 +87,7 @@ class Feed:
         self._mails = watch.mails
         self._is_away: bool | None = None
         self._closing = closing
+        self._redactor = redactor
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The text of the stream, until the viewer ends or the session is gone."""
@@ -135,7 +143,7 @@ class Feed:
             self._is_away = self._pulse.is_away
             lines.append(_event("daemon", {"away": self._is_away}))
         if watch.error is not None:
-            lines.append(_event("gone", {"why": watch.error.message}))
+            lines.append(_event("gone", {"why": self._redactor.text(watch.error.message)}))
         self._state = present
         return b"".join(lines)
 

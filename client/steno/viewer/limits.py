@@ -10,6 +10,9 @@ ROWS_MAX: Final = 200
 LOOK_BACK_MAX: Final = 40
 """Lines before a range that are read for the names of its tool calls; a turn rarely has more."""
 
+CALLS_KEPT_MAX: Final = 10_000
+"""Tool calls that wait for their results; a file with 100 000 records is made in bounded memory."""
+
 ROWS_KEPT_MAX: Final = 4000
 """Rendered rows that are kept for the next page, about 10 MB."""
 

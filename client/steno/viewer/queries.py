@@ -11,6 +11,8 @@ import anyio.to_thread
 import msgspec
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
+from steno.cli.redaction import masked_record
 from steno.cli.render import tree
 from steno.cli.render.contract import reply
 from steno.values import Record
@@ -32,6 +34,9 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import SessionEntry, StatsReport
 from steno_protocol.timeline_entries import TimelineEntry
 
+_EXACT = frozenset({"session", "head", "incarnation", "forked_from", "mount", "folder"})
+"""Addresses, by which the page asks for more; an id of a session is never masked."""
+
 _TOKENS = ("head", "token_count", "token_count_with_pending", "n_checkpoints")
 
 
@@ -41,18 +46,20 @@ class Queries:
     Args:
         client: the client of the daemon.
         pulse: the state of the daemon.
+        redactor: masks the secrets in every answer.
     """
 
-    def __init__(self, client: Client, pulse: Pulse) -> None:
+    def __init__(self, client: Client, pulse: Pulse, redactor: Redactor) -> None:
         self._client = client
         self._pulse = pulse
+        self._redactor = redactor
         self._rows = _KeptRows()
         self._locks = WeakValueDictionary[str, anyio.Lock]()
 
     async def sessions(self) -> dict[str, Any]:
         """The sessions, those that a client follows, and whether the daemon is away."""
         entries = await self._pulse.sessions()
-        return {"sessions": [_listed(entry) for entry in entries]}
+        return {"sessions": [self._redactor.fields(_listed(each), _EXACT) for each in entries]}
 
     async def counts(self, sessions: Sequence[str]) -> dict[str, Any]:
         """The token counts of some sessions; one that is gone is left out."""
@@ -70,9 +77,9 @@ class Queries:
         stat = await self._client.stat(watch.session)
         entries = await self._client.timeline(watch.session)
         return {
-            **reply(stat),
+            **self._redactor.fields(reply(stat), _EXACT),
             "state": f"{watch.incarnation}/{watch.head}/{watch.wire_head}",
-            "cuts": _cuts(entries, watch.head.generation),
+            "cuts": self._redactor.value(_cuts(entries, watch.head.generation)),
         }
 
     async def rows(
@@ -105,7 +112,7 @@ class Queries:
     ) -> list[msgspec.Raw]:
         start = Position(first.generation, max(0, first.line - LOOK_BACK_MAX))
         records = [each async for each in self._client.session(session).records(start, end)]
-        return await anyio.to_thread.run_sync(_rows_of, records, first, is_whole)
+        return await anyio.to_thread.run_sync(_rows_of, records, first, is_whole, self._redactor)
 
     async def lines_of(self, session: str, end: Position) -> list[bytes]:
         """The lines of a past or present state."""
@@ -140,7 +147,7 @@ class Queries:
             entry = made[number].made
             kept = 0 if entry is None else entry.kept
             marks = await self._marks(watch, number, kept)
-            begun = None if entry is None else _described(entry)
+            begun = None if entry is None else self._note(entry)
             generations.append({"number": number, "first": kept, "marks": marks, "begun": begun})
         return {"generations": generations, "left_out": len(made) - len(numbers)}
 
@@ -158,8 +165,8 @@ class Queries:
                     "parent": parents.get(each.number),
                     "lines": each.lines,
                     "bytes": each.bytes,
-                    "made": None if each.made is None else _described(each.made),
-                    "notes": [_described(note) for note in each.notes],
+                    "made": None if each.made is None else self._note(each.made),
+                    "notes": [self._note(note) for note in each.notes],
                 }
                 for each in made.values()
             ],
@@ -190,10 +197,10 @@ class Queries:
         return [
             {
                 "line": event.cursor.line,
-                "type": event.type,
+                "type": self._redactor.text(event.type),
                 "time": event.timestamp,
                 "at": None if event.at is None else str(event.at),
-                "payload": event.payload,
+                "payload": self._redactor.value(event.payload),
             }
             async for event in stream
         ]
@@ -203,13 +210,18 @@ class Queries:
         status = await self._client.status()
         stats, _ = await self._client.request(Stats(), StatsReport)
         clients = await self._client.clients()
-        return {
+        shown = {
             "status": reply(status),
             "stats": msgspec.to_builtins(stats),
             "clients": [
                 {**reply(each), "is_me": each.pid == os.getpid()} for each in clients.clients
             ],
         }
+        return dict(self._redactor.value(shown))
+
+    def _note(self, entry: TimelineEntry) -> dict[str, Any]:
+        """A timeline entry with its words."""
+        return dict(self._redactor.value(_described(entry)))
 
     async def _marks(self, watch: Watch, number: int, kept: int) -> list[list[Any]]:
         """The marks of a generation's own lines."""
@@ -270,11 +282,15 @@ def _filled(rows: list[msgspec.Raw], first: Position, end: Position) -> list[msg
     ]
 
 
-def _rows_of(records: Sequence[Record], first: Position, is_whole: bool) -> list[msgspec.Raw]:
+def _rows_of(
+    records: Sequence[Record], first: Position, is_whole: bool, redactor: Redactor
+) -> list[msgspec.Raw]:
     """One encoded row for each line of a range up to its last record; the others are holes."""
     making = Rows(is_whole=is_whole)
     rows: dict[int, Row] = {}
-    for record in records:
+    for exact in records:
+        # Before any text is cut or coloured: half a secret is not recognised.
+        record = masked_record(redactor, exact)
         if record.cursor < first:
             making.note(record.record)
         else:

@@ -20,6 +20,7 @@ from steno._sansio.transcript import THOUGHTS
 from steno.cli.render.messages import arguments_of, described, folded, text_of, written_at
 from steno.values import Record
 from steno.viewer.limits import (
+    CALLS_KEPT_MAX,
     FOLDED_LINES_MAX,
     IMAGE_BYTES_MAX,
     TEXT_CHARS_MAX,
@@ -61,6 +62,8 @@ class Rows:
         at = written_at(record)
         for call_id, name, _ in calls_of(record):
             self._calls[call_id] = Call(name, at)
+        while len(self._calls) > CALLS_KEPT_MAX:
+            del self._calls[next(iter(self._calls))]
 
     def row(self, record: Record) -> Row:
         """The row of one record."""

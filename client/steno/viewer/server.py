@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
 from steno.viewer.app import Finding, Viewer, make_app
 from steno.viewer.pulse import Pulse
 from steno.viewer.watches import Watches
@@ -32,6 +33,7 @@ async def serve(
     diagnose: Callable[[], list[Finding]],
     ready: Callable[[], Awaitable[None]],
     *,
+    redactor: Redactor,
     may_write: bool = False,
 ) -> None:
     """Serve pages until SIGINT, SIGTERM or SIGHUP.
@@ -42,13 +44,16 @@ async def serve(
         root: what the page shows as the place of the sessions.
         diagnose: the doctor's checks.
         ready: called once requests are answered.
+        redactor: masks the secrets in everything that leaves the viewer.
         may_write: the page offers changes.
     """
     closing = anyio.Event()
     async with anyio.create_task_group() as tasks:
         pulse = Pulse(client)
-        watches = Watches(client, tasks)
-        viewer = Viewer(door.access, client, watches, pulse, closing, diagnose, root, may_write)
+        watches = Watches(client, tasks, redactor)
+        viewer = Viewer(
+            door.access, client, watches, pulse, closing, diagnose, root, redactor, may_write
+        )
         tasks.start_soon(pulse.beat)
         await serve_app(door, make_app(viewer), ready, closing.set)
         tasks.cancel_scope.cancel()

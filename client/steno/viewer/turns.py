@@ -1,5 +1,6 @@
 """The events of a wire file by turn, with the durations of tools; pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,10 +23,12 @@ class EventIndex:
     Attributes:
         end: the number of lines of the wire file that were taken in.
         types: the types of events, in the order of their first appearance.
+        mask: masks the secrets in types and names.
     """
 
     end: int = 0
     types: list[str] = field(default_factory=list[str])
+    mask: Callable[[str], str] = str
     _entries: list[list[Any]] = field(default_factory=list[list[Any]])
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _calls: dict[str, int] = field(default_factory=dict[str, int])
@@ -35,7 +38,7 @@ class EventIndex:
         number = self._numbers.get(event.type)
         if number is None:
             number = self._numbers[event.type] = len(self.types)
-            self.types.append(event.type)
+            self.types.append(self.mask(event.type))
         entry: list[Any] = [event.cursor.line, number, event.timestamp, None, "", "", None]
         self._entries.append(entry)
         self._describe(event, entry)
@@ -62,7 +65,7 @@ class EventIndex:
         match event.type:
             case "ToolCall":
                 function = event.payload.get("function")
-                entry[4] = str(function.get("name")) if is_object(function) else ""
+                entry[4] = self.mask(str(function.get("name"))) if is_object(function) else ""
                 self._calls[str(event.payload.get("id"))] = len(self._entries) - 1
             case "ToolResult":
                 self._join(event, entry)

@@ -15,6 +15,7 @@ import anyio.abc
 
 from steno._async.client import Client
 from steno._async.session import Session
+from steno._redaction.redactor import Redactor
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno.viewer.limits import RESETS_KEPT_MAX, WATCH_LINGER_S, WATCHES_MAX
 from steno.viewer.outline import Outline
@@ -205,11 +206,13 @@ class Watches:
     Args:
         client: the client of the daemon.
         tasks: where their tasks run.
+        redactor: masks secrets.
     """
 
-    def __init__(self, client: Client, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, client: Client, tasks: anyio.abc.TaskGroup, redactor: Redactor) -> None:
         self._client = client
         self._tasks = tasks
+        self._redactor = redactor
         self._watches: dict[str, tuple[Watch, anyio.CancelScope]] = {}
 
     @asynccontextmanager
@@ -235,7 +238,8 @@ class Watches:
         if found is not None and found[0].error is None:
             return found[0]
         self._make_room()
-        watch, scope = Watch(session), anyio.CancelScope()
+        watch = Watch(session, events=EventIndex(mask=self._redactor.text))
+        scope = anyio.CancelScope()
         self._watches[session] = watch, scope
         self._tasks.start_soon(self._follow, watch, scope)
         return watch

@@ -274,7 +274,10 @@ def test_images_are_served_as_images_only(viewer: RunningViewer, steno: Steno) -
     assert viewer.visit.http.get("/api/image", params={**asked, "part": "1"}).status_code == 404
 
 
-@pytest.mark.parametrize(("form", "holds"), [("markdown", "## user"), ("json", '"role":"user"')])
+@pytest.mark.parametrize(
+    ("form", "holds"),
+    [("markdown", "## user"), ("json", '"role":"user"'), ("html", '<article id="0:0">')],
+)
 def test_a_state_is_exported_as_a_file(viewer: RunningViewer, form: str, holds: str) -> None:
     response = viewer.visit.http.get(
         "/api/export", params={"session": "talk", "until": "0:1", "format": form}

@@ -1,23 +1,30 @@
-"""`steno export`: a session as Markdown, as JSON, or as a folder of kimi-cli."""
+"""`steno export`: a session as Markdown, HTML, JSON, or as a folder of kimi-cli."""
 
 import json
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
+from steno._redaction.redactor import Redactor
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.cli.arguments import Subcommands, command, path_text, session_argument
-from steno.cli.connection import connected, local_root
+from steno.cli.connection import connected, local_root, root_here
 from steno.cli.destination import new_file, new_folder
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.kimi_folder import write_session
 from steno.cli.records import report_damaged
+from steno.cli.redaction import masked_line, masked_record, masked_stat, redactor_of
 from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
+from steno.cli.render.wording import count
 from steno.cli.sizes import size_of
+from steno.values import Record, StreamRecord, WireRecord
 from steno_protocol import paths
+from steno_protocol.errors import BadRequest
 from steno_protocol.replies import SessionStat
 
 
@@ -25,22 +32,33 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "export", run,
-        "markdown: the conversation for people. json: all records, events, streams and the"
-        " timeline with their cursors. kimi: a session folder in kimi-cli's format, without the"
-        " keys that steno adds, with past generations, streams, uploads, tasks and subagents. A"
-        " daemon on another machine sends only the lines and the title. Symbolic links are skipped."
-        " Existing files are never overwritten.",
-        example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
+        "markdown: the conversation for people. html: the same as one file for the browser, with"
+        " its images; needs the extra `stenod[view]`. Secrets in both are masked. json: all"
+        " records, events, streams and the timeline with their cursors, exactly as stored. kimi: a"
+        " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
+        " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
+        " only the lines and the title. Symbolic links are skipped. Existing files are never"
+        " overwritten.",
+        example="steno export demo -o demo.md\nsteno export demo --format html -o demo.html\n"
+        "steno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
     parser.add_argument(
         "--format",
-        choices=("markdown", "json", "kimi"),
+        choices=("markdown", "html", "json", "kimi"),
         help="(default: markdown, or json with --json)",
     )
     parser.add_argument(
         "-o", "--output", metavar="PATH", type=path_text,
         help="the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)",
+    )  # fmt: skip
+    masking = parser.add_mutually_exclusive_group()
+    masking.add_argument(
+        "--redact", action="store_true", default=None, help="mask secrets in json, too"
+    )
+    masking.add_argument(
+        "--no-redact", action="store_false", dest="redact",
+        help="leave secrets in markdown and html as they are",
     )  # fmt: skip
 
 
@@ -50,33 +68,50 @@ def run(options: Namespace, output: Output) -> int:
         options.format = "json" if output.as_json else "markdown"
     if options.output == "-" and options.format != "kimi":
         options.output = None
-    if options.format == "markdown" and output.as_json and options.output is None:
+    is_shown = options.format in {"markdown", "html"}
+    if is_shown and output.as_json and options.output is None:
         raise WrongUsage(
-            "--json and --format markdown are two formats: give one, or name the file for the"
-            " Markdown with -o",
+            f"--json and --format {options.format} are two formats: give one, or name the file with"
+            " -o",
             session=options.session,
         )
     if options.format == "kimi":
+        if options.redact:
+            raise WrongUsage(
+                "--format kimi copies a session so that it can be restored, and masks nothing: use"
+                " html, markdown or json for a file to send",
+                session=options.session,
+            )
         return _export_folder(options, output)
-    return _export_text(options, output, is_json=options.format == "json")
+    is_masked = is_shown if options.redact is None else options.redact
+    redactor = redactor_of(root_here(options)) if is_masked else Redactor(())
+    return _export_text(options, output, redactor)
 
 
-def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
+def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
     with connected(options) as client, Progress(output, "exporting") as progress:
         session = client.session(options.session)
         stat = session.stat()
+        is_json = options.format == "json"
         progress.expect(_bytes_of(session, stat, client, is_json=is_json))
-        pieces = _Pieces(session, stat, progress)
-        lines = pieces.json() if is_json else pieces.markdown()
+        pieces = _Pieces(session, stat, progress, redactor)
+        lines = pieces.lines(options.format)
         if options.output is None:
+            is_prose = options.format == "markdown" and output.is_terminal
             for line in lines:
                 progress.make_room()
-                output.write(line if is_json or not output.is_terminal else printable(line))
+                output.write(printable(line) if is_prose else line)
         else:
             _write_file(Path(options.output), lines)
     if options.output is not None:
         _print_result(options, output, Path(options.output))
     report_damaged(output, pieces.damaged)
+    if pieces.masked:
+        shown = "secrets were" if options.redact else "--no-redact shows them: secrets were"
+        output.say(
+            f"{shown} masked in {count(pieces.masked, 'line')}; `steno redact {options.session}`"
+            " shows where"
+        )
     return Exit.DONE
 
 
@@ -97,51 +132,100 @@ class _Pieces:
 
     Attributes:
         damaged: skipped lines that were no records.
+        masked: lines in which a secret was masked.
     """
 
-    def __init__(self, session: BlockingSession, stat: SessionStat, progress: Progress) -> None:
+    def __init__(
+        self, session: BlockingSession, stat: SessionStat, progress: Progress, redactor: Redactor
+    ) -> None:
         self._session = session
-        self._stat = stat
+        self._stat = masked_stat(redactor, stat)
         self._progress = progress
+        self._redactor = redactor
         self.damaged = 0
+        self.masked = 0
 
-    def markdown(self) -> Iterator[str]:
+    def lines(self, form: str) -> Iterator[str]:
+        """The lines of the file in a format."""
+        match form:
+            case "json":
+                return self._json()
+            case "html":
+                return self._html()
+            case _:
+                return self._markdown()
+
+    def _markdown(self) -> Iterator[str]:
         """The lines of the conversation."""
         yield from head_of(self._stat)
         rendering = Markdown()
+        for record, _ in self._records():
+            yield from rendering.record(record)
+
+    def _html(self) -> Iterator[str]:
+        """The pieces of a page."""
+        try:
+            # Imported here: no other format needs Markdown and its colours.
+            from steno.viewer.document import Document  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"--format html needs {error.name}: install it with `pip install 'stenod[view]'`"
+            ) from None
+        document = Document(self._stat)
+        yield document.head()
+        for record, original in self._records():
+            yield document.record(record, original)
+        yield document.foot(self.damaged)
+
+    def _records(self) -> Iterator[tuple[Record, Record]]:
+        """Each record, masked and as it is."""
         records = self._session.records(until=self._stat.head)
         for record in records:
-            yield from rendering.record(record)
+            masked = masked_record(self._redactor, record)
+            self.masked += masked is not record
+            yield masked, record
             self._progress.add(len(record.raw))
         self.damaged = records.damaged
 
-    def json(self) -> Iterator[str]:
+    def _json(self) -> Iterator[str]:
         """The lines of one document, which may be larger than memory."""
         stat = contract.reply(self._stat)
         head = {name: stat[name] for name in contract.EXPORT_HEAD}
         yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":['
-        records = self._session.records(until=self._stat.head)
-        yield from _joined(self._document(contract.record(each), each.raw) for each in records)
-        damaged = records.damaged
+        yield from _joined(self._document(contract.record(each)) for each, _ in self._records())
         yield '],"events":['
         events = self._session.wire_records()
-        yield from _joined(self._document(contract.record(each), each.raw) for each in events)
+        yield from _joined(self._document(contract.record(self._event(each))) for each in events)
+        self.damaged += events.damaged
         yield '],"streams":{'
         for number, info in enumerate(self._session.streams()):
             yield f'{"," if number else ""}"{info.name}":['
             stream = self._session.stream(info.name).records(until=info.head)
             yield from _joined(
-                self._document(contract.stream_record(each), each.data) for each in stream
+                self._document(contract.stream_record(self._stream_record(each))) for each in stream
             )
-            damaged += stream.damaged
+            self.damaged += stream.damaged
             yield "]"
         entries = [contract.reply(entry) for entry in self._session.timeline()]
-        self.damaged = damaged + events.damaged
-        timeline = json.dumps(entries, ensure_ascii=False)
+        timeline = json.dumps(self._redactor.value(entries), ensure_ascii=False)
         yield f'}},"timeline":{timeline},"damaged":{self.damaged}}}'
 
-    def _document(self, line: bytes, raw: bytes) -> str:
-        self._progress.add(len(raw))
+    def _event(self, event: WireRecord) -> WireRecord:
+        self._progress.add(len(event.raw))
+        raw = self._line(event.raw)
+        return event if raw is event.raw else msgspec.structs.replace(event, raw=raw)
+
+    def _stream_record(self, record: StreamRecord) -> StreamRecord:
+        self._progress.add(len(record.data))
+        data = self._line(record.data)
+        return record if data is record.data else msgspec.structs.replace(record, data=data.strip())
+
+    def _line(self, raw: bytes) -> bytes:
+        masked = masked_line(self._redactor, raw)
+        self.masked += masked is not raw
+        return masked
+
+    def _document(self, line: bytes) -> str:
         return line.decode().rstrip("\n")
 
 

@@ -9,11 +9,13 @@ from importlib import import_module
 import anyio
 
 from steno._async.client import connect
+from steno._redaction.redactor import Redactor
 from steno.cli.arguments import Subcommands, between, command, optional_argument
 from steno.cli.commands.doctor import findings_of
-from steno.cli.connection import how_to_connect, prepared_root, root_in_use
+from steno.cli.connection import how_to_connect, prepared_root, root_here, root_in_use
 from steno.cli.doctor import Finding
 from steno.cli.exits import Exit, WrongUsage
+from steno.cli.redaction import redactor_of
 from steno.cli.render.output import Output
 from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.installation import extra_command
@@ -44,6 +46,10 @@ def add_parser(commands: Subcommands) -> None:
         "--write", action="store_true",
         help="let the page set checkpoints, titles and labels, revert, restore and fork",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-redact", action="store_false", dest="redact",
+        help="show secrets as they are; they are masked otherwise, see `steno redact`",
+    )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
@@ -56,11 +62,12 @@ def run(options: Namespace, output: Output) -> int:
             f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
         ) from None
     prepared_root(options)
-    anyio.run(_view, options, output)
+    redactor = redactor_of(root_here(options)) if options.redact else Redactor(())
+    anyio.run(_view, options, output, redactor)
     return Exit.DONE
 
 
-async def _view(options: Namespace, output: Output) -> None:
+async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
     # Imported here: no other command needs a web server.
     from steno.viewer.server import (  # noqa: PLC0415
         open_browser,
@@ -91,8 +98,9 @@ async def _view(options: Namespace, output: Output) -> None:
 
         async with connect(**how, spawn=False) as client:
             await serve(
-                door, client, root, lambda: _diagnose(options), ready, may_write=options.write
-            )
+                door, client, root, lambda: _diagnose(options), ready,
+                redactor=redactor, may_write=options.write,
+            )  # fmt: skip
 
 
 def _announce(address: str, options: Namespace, output: Output) -> None:

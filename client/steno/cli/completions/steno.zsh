@@ -37,6 +37,7 @@ _shtab_steno_commands() {
     open:'open a session, creating it if necessary'
     prompt:'show or set the system prompt'
     read:'print records exactly as stored'
+    redact:'show the secrets that exports and the viewer mask'
     rename:'give a session another id'
     repair:'show or carry out the repair of a session or file'
     replay:'replay the events with their original pauses'
@@ -411,8 +412,10 @@ _shtab_steno_export_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  "--format=[(default\: markdown, or json with --json)]:format:(markdown json kimi)"
+  "--format=[(default\: markdown, or json with --json)]:format:(markdown html json kimi)"
   {-o,--output}"[the file or, for kimi, the folder to make (default, and -\: stdout\; kimi needs one)]:PATH:_files"
+  "--redact[mask secrets in json, too]"
+  "--no-redact[leave secrets in markdown and html as they are]"
   ":a session id or a unique prefix:_steno_session_ids"
 )
 
@@ -703,6 +706,22 @@ _shtab_steno_read_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_read_defaults_added=0
+
+_shtab_steno_redact_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--patterns[only list the patterns that are in force]"
+  ":a session id or a unique prefix (default\: stdin):_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_redact_defaults_added=0
 
 _shtab_steno_rename_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -1192,6 +1211,7 @@ _shtab_steno_view_options=(
   "--host=[listen at this address of the machine (default\: 127.0.0.1, this machine only)]:ADDRESS:"
   "--port=[listen at this port (default\: a free one)]:N:"
   "--write[let the page set checkpoints, titles and labels, revert, restore and fork]"
+  "--no-redact[show secrets as they are\; they are masked otherwise, see \`steno redact\`]"
   "--no-browser[only print the address]"
   ":show this session first (an id or a unique prefix):_steno_session_ids"
 )
@@ -1263,6 +1283,7 @@ _shtab_steno() {
         open) _arguments -C -s $_shtab_steno_open_options ;;
         prompt) _arguments -C -s $_shtab_steno_prompt_options ;;
         read) _arguments -C -s $_shtab_steno_read_options ;;
+        redact) _arguments -C -s $_shtab_steno_redact_options ;;
         rename) _arguments -C -s $_shtab_steno_rename_options ;;
         repair) _arguments -C -s $_shtab_steno_repair_options ;;
         replay) _arguments -C -s $_shtab_steno_replay_options ;;

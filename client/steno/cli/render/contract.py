@@ -69,6 +69,8 @@ checked     session path generation files [{file bytes lines records crc}] findi
             of session and path one is null; PROTOCOL.md lists kinds and remedies
 repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
             of the repair, kept_in is the new place of the damaged file, null if it was not replaced
+finding     session file at name preview    `redact`: one a line; session is null for stdin, at is
+            null for a title or label; with --patterns {"name", "source"}
 key         name right public and, of `keys new`, file; `keys list`: {"clients": [...]}
 revoked     {"revoked": name}                   `keys revoke`
 completion  shell script
@@ -185,6 +187,13 @@ def reset(value: Reset) -> dict[str, Any]:
 def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
     """A matching line of text; `at` is None if its time is unknown."""
     return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
+
+
+def finding(
+    session: str | None, file: str, at: str | None, name: str, preview: str
+) -> dict[str, Any]:
+    """A masked secret with its place and the name of its pattern."""
+    return {"session": session, "file": file, "at": at, "name": name, "preview": preview}
 
 
 def turn(number: int, value: Turn) -> dict[str, Any]:

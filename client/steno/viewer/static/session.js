@@ -122,7 +122,7 @@ export class SessionPage {
         session: this.session, format, until: `${this.end.generation}:${this.end.line}`,
       }),
     }, text);
-    this.panel.replaceChildren(file("markdown", "Markdown"), file("json", "JSON"));
+    this.panel.replaceChildren(file("markdown", "Markdown"), file("html", "HTML"), file("json", "JSON"));
   }
 
   grew({ head, wire }) {

@@ -1,0 +1,32 @@
+"""The bounds of redaction, each with its unit and its reason."""
+
+from typing import Final
+
+SCAN_CHARS_MAX: Final = 1_000_000_000
+"""Characters that one own pattern may look at in one text. RE2 takes linear time for each match,
+and at worst looks at the rest of the text again for each; that is 4 s for this many."""
+
+MATCHES_MIN: Final = 100
+"""Matches of an own pattern that every text may have, however long it is."""
+
+PASSES_MAX: Final = 8
+"""Passes over one text until no pattern matches any longer; two are usual, because a mask can make
+a boundary at which another pattern begins to match."""
+
+JSON_LEVELS_MAX: Final = 4
+"""Levels of JSON inside of JSON texts that are decoded; the arguments of a tool call are one."""
+
+JSON_CHARS_MAX: Final = 4_000_000
+"""A longer text is searched as it is, and not decoded as JSON: that takes 40 ms."""
+
+PREVIEW_CHARS_MAX: Final = 24
+"""Characters on each side of a mask in a preview: enough to find the place again."""
+
+RE2_BYTES_MAX: Final = 8 << 20
+"""Memory of one own pattern; RE2 goes on more slowly without more."""
+
+CLEAN_CHARS_MAX: Final = 64
+"""Characters of a text without a secret that is remembered: keys, roles and names are shorter."""
+
+CLEAN_TEXTS_MAX: Final = 4096
+"""Texts that are remembered, 0.3 MB."""
