@@ -1,0 +1,149 @@
+"""Reads the found records from their sessions, and marks the words in them.
+
+The index only says where to look. A record that is no longer at its place in the present generation
+of its session is no result.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from steno._sync.client import BlockingClient
+from steno.search_index.filling import Read, read_line
+from steno.search_index.index import Index, Place, marker
+from steno.search_index.limits import PAGE_MAX, RESULTS_MAX, TEXT_CHARS_MAX
+from steno.search_index.query import Filters, Order
+from steno.values import Record
+from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.positions import Position
+from steno_protocol.replies import SessionStat
+
+Shown = Callable[[str], str]
+"""What is shown of a text: the one place where parts of it can be masked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search.
+
+    Attributes:
+        typed: the words.
+        filters: what else limits it.
+        order: the order of the results.
+    """
+
+    typed: str
+    filters: Filters = Filters()
+    order: Order = "relevance"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A record that was found.
+
+    Attributes:
+        session: its session.
+        title: the session's title.
+        record: the record.
+        role: its role.
+        at: Unix time in seconds of its request; None if it is unknown.
+        marked: its text in parts, of which every second one is a found word.
+    """
+
+    session: str
+    title: str
+    record: Record
+    role: str
+    at: float | None
+    marked: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of results.
+
+    Attributes:
+        hits: the results.
+        count: how many records the index found in all, at most `COUNTED_MAX`.
+        is_ranked: they are ordered by relevance; otherwise the newest come first.
+        next: where the next page begins; None at the end.
+    """
+
+    hits: list[Hit]
+    count: int
+    is_ranked: bool
+    next: int | None
+
+
+def unmasked(text: str) -> str:
+    """All of a text."""
+    return text
+
+
+class Searcher:
+    """Searches in an index, with the sessions as the truth.
+
+    Args:
+        client: a client of the daemon.
+        read: reads the text of a record, as it was read for the index.
+        shown: what is shown of a text.
+    """
+
+    def __init__(self, client: BlockingClient, read: Read, shown: Shown = unmasked) -> None:
+        self._client = client
+        self._read = read
+        self._shown = shown
+
+    def page(self, index: Index, search: Search, offset: int, limit: int) -> Page:
+        """One page of results, at most `PAGE_MAX`.
+
+        Raises:
+            BadRequest: the query has no word, or takes too long.
+            Unreachable: the daemon is away.
+        """
+        limit = min(limit, PAGE_MAX)
+        found = index.find(search.typed, search.filters, search.order, offset, 2 * limit)
+        mark = marker(search.typed)
+        states: dict[str, SessionStat | None] = {}
+        hits: list[Hit] = []
+        seen = 0
+        for place in found.places:
+            if len(hits) == limit:
+                break
+            seen += 1
+            hit = self._hit(index, place, states, mark)
+            if hit is not None:
+                hits.append(hit)
+        is_end = seen == len(found.places) and seen < 2 * limit
+        after = None if is_end or offset + seen >= RESULTS_MAX else offset + seen
+        return Page(hits, found.count, found.is_ranked, after)
+
+    def _hit(
+        self,
+        index: Index,
+        place: Place,
+        states: dict[str, SessionStat | None],
+        mark: Callable[[str], list[str]],
+    ) -> Hit | None:
+        session = place.session
+        try:
+            if session not in states:
+                states[session] = None
+                states[session] = self._client.stat(session)
+            state = states[session]
+            if state is None:
+                return None
+            record = read_line(self._client, place, Position.parse(state.head).generation)
+        except (Unreachable, OutcomeUnknown):
+            raise
+        except NotFound:
+            record, state = None, states[session]
+        except StenoError:
+            # A damaged session has no results; `steno verify` says why.
+            return None
+        if record is None:
+            if state is not None:
+                index.doubt(session, state.incarnation, state.generation)
+            return None
+        says = self._read(record)
+        text = self._shown(says.text[:TEXT_CHARS_MAX])
+        return Hit(session, state.title if state else "", record, says.role, says.at, mark(text))
