@@ -36,3 +36,9 @@ DOCTOR_SYNCS_MAX: Final = 8
 
 DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 """`steno doctor` warns below this free space: agents write as much on a busy day."""
+
+INDEXED_HITS: Final = 100
+"""Matches that `steno grep --index` prints by itself: each one is read from its session."""
+
+INDEXED_HITS_MAX: Final = 10_000
+"""Most matches that it prints: the index orders no more."""

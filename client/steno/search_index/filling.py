@@ -8,7 +8,10 @@ a rewrite has kept, and the last known line is read again and compared.
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from steno._sync.client import BlockingClient
 from steno.search_index.folder import Filling
@@ -21,10 +24,11 @@ from steno.search_index.limits import (
     SETTLED_S,
     TEXT_CHARS_MAX,
 )
-from steno.values import Record
-from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
+from steno.values import Record, decode_line
+from steno_protocol.commands import Read
+from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
-from steno_protocol.replies import SessionEntry, SessionStat
+from steno_protocol.replies import Lines, SessionEntry, SessionStat
 from steno_protocol.timeline_entries import REWRITES, ROTATED
 
 _NOTHING = Indexed("", 0, 0, -1, 0.0)
@@ -45,7 +49,7 @@ class Texts:
     at: float | None
 
 
-Read = Callable[[Record], Texts]
+Reading = Callable[[Record], Texts]
 """Reads the searchable text of a record."""
 
 
@@ -71,7 +75,7 @@ class Pass:
 def fill(
     client: BlockingClient,
     filling: Filling,
-    read: Read,
+    read: Reading,
     run: Pass,
     advanced: Callable[[], None] = lambda: None,
 ) -> None:
@@ -100,7 +104,7 @@ def fill(
 def _fill(
     client: BlockingClient,
     filling: Filling,
-    read: Read,
+    read: Reading,
     run: Pass,
     advanced: Callable[[], None],
 ) -> None:
@@ -122,7 +126,8 @@ def _fill(
         before = known.get(entry.session, _NOTHING)
         done = run.bytes_done
         try:
-            for part in _parts(client, index, entry, before, read):
+            for part, size in _parts(client, index, entry, before, read):
+                run.bytes_done += size
                 batch.add(part)
                 if run.stopped.is_set():
                     return
@@ -133,7 +138,8 @@ def _fill(
             raise
         except StenoError as error:
             run.failed.append(error)
-        run.bytes_done = max(run.bytes_done, done + _unread(entry, known.get(entry.session)))
+        # What it was taken for, whatever was read of it.
+        run.bytes_done = done + _unread(entry, known.get(entry.session))
     batch.write()
     if not run.stopped.is_set():
         index.note_complete()
@@ -175,9 +181,9 @@ class _Batch:
 
 
 def _parts(
-    client: BlockingClient, index: Index, entry: SessionEntry, before: Indexed, read: Read
-) -> Iterator[Part]:
-    """The new lines of a session, in parts of about `PART_CHARS`."""
+    client: BlockingClient, index: Index, entry: SessionEntry, before: Indexed, read: Reading
+) -> Iterator[tuple[Part, int]]:
+    """The new lines of a session, in parts of about `PART_CHARS`, each with its bytes."""
     stat = client.stat(entry.session)
     head = Position.parse(stat.head)
     kept = _kept(client, stat, before)
@@ -190,20 +196,29 @@ def _parts(
         entry.bytes, entry.modified_at if is_settled else 0.0,
     )  # fmt: skip
     entries: list[Entry] = []
-    chars, at = 0, entry.modified_at
+    size, chars, at = 0, 0, entry.modified_at
+    offset, number = _offset(client, entry.session, Position(head.generation, kept)), kept
     for record in client.session(entry.session).records(Position(head.generation, kept), head):
         says = read(record)
+        size += len(record.raw)
+        if record.cursor.line != number:
+            # Lines that are no records were passed over; the rest is found by counting lines.
+            offset = None
         # A record without a time was written when the one before it was.
         at = at if says.at is None else says.at
         if says.text:
             line, text = record.cursor.line, says.text[:TEXT_CHARS_MAX]
-            entries.append(Entry(line, crc_of(record.raw), says.role, at, text))
+            entries.append(Entry(line, offset, crc_of(record.raw), says.role, at, text))
             chars += len(text)
+        offset, number = (
+            None if offset is None else offset + len(record.raw),
+            record.cursor.line + 1,
+        )
         if chars >= PART_CHARS or len(entries) >= PART_RECORDS_MAX:
-            end = record.cursor.line + 1
-            yield Part(entry.session, kept, entries, replace(whole, lines=end, modified_at=0.0))
-            kept, entries, chars = end, [], 0
-    yield Part(entry.session, kept, entries, whole)
+            so_far = replace(whole, lines=number, modified_at=0.0)
+            yield Part(entry.session, kept, entries, so_far), size
+            kept, entries, size, chars = number, [], 0, 0
+    yield Part(entry.session, kept, entries, whole), size
 
 
 def _kept(client: BlockingClient, stat: SessionStat, before: Indexed) -> int:
@@ -228,13 +243,29 @@ def _is_same(client: BlockingClient, last: Place | None, head: Position) -> bool
     return last is None or read_line(client, last, head.generation) is not None
 
 
+def _offset(client: BlockingClient, session: str, at: Position) -> int | None:
+    """The first byte of a line; None if there is no such line, or one that no message can hold."""
+    if at.line == 0:
+        return 0
+    reply, line = client.request(Read(session=session, after=str(at), bytes_max=1), Lines)
+    return reply.offset - len(line) if line and reply.first == str(at) else None
+
+
 def read_line(client: BlockingClient, place: Place, generation: int) -> Record | None:
     """The record at a place in a generation; None if it is not the indexed one.
 
     Raises:
         NotFound: there is no such session or generation.
     """
-    start, end = Position(generation, place.line), Position(generation, place.line + 1)
-    for record in client.session(place.session).records(start, end):
-        return record if crc_of(record.raw) == place.crc else None
-    return None
+    cursor = Position(generation, place.line)
+    wanted = Read(
+        session=place.session, after=str(cursor), until=str(Position(generation, place.line + 1))
+    )
+    lines: list[bytes] = []
+    if place.offset is not None:
+        # The daemon refuses an offset inside a line, as after a change by another program.
+        with suppress(BadRequest):
+            lines.append(client.request(structs.replace(wanted, offset=place.offset), Lines)[1])
+    if not lines or crc_of(lines[0]) != place.crc:
+        lines = [client.request(wanted, Lines)[1]]
+    return decode_line(cursor, lines[0]) if crc_of(lines[0]) == place.crc else None

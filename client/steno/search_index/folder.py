@@ -59,9 +59,9 @@ class IndexFolder:
             return self.open()
 
     @contextmanager
-    def filling(self, wait_s: float = 0.0, waiting: Callable[[], None] = lambda: None) -> Generator[
-        "Filling | None"
-    ]:
+    def filling(
+        self, wait_s: float = 0.0, waiting: Callable[[], None] = lambda: None
+    ) -> Generator["Filling | None"]:
         """Hold the lock; yields None if another process keeps it for this long.
 
         Args:

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from steno._sync.client import BlockingClient
-from steno.search_index.filling import Read, read_line
+from steno.search_index.filling import Reading, read_line
 from steno.search_index.index import Index, Place, marker
 from steno.search_index.limits import PAGE_MAX, RESULTS_MAX, TEXT_CHARS_MAX
 from steno.search_index.query import Filters, Order
 from steno.values import Record
-from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.commands import Read
+from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
-from steno_protocol.replies import SessionStat
+from steno_protocol.replies import Lines
 
 Shown = Callable[[str], str]
 """What is shown of a text: the one place where parts of it can be masked."""
@@ -42,7 +43,6 @@ class Hit:
 
     Attributes:
         session: its session.
-        title: the session's title.
         record: the record.
         role: its role.
         at: Unix time in seconds of its request; None if it is unknown.
@@ -50,7 +50,6 @@ class Hit:
     """
 
     session: str
-    title: str
     record: Record
     role: str
     at: float | None
@@ -88,7 +87,7 @@ class Searcher:
         shown: what is shown of a text.
     """
 
-    def __init__(self, client: BlockingClient, read: Read, shown: Shown = unmasked) -> None:
+    def __init__(self, client: BlockingClient, read: Reading, shown: Shown = unmasked) -> None:
         self._client = client
         self._read = read
         self._shown = shown
@@ -103,14 +102,14 @@ class Searcher:
         limit = min(limit, PAGE_MAX)
         found = index.find(search.typed, search.filters, search.order, offset, 2 * limit)
         mark = marker(search.typed)
-        states: dict[str, SessionStat | None] = {}
+        generations: dict[str, int | None] = {}
         hits: list[Hit] = []
         seen = 0
         for place in found.places:
             if len(hits) == limit:
                 break
             seen += 1
-            hit = self._hit(index, place, states, mark)
+            hit = self._hit(index, place, generations, mark)
             if hit is not None:
                 hits.append(hit)
         is_end = seen == len(found.places) and seen < 2 * limit
@@ -121,29 +120,31 @@ class Searcher:
         self,
         index: Index,
         place: Place,
-        states: dict[str, SessionStat | None],
+        generations: dict[str, int | None],
         mark: Callable[[str], list[str]],
     ) -> Hit | None:
         session = place.session
         try:
-            if session not in states:
-                states[session] = None
-                states[session] = self._client.stat(session)
-            state = states[session]
-            if state is None:
+            if session not in generations:
+                generations[session] = self._generation(session)
+            generation = generations[session]
+            if generation is None:
                 return None
-            record = read_line(self._client, place, Position.parse(state.head).generation)
+            record = read_line(self._client, place, generation)
         except (Unreachable, OutcomeUnknown):
             raise
-        except NotFound:
-            record, state = None, states[session]
         except StenoError:
-            # A damaged session has no results; `steno verify` says why.
+            # It was deleted, or is damaged: `steno verify` says why.
+            generations[session] = None
             return None
         if record is None:
-            if state is not None:
-                index.doubt(session, state.incarnation, state.generation)
+            index.doubt(session, generation)
             return None
         says = self._read(record)
         text = self._shown(says.text[:TEXT_CHARS_MAX])
-        return Hit(session, state.title if state else "", record, says.role, says.at, mark(text))
+        return Hit(session, record, says.role, says.at, mark(text))
+
+    def _generation(self, session: str) -> int:
+        """The present generation of a session, without reading the session to its end."""
+        reply, _ = self._client.request(Read(session=session, bytes_max=1), Lines)
+        return Position.parse(reply.next).generation

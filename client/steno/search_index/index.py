@@ -44,13 +44,19 @@ _STEPS: Final = 5000
 """Steps of SQLite between two looks at the clock, about a tenth of a millisecond."""
 
 _TABLES: Final = (
-    "CREATE VIRTUAL TABLE words USING fts5("
-    "text, tags, content='', tokenize='unicode61 remove_diacritics 2')",
-    "CREATE TABLE sessions(number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
-    " incarnation TEXT NOT NULL, generation INTEGER NOT NULL, lines INTEGER NOT NULL,"
-    " bytes INTEGER NOT NULL, modified_at REAL NOT NULL)",
-    "CREATE TABLE records(row INTEGER PRIMARY KEY, session INTEGER NOT NULL,"
-    " line INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    (
+        "CREATE VIRTUAL TABLE words USING fts5("
+        "text, tags, content='', tokenize='unicode61 remove_diacritics 2')"
+    ),
+    (
+        "CREATE TABLE sessions(number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
+        " incarnation TEXT NOT NULL, generation INTEGER NOT NULL, lines INTEGER NOT NULL,"
+        " bytes INTEGER NOT NULL, modified_at REAL NOT NULL)"
+    ),
+    (
+        "CREATE TABLE records(row INTEGER PRIMARY KEY, session INTEGER NOT NULL,"
+        " line INTEGER NOT NULL, offset INTEGER, crc INTEGER NOT NULL)"
+    ),
     "CREATE INDEX places ON records(session, line)",
     "CREATE TABLE counts(name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
     "INSERT INTO counts VALUES('rows', 0), ('complete', 0)",
@@ -72,6 +78,7 @@ class Entry:
 
     Attributes:
         line: its line.
+        offset: its first byte in the file; None if it is unknown.
         crc: of its bytes.
         role: its role.
         at: Unix time in seconds.
@@ -79,6 +86,7 @@ class Entry:
     """
 
     line: int
+    offset: int | None
     crc: int
     role: str
     at: float
@@ -123,10 +131,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A found record: its session, line, and the crc of its bytes when they were indexed."""
+    """Where a record was when it was indexed.
+
+    Attributes:
+        session: its session.
+        line: its line.
+        offset: its first byte in the file; None if it is unknown.
+        crc: of its bytes.
+    """
 
     session: str
     line: int
+    offset: int | None
     crc: int
 
 
@@ -204,7 +220,7 @@ class Index:
         """The last record of a session before a line that the index has."""
         with _translated():
             row = self._base.execute(
-                "SELECT line, crc FROM records WHERE line < ?"
+                "SELECT line, offset, crc FROM records WHERE line < ?"
                 " AND session = (SELECT number FROM sessions WHERE id = ?)"
                 " ORDER BY line DESC LIMIT 1",
                 (line, session),
@@ -231,7 +247,7 @@ class Index:
                     self._base.execute("DELETE FROM records WHERE session = ?", (number,))
                     self._base.execute("DELETE FROM sessions WHERE number = ?", (number,))
 
-    def doubt(self, session: str, incarnation: str, generation: int) -> None:
+    def doubt(self, session: str, generation: int) -> None:
         """Let the next pass read a session from its beginning.
 
         Nothing changes if the index has another generation of it: the next pass reads it anyway.
@@ -239,8 +255,8 @@ class Index:
         with self._transaction():
             self._base.execute(
                 "UPDATE sessions SET incarnation = '', modified_at = 0"
-                " WHERE id = ? AND incarnation = ? AND generation = ?",
-                (session, incarnation, generation),
+                " WHERE id = ? AND generation = ?",
+                (session, generation),
             )
 
     def note_complete(self) -> None:
@@ -264,9 +280,7 @@ class Index:
 
     # --- searching --------------------------------------------------------------------------------
 
-    def find(
-        self, typed: str, filters: Filters, order: Order, offset: int, limit: int
-    ) -> Found:
+    def find(self, typed: str, filters: Filters, order: Order, offset: int, limit: int) -> Found:
         """Find records.
 
         Raises:
@@ -281,13 +295,9 @@ class Index:
             finally:
                 self._base.execute("ROLLBACK")
 
-    def _find(
-        self, asked: str, filters: Filters, order: Order, page: tuple[int, int]
-    ) -> Found:
+    def _find(self, asked: str, filters: Filters, order: Order, page: tuple[int, int]) -> Found:
         clauses, values = self._limits(asked, filters)
-        matching = (
-            "FROM words CROSS JOIN records ON records.row = words.rowid WHERE " + clauses
-        )
+        matching = "FROM words CROSS JOIN records ON records.row = words.rowid WHERE " + clauses
         (count,) = self._base.execute(
             f"SELECT count(*) FROM (SELECT 1 {matching} LIMIT {COUNTED_MAX})",  # noqa: S608
             values,
@@ -296,7 +306,7 @@ class Index:
         first = "rank, words.rowid DESC" if is_ranked else "words.rowid DESC"
         offset, limit = page
         rows = self._base.execute(
-            "SELECT (SELECT id FROM sessions WHERE number = records.session), line, crc"  # noqa: S608
+            "SELECT (SELECT id FROM sessions WHERE number = records.session), line, offset, crc"  # noqa: S608
             f" {matching} ORDER BY {first} LIMIT ? OFFSET ?",
             (*values, limit, offset),
         ).fetchall()
@@ -390,7 +400,8 @@ class Index:
             row = _first_row(at) | (made & _NUMBER_MASK)
             made += 1
             self._base.execute(
-                "INSERT INTO records VALUES(?, ?, ?, ?)", (row, session, entry.line, entry.crc)
+                "INSERT INTO records VALUES(?, ?, ?, ?, ?)",
+                (row, session, entry.line, entry.offset, entry.crc),
             )
             self._base.execute(
                 "INSERT INTO words(rowid, text, tags) VALUES(?, ?, ?)",

@@ -60,7 +60,7 @@ SETTLED_S: Final = 2.0
 time might not show a further change."""
 
 LOCK_WAIT_S: Final = 10.0
-"""A command waits this long for another process that fills the index, then searches what is there."""
+"""A command waits this long for another process that fills the index, then searches without it."""
 
 LOCK_POLL_S: Final = 0.1
 """Between two attempts to get the lock, too short to notice."""

@@ -50,7 +50,7 @@ def terms(typed: str) -> list[str]:
     asked = [term for found in _TERM.finditer(typed) if (term := _term(found))]
     if not asked:
         raise BadRequest(
-            f"there is no word in {typed[:80]!r}: a search takes words, \"phrases\" and prefixes*"
+            f'there is no word in {typed[:80]!r}: a search takes words, "phrases" and prefixes*'
         )
     if len(asked) > TERMS_MAX:
         raise BadRequest(f"a search takes at most {TERMS_MAX} words: use fewer words")

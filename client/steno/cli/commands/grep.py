@@ -1,12 +1,13 @@
-"""`steno grep`: text in the messages of many sessions."""
+"""`steno grep`: text in the messages of many sessions, also in the full-text index."""
 
 import re
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno._sync.client import BlockingClient
-from steno.cli.arguments import Subcommands, command, optional_argument, role
+from steno.cli.arguments import Subcommands, between, command, optional_argument, role
+from steno.cli.command_limits import INDEXED_HITS, INDEXED_HITS_MAX
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
@@ -15,8 +16,15 @@ from steno.cli.render.messages import texts_of, written_at
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import moment
+from steno.cli.since import Since, since_option
 from steno.values import Record
-from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
+
+if TYPE_CHECKING:
+    from steno.search_index.hits import Search as IndexedWords
+
+_LIKE_A_REGEX: Final = re.compile(r"\\[A-Za-z]|\.[*+?]|\[[^\]]*\]|^\^|\$$|\||\(\?")
+"""What hardly anybody types who means words."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -41,6 +49,19 @@ def add_parser(commands: Subcommands) -> None:
         help="print only the ids of matching sessions",
     )
     parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
+    since_option(parser)
+    parser.add_argument(
+        "--index", action="store_true",
+        help="search words in the full-text index, which is brought up to date first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", choices=("relevance", "time"),
+        help="with --index: the best matches first, or the newest (default: relevance)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
+        help=f"with --index: at most N matches (default: {INDEXED_HITS})",
+    )  # fmt: skip
 
 
 class Hit(NamedTuple):
@@ -59,16 +80,17 @@ class Search:
         damaged: skipped lines that were no records.
     """
 
-    def __init__(self, pattern: re.Pattern[str], role: str | None) -> None:
+    def __init__(self, pattern: re.Pattern[str], role: str | None, since: float | None) -> None:
         self._pattern = pattern
         self._role = role
+        self._since = since
         self.damaged: int = 0
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
         """The hits in a session, in order; none if the session was deleted meanwhile."""
         records = client.session(session).records()
         try:
-            for record in records:
+            for record in Since(self._since).records(records):
                 if self._role is None or record.record.get("role") == self._role:
                     yield from self._in_record(record)
         except NotFound:
@@ -89,7 +111,11 @@ class Search:
 
 def run(options: Namespace, output: Output) -> int:
     """Print every hit; an unreadable session does not end the search."""
-    search = Search(_pattern(options), options.role)
+    if options.index:
+        return _run_indexed(options, output)
+    if options.order is not None or options.limit is not None:
+        raise WrongUsage("--order and --limit need --index: a regular expression has no best match")
+    search = Search(_pattern(options), options.role, options.since)
     has_sessions = has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
         for entry in progress.over(client.sessions(options.prefix or "")):
@@ -115,6 +141,63 @@ def run(options: Namespace, output: Output) -> int:
     if has_failed:
         return Exit.FAILED
     return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _run_indexed(options: Namespace, output: Output) -> int:
+    """Print the hits of the full-text index."""
+    # Imported here: no other search needs SQLite.
+    from steno.cli.indexed_search import IndexedSearch, index_folder  # noqa: PLC0415
+
+    asked = _words(options, output)
+    printed: set[str] = set()
+    limit = options.limit or INDEXED_HITS
+    with connected(options) as client:
+        search = IndexedSearch(client, index_folder(options, client.welcome.root), output)
+        search.update()
+        has_hits = 0
+        for hit in search.hits(asked, limit):
+            has_hits += 1
+            if not options.files_with_matches or hit.session not in printed:
+                _print(options, output, hit.session, _best(hit.record, hit.marked))
+            printed.add(hit.session)
+        output.flush()
+    for error in search.failed:
+        output.error(error)
+    if has_hits == limit and search.count > limit:
+        output.say(f"these are the first {limit} of {search.count} matches: --limit prints more")
+    if search.failed:
+        return Exit.FAILED
+    return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _words(options: Namespace, output: Output) -> "IndexedWords":
+    """The search of the options.
+
+    Raises:
+        WrongUsage: they contradict each other, or contain no word.
+    """
+    from steno.search_index.hits import Search as IndexedWords  # noqa: PLC0415
+    from steno.search_index.query import Filters, terms  # noqa: PLC0415
+
+    if options.fixed_strings:
+        raise WrongUsage("-F is for a search without --index, which finds words, not characters")
+    try:
+        terms(options.pattern)
+    except BadRequest as error:
+        raise WrongUsage(error.message) from None
+    if _LIKE_A_REGEX.search(options.pattern):
+        output.say("--index finds words, and takes no regular expression: leave it out to use one")
+    filters = Filters(options.role, options.prefix or "", options.since)
+    return IndexedWords(options.pattern, filters, options.order or "relevance")
+
+
+def _best(record: Record, marked: list[str]) -> Hit:
+    """The best line of a record that the index found, with the place of its first word."""
+    from steno.search_index.context import best_line  # noqa: PLC0415
+
+    before, *found = best_line(marked)
+    start = len(before)
+    return Hit(record, before + "".join(found), start, start + len("".join(found[:1])))
 
 
 def _pattern(options: Namespace) -> re.Pattern[str]:
