@@ -111,22 +111,13 @@ def _fill(
     if filling.index.is_worn:
         filling.make_anew()
     index = filling.index
-    entries = client.sessions()
-    known = index.sessions()
-    gone = known.keys() - {entry.session for entry in entries}
-    if gone:
-        index.forget(gone)
-    changed = [entry for entry in entries if _has_changed(entry, known.get(entry.session))]
-    changed.sort(key=lambda entry: entry.modified_at, reverse=True)
-    run.bytes_total = sum(_unread(entry, known.get(entry.session)) for entry in changed)
+    changed = _changed(client, index)
+    run.bytes_total = sum(_unread(entry, known) for entry, known in changed)
     batch = _Batch(index, run, advanced)
-    for entry in changed:
-        if run.stopped.is_set():
-            return
-        before = known.get(entry.session, _NOTHING)
+    for entry, known in changed:
         done = run.bytes_done
         try:
-            for part, size in _parts(client, index, entry, before, read):
+            for part, size in _parts(client, index, entry, known or _NOTHING, read):
                 run.bytes_done += size
                 batch.add(part)
                 if run.stopped.is_set():
@@ -139,10 +130,21 @@ def _fill(
         except StenoError as error:
             run.failed.append(error)
         # What it was taken for, whatever was read of it.
-        run.bytes_done = done + _unread(entry, known.get(entry.session))
+        run.bytes_done = done + _unread(entry, known)
     batch.write()
-    if not run.stopped.is_set():
-        index.note_complete()
+    index.note_complete()
+
+
+def _changed(client: BlockingClient, index: Index) -> list[tuple[SessionEntry, Indexed | None]]:
+    """The sessions that changed, latest change first; those that are gone are forgotten."""
+    entries = client.sessions()
+    known = index.sessions()
+    gone = known.keys() - {entry.session for entry in entries}
+    if gone:
+        index.forget(gone)
+    entries.sort(key=lambda entry: entry.modified_at, reverse=True)
+    pairs = [(entry, known.get(entry.session)) for entry in entries]
+    return [(entry, before) for entry, before in pairs if _has_changed(entry, before)]
 
 
 def _has_changed(entry: SessionEntry, known: Indexed | None) -> bool:

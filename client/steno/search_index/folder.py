@@ -109,7 +109,7 @@ class IndexFolder:
     def _files(self) -> list[tuple[int, int]]:
         """Version and number of each index."""
         try:
-            names = os.listdir(self.path)
+            names = [file.name for file in self.path.iterdir()]
         except FileNotFoundError:
             return []
         found = [match for name in names if (match := _NAME.fullmatch(name))]

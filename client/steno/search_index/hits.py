@@ -5,7 +5,7 @@ of its session is no result.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from steno._sync.client import BlockingClient
 from steno.search_index.filling import Reading, read_line
@@ -33,7 +33,7 @@ class Search:
     """
 
     typed: str
-    filters: Filters = Filters()
+    filters: Filters = field(default_factory=Filters)
     order: Order = "relevance"
 
 
