@@ -11,8 +11,9 @@ from steno.cli.render.searchable import searchable
 from steno.search_index.filling import Pass, fill
 from steno.search_index.folder import IndexFolder, cache_folder
 from steno.search_index.hits import Hit, Search, Searcher
+from steno.search_index.index import Damaged
 from steno.search_index.limits import COUNTED_MAX, LOCK_WAIT_S, PAGE_MAX
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.paths import is_remote
 
 
@@ -39,6 +40,7 @@ class IndexedSearch:
     Attributes:
         failed: the errors of the sessions that could not be read.
         count: how many records the index found, at most `COUNTED_MAX`.
+        is_ranked: they were ordered by relevance.
     """
 
     def __init__(self, client: BlockingClient, folder: IndexFolder, output: Output) -> None:
@@ -47,9 +49,10 @@ class IndexedSearch:
         self._output = output
         self.failed: list[StenoError] = []
         self.count: int = 0
+        self.is_ranked: bool = False
 
-    def update(self) -> None:
-        """Read what is new in the sessions into the index."""
+    def update(self, *, anew: bool = False) -> None:
+        """Read what is new in the sessions into the index, or all into an empty one."""
         run = Pass()
         with Progress(self._output, "indexing") as progress:
 
@@ -61,7 +64,7 @@ class IndexedSearch:
 
             with self._folder.filling(LOCK_WAIT_S, waiting) as filling:
                 if filling is not None:
-                    fill(self._client, filling, searchable, run, advanced)
+                    fill(self._client, filling, searchable, run, advanced, anew=anew)
         if filling is None:
             self._output.say(
                 "another process fills the index, so that results may be missing: repeat the"
@@ -69,8 +72,21 @@ class IndexedSearch:
             )
         self.failed = run.failed
 
-    def hits(self, search: Search, limit: int) -> Iterator[Hit]:
-        """The first results, page by page."""
+    def hits(self, search: Search, limit: int) -> list[Hit]:
+        """The first results; a damaged index is made again."""
+        try:
+            return list(self._hits(search, limit))
+        except Damaged:
+            self.update(anew=True)
+        try:
+            return list(self._hits(search, limit))
+        except Damaged as error:
+            raise StorageFailed(
+                f"the search index was made anew and is damaged again ({error}): check the disk"
+                f" of {self._folder.path}"
+            ) from None
+
+    def _hits(self, search: Search, limit: int) -> Iterator[Hit]:
         index = self._folder.open()
         if index is None:
             return
@@ -79,13 +95,7 @@ class IndexedSearch:
             offset: int | None = 0
             while offset is not None and limit > 0:
                 page = searcher.page(index, search, offset, min(limit, PAGE_MAX))
-                self.count, offset = page.count, page.next
-                if not page.is_ranked and search.order == "relevance":
-                    self._output.say(
-                        f"{counted(page.count)} records match, so that the newest come first: more"
-                        " words give fewer"
-                    )
-                    search = Search(search.typed, search.filters, "time")
+                self.count, self.is_ranked, offset = page.count, page.is_ranked, page.next
                 limit -= len(page.hits)
                 yield from page.hits
 

@@ -78,6 +78,8 @@ def fill(
     read: Reading,
     run: Pass,
     advanced: Callable[[], None] = lambda: None,
+    *,
+    anew: bool = False,
 ) -> None:
     """Bring the index up to date; the sessions that changed last are read first.
 
@@ -87,11 +89,14 @@ def fill(
         read: reads the text of a record.
         run: the progress.
         advanced: called after each batch.
+        anew: begin an empty index: a search found the present one damaged.
 
     Raises:
         Unreachable: the daemon is away; what was read so far is in the index.
         StorageFailed: the disk of the index is full.
     """
+    if anew:
+        filling.make_anew()
     try:
         _fill(client, filling, read, run, advanced)
     except Damaged:

@@ -7,7 +7,6 @@ FTS5 cannot take a row without text out again. A record that is gone loses its r
 is passed over from then on; once most rows are such, the index is made anew.
 """
 
-import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,14 @@ from steno.search_index.query import Filters, Order, terms
 from steno.search_index.words import BEGIN, END, joined, separated
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StorageFailed
 from steno_protocol.limits import MIB
+
+try:
+    import sqlite3
+except ImportError as error:
+    raise Incompatible(
+        f"this Python has no SQLite ({error}), which the search index needs: use another Python, or"
+        " `steno grep` without --index"
+    ) from None
 
 VERSION: Final = 1
 """The version of the tables, part of the name of the file."""
@@ -463,7 +470,7 @@ def marker(typed: str) -> Callable[[str], list[str]]:
                 (BEGIN, END, asked),
             ).fetchone()
         if row is None:
-            return [text]
+            return [joined(separated(text))]
         return joined(row[0].replace(END, BEGIN)).split(BEGIN)
 
     return marked

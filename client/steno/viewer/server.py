@@ -20,6 +20,7 @@ from steno.viewer.access import Access
 from steno.viewer.app import Finding, Viewer, make_app
 from steno.viewer.limits import SHUTDOWN_S
 from steno.viewer.pulse import Pulse
+from steno.viewer.search import SearchService
 from steno.viewer.watches import Watches
 
 
@@ -69,6 +70,7 @@ async def serve(
     root: str,
     diagnose: Callable[[], list[Finding]],
     ready: Callable[[], Awaitable[None]],
+    search: SearchService,
     *,
     may_write: bool = False,
 ) -> None:
@@ -80,17 +82,21 @@ async def serve(
         root: what the page shows as the place of the sessions.
         diagnose: the doctor's checks.
         ready: called once requests are answered.
+        search: the search over all sessions; closed at the end.
         may_write: the page offers changes.
     """
     closing = anyio.Event()
     async with anyio.create_task_group() as tasks:
         pulse = Pulse(client)
         watches = Watches(client, tasks)
-        viewer = Viewer(door.access, client, watches, pulse, closing, diagnose, root, may_write)
+        viewer = Viewer(
+            door.access, client, watches, pulse, closing, diagnose, search, root, may_write
+        )
         server = _Server(_config(viewer), ready)
         tasks.start_soon(pulse.beat)
         tasks.start_soon(_end_at_signal, server, closing)
         await server.serve([door.listener])
+        await anyio.to_thread.run_sync(search.close)
         tasks.cancel_scope.cancel()
 
 

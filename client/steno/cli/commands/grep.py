@@ -146,7 +146,7 @@ def run(options: Namespace, output: Output) -> int:
 def _run_indexed(options: Namespace, output: Output) -> int:
     """Print the hits of the full-text index."""
     # Imported here: no other search needs SQLite.
-    from steno.cli.indexed_search import IndexedSearch, index_folder  # noqa: PLC0415
+    from steno.cli.indexed_search import IndexedSearch, counted, index_folder  # noqa: PLC0415
 
     asked = _words(options, output)
     printed: set[str] = set()
@@ -154,20 +154,22 @@ def _run_indexed(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         search = IndexedSearch(client, index_folder(options, client.welcome.root), output)
         search.update()
-        has_hits = 0
-        for hit in search.hits(asked, limit):
-            has_hits += 1
-            if not options.files_with_matches or hit.session not in printed:
-                _print(options, output, hit.session, _best(hit.record, hit.marked))
-            printed.add(hit.session)
-        output.flush()
+        hits = search.hits(asked, limit)
+    for hit in hits:
+        if not options.files_with_matches or hit.session not in printed:
+            _print(options, output, hit.session, _best(hit.record, hit.marked))
+        printed.add(hit.session)
+    output.flush()
     for error in search.failed:
         output.error(error)
-    if has_hits == limit and search.count > limit:
-        output.say(f"these are the first {limit} of {search.count} matches: --limit prints more")
+    if len(hits) == limit and search.count > limit:
+        order = "best" if search.is_ranked else "newest"
+        output.say(
+            f"these are the {order} {limit} of {counted(search.count)} matches: --limit prints more"
+        )
     if search.failed:
         return Exit.FAILED
-    return Exit.DONE if has_hits else Exit.NOT_FOUND
+    return Exit.DONE if hits else Exit.NOT_FOUND
 
 
 def _words(options: Namespace, output: Output) -> "IndexedWords":

@@ -5,10 +5,12 @@ from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import anyio
 
 from steno._async.client import connect
+from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.arguments import Subcommands, between, command, optional_argument
 from steno.cli.commands.doctor import findings_of
 from steno.cli.connection import how_to_connect, prepared_root, root_in_use
@@ -16,6 +18,9 @@ from steno.cli.doctor import Finding
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
 from steno_protocol.errors import BadRequest, StenoError
+
+if TYPE_CHECKING:
+    from steno.search_index.folder import IndexFolder
 
 _PORT_MAX = 65_535
 
@@ -61,6 +66,7 @@ def run(options: Namespace, output: Output) -> int:
 
 async def _view(options: Namespace, output: Output) -> None:
     # Imported here: no other command needs a web server.
+    from steno.viewer.search import SearchService  # noqa: PLC0415
     from steno.viewer.server import listen, open_browser, private_page, serve  # noqa: PLC0415
 
     how = how_to_connect(options)
@@ -82,10 +88,20 @@ async def _view(options: Namespace, output: Output) -> None:
             if page is not None and not await open_browser(page):
                 output.say("there is no browser here: open the address in one")
 
+        search = SearchService(lambda: _searched(options))
         async with connect(**how, spawn=False) as client:
             await serve(
-                door, client, root, lambda: _diagnose(options), ready, may_write=options.write
-            )
+                door, client, root, lambda: _diagnose(options), ready, search,
+                may_write=options.write,
+            )  # fmt: skip
+
+
+def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder]":
+    """A client for the search, and the folder of its index; called with the first search."""
+    from steno.cli.indexed_search import index_folder  # noqa: PLC0415
+
+    client = connect_sync(**how_to_connect(options, spawn=False), spawn=False)
+    return client, index_folder(options, client.welcome.root)
 
 
 def _announce(address: str, options: Namespace, output: Output) -> None:
