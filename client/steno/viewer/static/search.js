@@ -59,7 +59,7 @@ export class Search {
   }
 
   field(text, name) {
-    return h("label", { class: `field ${name}` }, h("span", {}, text), this.inputs[name]);
+    return h("label", { class: `field for-${name}` }, h("span", {}, text), this.inputs[name]);
   }
 
   /** Show the search of an address: `q=...&role=...`. */
