@@ -157,15 +157,15 @@ def test_a_damaged_index_is_made_again(steno: Steno, tmp_path: Path) -> None:
 def test_a_killed_indexer_leaves_a_good_index(steno: Steno) -> None:
     with steno_client.connect_sync(steno.root, name="writer") as client:
         session = client.open("many", follow=False)
-        for first in range(0, 20_000, 1000):
+        for first in range(0, 4000, 500):
             session.append_message(
                 [
-                    {"role": "user", "content": f"okapi {first + n} {'x' * 600}"}
-                    for n in range(1000)
+                    {"role": "user", "content": f"okapi {first + n} {'x ' * 1500}"}
+                    for n in range(500)
                 ],
                 durability="written",
             )
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen(
             steno.words("grep", "--index", "okapi", "--limit", "1"), env=steno.environment,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -177,10 +177,9 @@ def test_a_killed_indexer_leaves_a_good_index(steno: Steno) -> None:
             os.sched_yield()
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert [hit[1] for hit in found(steno, '"okapi 19999"')] == ["0:19999"]
+    assert [hit[1] for hit in found(steno, '"okapi 3999"')] == ["0:3999"]
     assert [hit[1] for hit in found(steno, '"okapi 0"')] == ["0:0"]
-    ran = steno("grep", "--index", "--json", "okapi", "--limit", "10000")
-    assert len({hit["cursor"] for hit in ran.documents}) == 10_000
+    assert "of 4000 matches" in steno("grep", "--index", "okapi", "--limit", "1").err
 
 
 def test_two_searches_at_once_are_right(steno: Steno) -> None:
