@@ -29,6 +29,7 @@ from bench import (
     opens,
     reads,
     reverts,
+    searching,
     starts,
     stores,
     viewers,
@@ -46,6 +47,7 @@ PARTS = {
     "starts": starts.measure,
     "idle": idle.measure,
     "viewers": viewers.measure,
+    "search": searching.measure,
 }
 
 

@@ -37,7 +37,7 @@ DOCTOR_SYNCS_MAX: Final = 8
 DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 """`steno doctor` warns below this free space: agents write as much on a busy day."""
 
-INDEXED_HITS: Final = 100
+INDEXED_HITS_SHOWN_MAX: Final = 100
 """Matches that `steno grep --index` prints by itself: each one is read from its session."""
 
 INDEXED_HITS_MAX: Final = 10_000

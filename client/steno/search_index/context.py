@@ -6,7 +6,7 @@ A marked text is a list of its parts, of which every second one is a found word.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steno.search_index.limits import SNIPPET_CHARS
+from steno.search_index.limits import SNIPPET_CHARS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Context:
     is_cut_after: bool
 
 
-def snippet(marked: Sequence[str], chars: int = SNIPPET_CHARS) -> Context:
+def snippet(marked: Sequence[str], chars: int = SNIPPET_CHARS_MAX) -> Context:
     """The piece of about this length with the most found words, on one line."""
     spans, text = _spans(marked)
     first = _best(spans, chars)

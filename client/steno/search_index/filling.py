@@ -19,7 +19,7 @@ from steno.search_index.index import Damaged, Entry, Index, Indexed, Part, Place
 from steno.search_index.limits import (
     BATCH_BYTES,
     BATCH_RECORDS_MAX,
-    PART_CHARS,
+    PART_CHARS_MAX,
     PART_RECORDS_MAX,
     SETTLED_S,
     TEXT_CHARS_MAX,
@@ -190,7 +190,7 @@ class _Batch:
 def _parts(
     client: BlockingClient, index: Index, entry: SessionEntry, before: Indexed, read: Reading
 ) -> Iterator[tuple[Part, int]]:
-    """The new lines of a session, in parts of about `PART_CHARS`, each with its bytes."""
+    """The new lines of a session, in parts of about `PART_CHARS_MAX`, each with its bytes."""
     stat = client.stat(entry.session)
     head = Position.parse(stat.head)
     kept = _kept(client, stat, before)
@@ -221,7 +221,7 @@ def _parts(
             None if offset is None else offset + len(record.raw),
             record.cursor.line + 1,
         )
-        if chars >= PART_CHARS or len(entries) >= PART_RECORDS_MAX:
+        if chars >= PART_CHARS_MAX or len(entries) >= PART_RECORDS_MAX:
             so_far = replace(whole, lines=number, modified_at=0.0)
             yield Part(entry.session, kept, entries, so_far), size
             kept, entries, size, chars = number, [], 0, 0

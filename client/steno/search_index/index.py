@@ -17,7 +17,7 @@ from zlib import crc32
 
 from steno.search_index.limits import (
     BUSY_TIMEOUT_S,
-    CACHE_KIB,
+    CACHE_BYTES,
     COUNTED_MAX,
     QUERY_TIMEOUT_S,
     RANKED_MAX,
@@ -27,7 +27,7 @@ from steno.search_index.limits import (
 from steno.search_index.query import Filters, Order, terms
 from steno.search_index.words import BEGIN, END, joined, separated
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StorageFailed
-from steno_protocol.limits import MIB
+from steno_protocol.limits import KIB, MIB
 
 try:
     import sqlite3
@@ -349,7 +349,7 @@ class Index:
 
     def _prepare(self, *, creates: bool) -> None:
         base = self._base
-        base.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        base.execute(f"PRAGMA cache_size = -{CACHE_BYTES // KIB}")
         if self._is_new():
             if not creates:
                 raise Damaged("it has no tables yet")

@@ -22,13 +22,13 @@ BATCH_BYTES: Final = 8 * MIB
 BATCH_RECORDS_MAX: Final = 20_000
 """Records of one transaction, for the same reason."""
 
-PART_CHARS: Final = MIB
+PART_CHARS_MAX: Final = MIB
 """Text of one session that is read before it joins a transaction."""
 
 PART_RECORDS_MAX: Final = 5000
 """Records of one session that are read before they join a transaction."""
 
-CACHE_KIB: Final = 8192
+CACHE_BYTES: Final = 8 * MIB
 """Pages of the index that SQLite keeps in memory."""
 
 BUSY_TIMEOUT_S: Final = 10.0
@@ -65,5 +65,5 @@ LOCK_WAIT_S: Final = 10.0
 LOCK_POLL_S: Final = 0.1
 """Between two attempts to get the lock, too short to notice."""
 
-SNIPPET_CHARS: Final = 240
+SNIPPET_CHARS_MAX: Final = 240
 """Context of a result: about three lines of a page."""

@@ -74,11 +74,8 @@ GENERATIONS_COUNTED_MAX: Final = 200
 SHUTDOWN_S: Final = 2
 """Pages get this time to end their streams at Ctrl-C; uvicorn takes whole seconds."""
 
-SEARCH_PAGE: Final = 20
+SEARCH_PAGE_MAX: Final = 20
 """Results of one answer: each is read from its session."""
 
 INDEX_PAUSE_S: Final = 2.0
 """Between two passes over the sessions while a page shows the search; a pass lists them all."""
-
-INDEX_NICENESS: Final = 10
-"""The priority of the thread that fills the index: agents and pages go first."""

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
 
 from steno._sync.client import BlockingClient
-from steno.viewer.limits import INDEX_NICENESS, INDEX_PAUSE_S, SEARCH_PAGE, SHUTDOWN_S
+from steno.viewer.limits import INDEX_PAUSE_S, SEARCH_PAGE_MAX, SHUTDOWN_S
 from steno_protocol.errors import StenoError, Unreachable
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ Shown = Callable[[str], str]
 
 Connect = Callable[[], "tuple[BlockingClient, IndexFolder]"]
 """Connects a client for the threads of the search, and names the folder of the index."""
+
+
+_NICENESS: Final = 10
+"""The priority of the thread that fills the index: agents and pages go first."""
 
 
 def unmasked(text: str) -> str:
@@ -119,7 +123,7 @@ class SearchService:
 
     def _fill(self) -> None:
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), INDEX_NICENESS)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
             self._fill_once()
             self._error = None
@@ -166,7 +170,7 @@ class SearchService:
         try:
             with index:
                 return Searcher(client, searchable, self._shown).page(
-                    index, search, offset, SEARCH_PAGE
+                    index, search, offset, SEARCH_PAGE_MAX
                 )
         except Damaged:
             # The next pass makes it anew.

@@ -13,7 +13,7 @@ from steno.search_index.filling import Pass, fill
 from steno.search_index.folder import IndexFolder
 from steno.viewer.search import SearchService
 from support.command import Steno
-from support.viewer import WAIT_S, RunningViewer, viewing
+from support.viewer import RunningViewer, viewing, wait_for
 
 ATTACK = "<img src=x onerror=alert(1)>"
 
@@ -31,19 +31,14 @@ def steno(shared_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Steno:
 @pytest.fixture(scope="module")
 def viewer(steno: Steno) -> Iterator[RunningViewer]:
     with viewing(steno) as running:
-        wait_complete(running)
+        wait_for(lambda: is_complete(running))
         yield running
 
 
-def wait_complete(viewer: RunningViewer) -> dict[str, Any]:
-    """Ask for the progress, as the page does, until every session was read."""
-    until = time.monotonic() + WAIT_S
-    while True:
-        progress: dict[str, Any] = viewer.visit.get("search/progress")
-        if progress["complete"] and not progress["running"]:
-            return progress
-        assert time.monotonic() < until, progress
-        time.sleep(0.02)
+def is_complete(viewer: RunningViewer) -> bool:
+    """Ask for the progress, as the page does: every session was read."""
+    progress: dict[str, Any] = viewer.visit.get("search/progress")
+    return progress["complete"] and not progress["running"]
 
 
 def places(viewer: RunningViewer, **asked: object) -> list[tuple[str, str]]:
@@ -93,11 +88,7 @@ def test_new_records_are_found_and_reverted_ones_are_not(
 ) -> None:
     assert steno("checkpoint", "other").code == 0
     assert steno("append", "other", "a zebra").code == 0
-    until = time.monotonic() + WAIT_S
-    while not places(viewer, q="zebra"):
-        viewer.visit.get("search/progress")
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for(lambda: is_complete(viewer) and places(viewer, q="zebra") != [])
     assert steno("revert", "other", "0").code == 0
     # The index does not know yet; the session does.
     assert places(viewer, q="zebra") == []
@@ -105,10 +96,8 @@ def test_new_records_are_found_and_reverted_ones_are_not(
 
 def test_the_search_comes_back_with_the_daemon(steno: Steno, viewer: RunningViewer) -> None:
     assert steno("restart").code == 0
-    until = time.monotonic() + WAIT_S
-    while viewer.visit.http.get("/api/search", params={"q": "daemon"}).status_code != 200:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    http = viewer.visit.http
+    wait_for(lambda: http.get("/api/search", params={"q": "daemon"}).status_code == 200)
     assert len(places(viewer, q="daemon")) == 3
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, between, command, optional_argument, role
-from steno.cli.command_limits import INDEXED_HITS, INDEXED_HITS_MAX
+from steno.cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
@@ -60,7 +60,7 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
-        help=f"with --index: at most N matches (default: {INDEXED_HITS})",
+        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
     )  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def _run_indexed(options: Namespace, output: Output) -> int:
 
     asked = _words(options, output)
     printed: set[str] = set()
-    limit = options.limit or INDEXED_HITS
+    limit = options.limit or INDEXED_HITS_SHOWN_MAX
     with connected(options) as client:
         search = IndexedSearch(client, index_folder(options, client.welcome.root), output)
         search.update()
