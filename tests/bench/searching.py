@@ -19,6 +19,7 @@ from steno.cli.render.searchable import searchable
 from steno.search_index.filling import Pass, fill
 from steno.search_index.folder import IndexFolder
 from steno.search_index.hits import Search, Searcher
+from steno.search_index.index import Index
 from steno.search_index.query import Filters, Order
 from support.foreground import ForegroundDaemon
 
@@ -57,7 +58,6 @@ class Corpus:
             total += 1 / (rank + 2.7)
             weights.append(total)
         self._weights = weights
-        self._stream = iter(())
         self._at_ms = BEGINNING_MS
 
     def session(self, number: int) -> bytes:
@@ -158,7 +158,13 @@ def _filled(
 ) -> Comparison:
     """Fill an index in a process of its own, whose memory is its own, too."""
     title = f"the search index of {written / 1e6:.0f} MB"
-    measures = ("s_per_100_mb", "index_mb_per_100_mb", "most_memory_mb", "no_change_ms")
+    measures = (
+        "s_per_100_mb",
+        "cpu_s_per_100_mb",
+        "index_mb_per_100_mb",
+        "most_memory_mb",
+        "no_change_ms",
+    )
     comparison = Comparison(title, measures, "s_per_100_mb", ("empty index",))
     for number in range(rounds):
         place = IndexFolder(folder / "search-cache", "bench" if number == 0 else f"round {number}")
@@ -182,8 +188,9 @@ def _fill_in_child(root: str, place: IndexFolder) -> dict[str, float]:
         try:
             with steno.connect_sync(root, spawn=False) as client:
                 took = [_timed_fill(client, place) for _ in range(2)]
-            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-            os.write(writer, _encode([*took, most]))
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            cpu_s = used.ru_utime + used.ru_stime
+            os.write(writer, _encode([*took, cpu_s, used.ru_maxrss / 1e3]))
             os._exit(0)
         finally:
             os._exit(1)
@@ -192,8 +199,8 @@ def _fill_in_child(root: str, place: IndexFolder) -> dict[str, float]:
         data = answer.read()
     _, status = os.waitpid(pid, 0)
     assert status == 0, "the index was not filled"
-    fill_s, again_s, most = msgspec.json.decode(data)
-    return {"fill_s": fill_s, "again_s": again_s, "most_memory_mb": most}
+    fill_s, again_s, cpu_s, most = msgspec.json.decode(data)
+    return {"fill_s": fill_s, "cpu_s": cpu_s, "again_s": again_s, "most_memory_mb": most}
 
 
 def _timed_fill(client: BlockingClient, place: IndexFolder) -> float:
@@ -213,21 +220,31 @@ def _queried(
 ) -> Comparison:
     kinds = _kinds(corpus)
     title = f"queries over {MEGABYTES} MB, 20 results read from their sessions"
-    measures = ("p50_ms", "p99_ms", "index_p50_ms", "index_p99_ms", "results")
+    measures = (
+        "p50_ms",
+        "p99_ms",
+        "index_p50_ms",
+        "index_p99_ms",
+        "cpu_p50_ms",
+        "cpu_p99_ms",
+        "results",
+    )
     comparison = Comparison(title, measures, "p50_ms", tuple(kinds)[:1])
     searcher = Searcher(client, searchable)
     for number in range(rounds):
         for name, searches in kinds.items():
-            took, index_took, results = list[float](), list[float](), list[float]()
+            took, index_took = list[float](), list[float]()
+            cpu, results = list[float](), list[float]()
             for search in searches:
                 began_s = time.monotonic()
                 with _opened(folder) as index:
                     index.find(search.typed, search.filters, search.order, 0, 20)
                     index_took.append((time.monotonic() - began_s) * 1e3)
-                began_s = time.monotonic()
+                began_s, began_cpu_s = time.monotonic(), time.process_time()
                 with _opened(folder) as index:
                     page = searcher.page(index, search, 0, 20)
                 took.append((time.monotonic() - began_s) * 1e3)
+                cpu.append((time.process_time() - began_cpu_s) * 1e3)
                 results.append(page.count)
             comparison.add(name, {
                 "p50_ms": percentile(sorted(took), 0.5),
@@ -240,7 +257,7 @@ def _queried(
     return comparison
 
 
-def _opened(folder: IndexFolder):
+def _opened(folder: IndexFolder) -> Index:
     index = folder.open()
     assert index is not None
     return index
