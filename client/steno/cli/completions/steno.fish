@@ -135,7 +135,7 @@ function _shtab_steno_using
 end
 
 set -g _shtab_steno_commands sessions ls stat show read tail grep view open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
-set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --host --instruction --interval --keep-generations --key --key-file --label --lines --max-context-size --max-output-tokens --model --name --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --trash --turn --turns --until --why -n -o
+set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --host --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -252,6 +252,10 @@ complete -c steno -n '_shtab_steno_using grep' -s i -l ignore-case -d 'ignore ca
 complete -c steno -n '_shtab_steno_using grep' -s F -l fixed-strings -d 'PATTERN is plain text'
 complete -c steno -n '_shtab_steno_using grep' -s l -l files-with-matches -d 'print only the ids of matching sessions'
 complete -c steno -n '_shtab_steno_using grep' -l role -xka "user assistant system tool" -d 'only in messages of this role'
+complete -c steno -n '_shtab_steno_using grep' -l since -x -d 'only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04, 2026-11-21, 2026-11-21T15:04)'
+complete -c steno -n '_shtab_steno_using grep' -l index -d 'search words in the full-text index, which is brought up to date first'
+complete -c steno -n '_shtab_steno_using grep' -l order -xka "relevance time" -d 'with --index: the best matches first, or the newest (default: relevance)'
+complete -c steno -n '_shtab_steno_using grep' -l limit -x -d 'with --index: at most N matches (default: 100)'
 complete -c steno -n '_shtab_steno_using grep; and test $_shtab_steno_npos -eq 1' -ka "(_steno_session_ids)" -d 'only sessions whose id starts with PREFIX (default: all)'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a view -d 'show sessions in the browser as they grow'
 complete -c steno -n '_shtab_steno_using view' -s h -l help -d 'show this help message and exit'
