@@ -5,6 +5,7 @@ of its session is no result.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from steno._sync.client import BlockingClient
@@ -14,7 +15,7 @@ from steno.search_index.limits import PAGE_MAX, RESULTS_MAX, TEXT_CHARS_MAX
 from steno.search_index.query import Filters, Order
 from steno.values import Record
 from steno_protocol.commands import Read
-from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.errors import Busy, OutcomeUnknown, StenoError, StorageFailed, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
 
@@ -138,7 +139,9 @@ class Searcher:
             generations[session] = None
             return None
         if record is None:
-            index.doubt(session, generation)
+            # Only a note for the next pass: this search goes on without it.
+            with suppress(Busy, StorageFailed):
+                index.doubt(session, generation)
             return None
         says = self._read(record)
         text = self._shown(says.text[:TEXT_CHARS_MAX])

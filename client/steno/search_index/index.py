@@ -283,7 +283,7 @@ class Index:
         with _translated():
             rows = self._count("rows")
             (used,) = self._base.execute("SELECT count(*) FROM records").fetchone()
-        return rows - used > max(UNUSED_RECORDS_MIN, used)
+        return rows - int(used) > max(UNUSED_RECORDS_MIN, int(used))
 
     # --- searching --------------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ class Index:
 
     def _is_new(self) -> bool:
         (tables,) = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return tables == 0
+        return int(tables) == 0
 
     def _create(self) -> None:
         for statement in _TABLES:
