@@ -19,8 +19,8 @@ from steno_protocol.errors import Busy, OutcomeUnknown, StenoError, StorageFaile
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
 
-Shown = Callable[[str], str]
-"""What is shown of a text: the one place where parts of it can be masked."""
+Shown = Callable[[Record], Record]
+"""What is shown of a record: the one place where parts of it can be masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Hit:
 
     Attributes:
         session: its session.
-        record: the record.
+        record: the record, as it is shown.
         role: its role.
         at: Unix time in seconds of its request; None if it is unknown.
         marked: its text in parts, of which every second one is a found word.
@@ -74,9 +74,9 @@ class Page:
     next: int | None
 
 
-def unmasked(text: str) -> str:
-    """All of a text."""
-    return text
+def unmasked(record: Record) -> Record:
+    """All of a record."""
+    return record
 
 
 class Searcher:
@@ -85,7 +85,7 @@ class Searcher:
     Args:
         client: a client of the daemon.
         read: reads the text of a record, as it was read for the index.
-        shown: what is shown of a text.
+        shown: what is shown of a record; called before its words are marked and its text is cut.
     """
 
     def __init__(self, client: BlockingClient, read: Reading, shown: Shown = unmasked) -> None:
@@ -143,9 +143,9 @@ class Searcher:
             with suppress(Busy, StorageFailed):
                 index.doubt(session, generation)
             return None
-        says = self._read(record)
-        text = self._shown(says.text[:TEXT_CHARS_MAX])
-        return Hit(session, record, says.role, says.at, mark(text))
+        shown = self._shown(record)
+        says = self._read(shown)
+        return Hit(session, shown, says.role, says.at, mark(says.text[:TEXT_CHARS_MAX]))
 
     def _generation(self, session: str) -> int:
         """The present generation of a session, without reading the session to its end."""

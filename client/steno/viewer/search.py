@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from steno._sync.client import BlockingClient
+from steno.values import Record
 from steno.viewer.limits import INDEX_PAUSE_S, SEARCH_PAGE_MAX, SHUTDOWN_S
 from steno_protocol.errors import StenoError, Unreachable
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from steno.search_index.folder import IndexFolder
     from steno.search_index.hits import Hit, Page, Search
 
-Shown = Callable[[str], str]
-"""What is shown of the text of a record."""
+Shown = Callable[[Record], Record]
+"""What is shown of a record."""
 
 Connect = Callable[[], "tuple[BlockingClient, IndexFolder]"]
 """Connects a client for the threads of the search, and names the folder of the index."""
@@ -34,9 +35,9 @@ _NICENESS: Final = 10
 """The priority of the thread that fills the index: agents and pages go first."""
 
 
-def unmasked(text: str) -> str:
-    """All of a text."""
-    return text
+def unmasked(record: Record) -> Record:
+    """All of a record."""
+    return record
 
 
 class SearchService:
@@ -44,7 +45,7 @@ class SearchService:
 
     Args:
         connect: called once, in a thread.
-        shown: what is shown of the text of a record, before its words are marked and it is cut.
+        shown: what is shown of a record; called before its words are marked and its text is cut.
     """
 
     def __init__(self, connect: Connect, shown: Shown = unmasked) -> None:

@@ -11,6 +11,8 @@ import steno as steno_client
 from steno.cli.render.searchable import searchable
 from steno.search_index.filling import Pass, fill
 from steno.search_index.folder import IndexFolder
+from steno.search_index.hits import Search
+from steno.values import Record
 from steno.viewer.search import SearchService
 from support.command import Steno
 from support.viewer import RunningViewer, viewing, wait_for
@@ -101,18 +103,19 @@ def test_the_search_comes_back_with_the_daemon(steno: Steno, viewer: RunningView
     assert len(places(viewer, q="daemon")) == 3
 
 
+def masked(record: Record) -> Record:
+    """A record without its key."""
+    text = str(record.record["content"]).replace("sk-123", "***")
+    return Record(record.cursor, {**record.record, "content": text}, record.raw)
+
+
 @pytest.mark.anyio
-async def test_a_text_is_masked_before_its_words_are_marked(root: Path, tmp_path: Path) -> None:
+async def test_a_record_is_masked_before_its_words_are_marked(root: Path, tmp_path: Path) -> None:
     folder = IndexFolder(tmp_path, "root")
     with steno_client.connect_sync(root, name="writer") as client:
         client.open("keys").append_message({"role": "user", "content": "key sk-123 is secret"})
         with folder.filling() as filling:
             assert filling is not None
             fill(client, filling, searchable, Pass())
-        service = SearchService(
-            lambda: (client, folder), lambda text: text.replace("sk-123", "***")
-        )
-        from steno.search_index.hits import Search
-
-        found = await service.find(Search("secret sk"), 0)
+        found = await SearchService(lambda: (client, folder), masked).find(Search("secret sk"), 0)
     assert [hit["parts"] for hit in found["hits"]] == [["key *** is ", "secret", ""]]
