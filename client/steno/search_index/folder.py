@@ -43,7 +43,7 @@ class IndexFolder:
 
     def __init__(self, base: Path, of: str) -> None:
         self._of = of
-        self.path = base / blake2b(os.fsencode(of), digest_size=12).hexdigest()
+        self.path: Path = base / blake2b(os.fsencode(of), digest_size=12).hexdigest()
 
     def open(self) -> Index | None:
         """The present index, to search in it; None if there is none, or it is damaged."""

@@ -31,9 +31,9 @@ from steno_protocol.limits import KIB, MIB
 
 try:
     import sqlite3
-except ImportError as error:
+except ImportError as _missing:
     raise Incompatible(
-        f"this Python has no SQLite ({error}), which the search index needs: use another Python, or"
+        f"this Python has no SQLite ({_missing}), which the search index needs: use another Python, or"
         " `steno grep` without --index"
     ) from None
 
