@@ -62,7 +62,7 @@ def main() -> None:
     found: list[Comparison] = []
     try:
         for part in options.parts or PARTS:
-            measured = PARTS[part](folder, options.rounds, _report)
+            measured = PARTS[part](folder, options.rounds, _say)
             found += measured
             for comparison in measured:
                 print(draw(comparison), flush=True)
@@ -102,7 +102,7 @@ def _report(rounds: int, found: list[Comparison]) -> dict[str, object]:
     }
 
 
-def _report(text: str) -> None:
+def _say(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 

@@ -33,8 +33,8 @@ try:
     import sqlite3
 except ImportError as _missing:
     raise Incompatible(
-        f"this Python has no SQLite ({_missing}), which the search index needs: use another Python, or"
-        " `steno grep` without --index"
+        f"this Python has no SQLite ({_missing}), which the search index needs: use another Python,"
+        " or `steno grep` without --index"
     ) from None
 
 VERSION: Final = 1
