@@ -16,6 +16,7 @@ from typing import Final
 from steno_protocol import __version__, paths
 from steno_protocol.errors import BadRequest, Held, StenoError, StorageFailed
 from steno_protocol.file_types import kind_of
+from steno_protocol.installation import check_system
 from stenod import daemon
 from stenod.runtime import config, daemon_log, fd_limit
 from stenod.runtime.config import Config
@@ -61,10 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.log and not options.foreground:
         parser.error("--log needs --foreground: a daemon in the background logs in its root")
-    daemon.prepare_process()
-    # A detached daemon does not notify the service manager.
-    supervisor = take_supervisor(os.environ)
     try:
+        check_system()
+        daemon.prepare_process()
+        # A detached daemon does not notify the service manager.
+        supervisor = take_supervisor(os.environ)
         fd_limit.check_enough()
         settings = _settings(options.root, options.socket)
         if options.foreground:

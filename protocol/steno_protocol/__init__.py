@@ -15,6 +15,7 @@ Checks     checks, line_schemas         a check of a session's files; what their
            checksums                    the checksums of a file's blocks
            damage, record_salvage       damaged lines, and the whole records inside them
 Settings   settings, metrics            the options of `config.toml`, and the numbers of `stats`
+           installation                 the supported system, and the command that adds an extra
 Helpers    _json
 """
 

@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import (
+    adapters,
     appends,
     followers,
     idle,
@@ -48,6 +49,7 @@ PARTS = {
     "idle": idle.measure,
     "viewers": viewers.measure,
     "search": searching.measure,
+    "adapters": adapters.measure,
 }
 
 
@@ -62,7 +64,7 @@ def main() -> None:
     found: list[Comparison] = []
     try:
         for part in options.parts or PARTS:
-            measured = PARTS[part](folder, options.rounds, _say)
+            measured = PARTS[part](folder, options.rounds, _show_progress)
             found += measured
             for comparison in measured:
                 print(draw(comparison), flush=True)
@@ -102,7 +104,7 @@ def _report(rounds: int, found: list[Comparison]) -> dict[str, object]:
     }
 
 
-def _say(text: str) -> None:
+def _show_progress(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 

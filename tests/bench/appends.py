@@ -77,7 +77,7 @@ def _round(
         total = load.appends if comparison is not None else load.appends // 10
         task = Task(lane=lane, appends=total // load.clients, in_flight=load.in_flight,
                     batch=load.batch, own_session=load.own_session, **places)  # fmt: skip
-        figures = _figures(crew.work(task))
+        figures = figures_of(crew.work(task))
         report(f"{load.title}: {lane}: {figures['acks_per_s']:,.0f} acks/s")
         if comparison is not None:
             comparison.add(lane, figures)
@@ -89,7 +89,8 @@ def _skip_redis(load: Load, report: Callable[[str], None]) -> None:
         report(f"{load.title}: redis is left out: {reason}")
 
 
-def _figures(outcomes: list[Outcome]) -> dict[str, float]:
+def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
+    """The figures of one round of one lane."""
     latencies = sorted(latency for outcome in outcomes for latency in outcome.latencies_us)
     began = min(outcome.began_s for outcome in outcomes)
     ended = max(outcome.ended_s for outcome in outcomes)

@@ -15,6 +15,7 @@ import msgspec
 import zmq
 
 import steno
+from bench.adapter_stores import ADAPTER_LANES
 from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
@@ -280,4 +281,5 @@ LANES: Final[dict[str, Callable[[Task], Lane]]] = {
     "sqlite": Sqlite,
     "blocking": Blocking,
     "async": Async,
+    **ADAPTER_LANES,
 }

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tracemalloc
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -132,20 +132,22 @@ def test_a_killed_daemon_loses_and_repeats_no_line(root: Path) -> None:
 
 def test_lines_beside_another_writer_are_stored_once_and_in_order(root: Path) -> None:
     texts = [str(number) for number in range(1500)]
-    is_over = False
+    has_begun, is_over = Event(), Event()
 
     def interfere() -> None:
         with connect_sync(root) as client:
             session = client.open("demo", follow=False)
-            while not is_over:
+            while not is_over.is_set():
                 session.append_message({"role": "user", "content": "other"})
+                has_begun.set()
 
     other = Thread(target=interfere)
     other.start()
     try:
+        assert has_begun.wait(30)
         ran = Steno(root)("append", "demo", stdin=lines_of(*texts))
     finally:
-        is_over = True
+        is_over.set()
         other.join()
     assert ran.code == 0, ran.err
     assert len(ran.out.splitlines()) == len(texts)

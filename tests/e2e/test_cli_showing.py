@@ -1,13 +1,20 @@
 """`steno show`: the pager, --since and times."""
 
+import io
+import os
 import re
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from steno import connect_sync
+from steno.cli.render.output import Output
+from steno.cli.render.pager import paged
 from steno.cli.since import since
+from steno_protocol.errors import NotFound
 from support.command import Steno
 
 HOUR_S = 3600
@@ -141,3 +148,152 @@ def test_a_missing_pager_is_reported_and_skipped(root: Path) -> None:
     shown = steno.on_terminal(80, "show", "demo", typed="")
     assert "steno: the pager no-such-pager cannot be run" in shown
     assert "message 29" in shown
+
+
+LAID_OUT = "\x1b[2m# \x1b[0m\x1b[1mTitle\x1b[0m"
+
+
+def _markdown_session(root: Path, **environment: str) -> Steno:
+    call = {"id": "1", "function": {"name": "Shell", "arguments": '{"command": "ls"}'}}
+    text = "# Title\n\n```python\nimport os\n```\n\x1b]0;owned\x07 \u202e [red]x[/red]"
+    with connect_sync(root) as client:
+        client.open("demo", follow=False).append_message(
+            {"role": "assistant", "content": text, "tool_calls": [call]}
+        )
+    return Steno(root, **environment)
+
+
+class OnDumbTerminal(Steno):
+    """The command on a terminal that can only print."""
+
+    def words(self, *arguments: str) -> list[str]:
+        return ["env", "TERM=dumb", *super().words(*arguments)]
+
+
+class WithoutRich(Steno):
+    """The command where the extra is not installed."""
+
+    def words(self, *arguments: str) -> list[str]:
+        code = "import sys; sys.modules['rich'] = None\nfrom steno.cli import main\n"
+        code += "sys.exit(main())"
+        return [sys.executable, "-c", code, *arguments]
+
+
+@pytest.fixture(autouse=True)
+def _colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "LESS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_markdown_and_code_are_laid_out_on_a_terminal(root: Path) -> None:
+    steno = _markdown_session(root)
+    for columns in (80, 160):
+        shown = steno.on_terminal(columns, "show", "demo")
+        assert LAID_OUT in shown
+        assert "\x1b[94mimport\x1b[0m" in shown
+        assert '{\x1b[94m"command"\x1b[0m: \x1b[33m"ls"\x1b[0m}' in shown
+        assert "\\x1b]0;owned\\x07 \\x202e [red]x[/red]" in shown
+        assert "\x1b]" not in shown
+        assert "\u202e" not in shown
+
+
+def test_pipe_and_terminal_without_colours_get_texts_as_they_are(root: Path) -> None:
+    steno = _markdown_session(root)
+    plain = steno("show", "demo").out
+    assert "  # Title\n\n  ```python\n" in plain
+    assert '  → Shell(command="ls")\n' in plain
+    assert "\x1b" not in plain
+    bare = Steno(root, NO_COLOR="1").on_terminal(80, "show", "demo")
+    assert "  ```python\n" in bare
+    assert "\x1b[" not in bare
+    asked = steno.on_terminal(80, "show", "demo", "--format", "plain")
+    assert "  ```python\n" in asked
+
+
+def test_a_dumb_terminal_gets_texts_as_they_are(root: Path) -> None:
+    _markdown_session(root)
+    shown = OnDumbTerminal(root).on_terminal(80, "show", "demo")
+    assert "  ```python\n" in shown
+    assert "\x1b[" not in shown
+
+
+def test_the_format_of_a_terminal_is_given_to_a_pipe_on_request(root: Path) -> None:
+    steno = _markdown_session(root, COLUMNS="60", TERM="xterm")
+    assert LAID_OUT in steno("show", "demo", "--format", "terminal").out
+    colourless = Steno(root, NO_COLOR="1")("show", "demo", "--format", "terminal")
+    assert "  # Title\n\n    import os\n" in colourless.out
+    assert "\x1b" not in colourless.out
+
+
+def test_without_the_extra_a_terminal_gets_plain_text_or_is_told_what_to_install(
+    root: Path,
+) -> None:
+    _markdown_session(root)
+    steno = WithoutRich(root)
+    assert "  ```python\n" in steno.on_terminal(80, "show", "demo")
+    ran = steno("show", "demo", "--format", "terminal")
+    assert (ran.code, ran.out) == (1, "")
+    assert "--format terminal needs rich: install it with `pip install 'stenod[terminal]'`" in (
+        ran.err
+    )
+
+
+def test_a_format_and_json_do_not_go_together(root: Path) -> None:
+    ran = Steno(root)("show", "demo", "--format", "plain", "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--json is a format of its own" in ran.error["message"]
+
+
+def test_colours_reach_the_pager_with_its_options(root: Path) -> None:
+    _long_session(root)
+    steno = Steno(root, PAGER="""sh -c 'printf "options %s " "$LESS"; cat'""")
+    shown = steno.on_terminal(80, "show", "demo", typed="")
+    assert shown.startswith("options FRX \x1b[1;32muser")
+
+
+def test_the_pager_shows_the_first_lines_before_the_last_ones_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setenv("PAGER", f"sh -c 'cat > {pipe}'")
+    monkeypatch.setenv("LINES", "10")
+    with ExitStack() as reading:
+        with paged(Output(io.StringIO(), io.StringIO()), wanted=True) as write:
+            for number in range(10):
+                write(f"line {number}")
+            shown = reading.enter_context(pipe.open())
+            assert shown.readline() == "line 0\n"
+            write("line 10")
+        assert shown.read() == "".join(f"line {number}\n" for number in range(1, 11))
+
+
+def test_an_error_is_raised_after_the_lines_before_it_were_shown() -> None:
+    data = io.StringIO()
+
+    def fail() -> None:
+        with paged(Output(data, io.StringIO()), wanted=True) as write:
+            write("before")
+            raise NotFound("gone")
+
+    with pytest.raises(NotFound):
+        fail()
+    assert data.getvalue() == "before\n"
+
+
+def test_ctrl_c_ends_the_reading_and_leaves_the_pager_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = tmp_path / "shown"
+    monkeypatch.setenv("PAGER", f"sh -c 'cat > {shown}'")
+    monkeypatch.setenv("LINES", "10")
+    with paged(Output(io.StringIO(), io.StringIO()), wanted=True) as write:
+        for number in range(20):
+            write(f"line {number}")
+        raise KeyboardInterrupt
+    assert shown.read_text().endswith("line 19\n")
+    with (
+        pytest.raises(KeyboardInterrupt),
+        paged(Output(io.StringIO(), io.StringIO()), wanted=True),
+    ):
+        raise KeyboardInterrupt

@@ -91,3 +91,26 @@ def test_systemd_finds_nothing_wrong_with_the_units(root: Path, tmp_path: Path, 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_steno_that_runs_from_a_cache_installs_no_service(root: Path, tmp_path: Path) -> None:
+    # As `uvx` and `pipx run` do: an environment below a folder that is marked as a cache.
+    environment = tmp_path / "cache" / "environments" / "one"
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "CACHEDIR.TAG").touch()
+    config = tmp_path / "config"
+    code = (
+        f"import sys; sys.prefix = {str(environment)!r}\n"
+        "from steno.cli import main\n"
+        f"sys.exit(main(['service', 'install', '--root', {str(root)!r}]))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XDG_CONFIG_HOME": str(config)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert f"lies in the cache {tmp_path / 'cache'}" in ran.stderr
+    assert not config.exists()

@@ -42,8 +42,8 @@ VALUES: Final = {
 """Real values for the variable parts of printed commands."""
 
 MENTIONS: Final = {
-    "steno append", "steno dmail send", "steno fork --at", "steno fork --turn", "steno grep",
-    "steno import",
+    "steno append", "steno dmail send", "steno export",
+    "steno fork --at", "steno fork --turn", "steno grep", "steno import",
     "steno keys", "steno keys new", "steno read --since", "steno rename", "steno restore",
     "steno tail -f --json", "steno undelete --trash", "steno view", "steno view --write",
 }  # fmt: skip

@@ -142,7 +142,8 @@ def test_more_streams_than_may_be_open_take_turns(
     daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "STREAMS_OPEN_MAX", 4)
-    with steno.connect_sync(daemon.root) as client:
+    # A short time for requests, as the one that meets `busy` is sent again until it is over.
+    with steno.connect_sync(daemon.root, timeout=3) as client:
         session = client.open("demo", follow=False)
         for turn in range(3):
             for number in range(10):

@@ -16,6 +16,7 @@ NEEDS = {
     "steno": {"anyio", "msgspec", "zmq"},
 }
 MORE = {
+    "steno.cli": {"markdown_it", "pygments", "rich"},
     "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
     "steno.llm": {"httpx2"},
     "steno.testing": {"pytest"},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("anyio", "asyncio", "trio", "typing_extensions", "pydantic", "httpx2", "zmq")
+HEAVY = ("anyio", "asyncio", "trio", "typing_extensions", "pydantic", "httpx2", "zmq", "rich")
 
 REPORT = f"""
 import json, sys

@@ -24,17 +24,24 @@ def _entries(page: Path) -> list[str]:
     return [text for text in texts if text not in set(ErrorCode)]
 
 
-def _pattern(entry: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, entry.split(HOLE))), re.DOTALL)
+def _matches(entry: str, text: str) -> bool:
+    """Whether the text contains the parts of the entry in their order."""
+    end = 0
+    for part in entry.split(HOLE):
+        begin = text.find(part, end)
+        if begin < 0:
+            return False
+        end = begin + len(part)
+    return True
 
 
 def _without_entry(texts: list[ErrorText], pages: list[Path]) -> list[str]:
-    patterns = [_pattern(entry) for page in pages for entry in _entries(page)]
+    entries = [entry for page in pages for entry in _entries(page)]
     return [
         f"{each.place}: {each.text}"
         for each in texts
         if len(re.findall(r"[A-Za-z]", each.text)) >= LETTERS_MIN
-        and not any(pattern.search(each.text) for pattern in patterns)
+        and not any(_matches(entry, each.text) for entry in entries)
     ]
 
 
@@ -64,9 +71,7 @@ def test_every_entry_is_a_text_of_the_program() -> None:
     texts = all_texts()
     for page in PAGES:
         stale = [
-            entry
-            for entry in _entries(page)
-            if not any(_pattern(entry).search(text) for text in texts)
+            entry for entry in _entries(page) if not any(_matches(entry, text) for text in texts)
         ]
         assert stale == [], page.name
 

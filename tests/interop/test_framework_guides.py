@@ -16,6 +16,7 @@ pytestmark = pytest.mark.interop
 PAGES = {
     "claude-agent-sdk.md": "claude_agent_sdk",
     "openai-agents.md": "agents",
+    "pydantic-ai.md": "pydantic_ai",
 }
 
 

@@ -24,9 +24,8 @@ from support.writing import PATH
 
 BLOCK = 30
 SEEDS = {
-    "context": 240, "files": 90, "streams": 90, "daemon": 320, "full": 180, "moves": 120,
-    "foreign": 100,
-    "rough": 240,
+    "context": 120, "files": 60, "streams": 60, "daemon": 150, "full": 90, "moves": 60,
+    "foreign": 60, "rough": 120,
 }  # fmt: skip
 """Seeds that every run plays in each world."""
 

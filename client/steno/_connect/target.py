@@ -13,6 +13,7 @@ from steno._connect.safe_open import read_regular
 from steno._sansio.argument_checks import briefly, given_text
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import check_system
 
 if TYPE_CHECKING:
     from steno_protocol.credentials import ClientKey
@@ -73,9 +74,11 @@ def make_target(
     """Make the target of `connect`'s arguments, not yet resolved.
 
     Raises:
-        BadRequest: the name, the root or the endpoint is invalid, or the file has no key.
+        BadRequest: the name, the root or the endpoint is invalid, the file has no key, or this
+            system is not Linux.
         NotFound, Unauthorized: the key file is missing, or other users can read it.
     """
+    check_system()
     return Target(
         root=None if root is None else _path(root, "root"),
         endpoint=None if endpoint is None else _endpoint(endpoint),

@@ -91,7 +91,7 @@ wherever the two differ:
 
 """
 
-_INTRODUCTION: Final = (
+INTRODUCTION: Final = (
     "<system>The older part of this conversation was removed to make room. The notes that follow"
     " were made of it and stand in its place; the messages after them are as they were.</system>"
 )
@@ -169,7 +169,7 @@ def summary_record(summary: str | Summary) -> Message:
         BadRequest: the summary has another type, or no text besides thinking.
     """
     parts = summary_parts(summary)
-    return {"role": "user", "content": [_text_part(_INTRODUCTION), *parts]}
+    return {"role": "user", "content": [_text_part(INTRODUCTION), *parts]}
 
 
 def summary_parts(summary: str | Summary) -> list[Message]:
@@ -205,7 +205,7 @@ def recorded_summary(record: Message) -> str:
     content = record.get("content")
     if not _is_parts(content):
         return str(content)
-    return summary_text([dict(part) for part in content if part != _text_part(_INTRODUCTION)])
+    return summary_text([dict(part) for part in content if part != _text_part(INTRODUCTION)])
 
 
 def summary_tokens(summary: str | Summary) -> int | None:

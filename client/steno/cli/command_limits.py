@@ -42,3 +42,18 @@ INDEXED_HITS_SHOWN_MAX: Final = 100
 
 INDEXED_HITS_MAX: Final = 10_000
 """Most matches that it prints: the index orders no more."""
+
+MARKDOWN_CHARS_MAX: Final = 40_000
+"""A terminal shows a longer text as it is: Markdown takes about 1 ms for each 1 000 characters."""
+
+CODE_CHARS_MAX: Final = 40_000
+"""Longer code has no colours on a terminal, for the same reason."""
+
+RENDER_S_MAX: Final = 0.5
+"""Time for the layout of one text: some lexers take minutes for a few hostile characters."""
+
+LINE_WRAPPED_CHARS_MAX: Final = 10_000
+"""A longer line is cut at the width and not between words, which takes quadratic time."""
+
+RESULT_LINES_MAX: Final = 12
+"""Lines of a tool's result or of a call's arguments; more are folded."""

@@ -7,7 +7,7 @@ state.json                  the title, and the program as a label
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,12 +18,17 @@ import msgspec
 from steno._sansio.foreign.claude_code import ClaudeCode
 from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.import_sources import check_session_id
+from steno.cli.sizes import size_of
 from steno.cli.transcripts import DETECTED_LINES_MAX, decoded_objects, foreign_format
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 
 _SUBAGENTS: Final = "subagents"
 """Claude Code's folder of a session's subagents, beside the session's file."""
+
+
+PASSES: Final = 3
+"""How often the lines of a transcript are read: to copy, to look for names, and to convert."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,10 @@ class ForeignSource:
         """The name of the file that keeps the transcript in the session's folder."""
         return f"stream-{self.format.stream}.jsonl"
 
+    def work_bytes(self) -> int:
+        """The bytes that `write` reads."""
+        return PASSES * size_of(self.file)
+
     def shape(self) -> tuple[int, int]:
         """A value that changes when the file is replaced or cut, and not with an append."""
         stat = self.file.stat()
@@ -85,7 +94,7 @@ class ForeignSource:
 
         Args:
             folder: an empty folder.
-            show: called with the bytes of each line.
+            show: called with the bytes of each line, `PASSES` times altogether.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -96,10 +105,10 @@ class ForeignSource:
                 copy.write(line)
                 show(len(line))
             _sync(copy)
-        for record in _records(folder / self.stream):
+        for record in _records(folder / self.stream, show):
             transcript.scan(record)
         with _new(folder / paths.CONTEXT) as context:
-            for message in self._messages(transcript, folder / self.stream):
+            for message in self._messages(transcript, folder / self.stream, show):
                 context.write(message)
             _sync(context)
         # `steno sessions` sorts by the last change, which is the other program's.
@@ -109,9 +118,11 @@ class ForeignSource:
             state.write(json.dumps(_state(transcript), ensure_ascii=False).encode())
             _sync(state)
 
-    def _messages(self, transcript: ForeignTranscript, stream: Path) -> Iterator[bytes]:
+    def _messages(
+        self, transcript: ForeignTranscript, stream: Path, show: Callable[[int], None]
+    ) -> Iterator[bytes]:
         self.skipped.clear()
-        for record in _records(stream):
+        for record in _records(stream, show):
             yield from self._lines(transcript.messages(record))
         yield from self._lines(transcript.finish())
 
@@ -182,9 +193,15 @@ def _session_of(file: Path, kind: type[ForeignTranscript], prefix: str | None) -
     return f"{start}/{transcript.session or file.stem}"
 
 
-def _records(file: Path) -> Iterator[dict[str, Any]]:
+def _records(file: Path, show: Callable[[int], None]) -> Iterator[dict[str, Any]]:
     with file.open("rb") as lines:
-        yield from decoded_objects(lines)
+        yield from decoded_objects(_shown(lines, show))
+
+
+def _shown(lines: Iterable[bytes], show: Callable[[int], None]) -> Iterator[bytes]:
+    for line in lines:
+        show(len(line))
+        yield line
 
 
 def _whole_lines(source: BinaryIO) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from steno.cli.exits import WrongUsage
+from steno.cli.sizes import size_of
 from steno.values import decode_line
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound
@@ -54,6 +55,10 @@ class ImportSource:
             if self.folder.is_symlink() or not self.folder.is_dir():
                 return
         yield from _files_below(self.folder, Path())
+
+    def work_bytes(self) -> int:
+        """The bytes that a copy reads."""
+        return sum(size_of(file) for file, _ in self.files())
 
     def shape(self) -> frozenset[tuple[str, int]]:
         """A value that changes with each rewrite of the contexts, and not with an append."""

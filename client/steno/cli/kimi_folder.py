@@ -23,7 +23,7 @@ from steno._connect.safe_open import open_regular
 from steno._sync.client import BlockingClient
 from steno.cli.connection import local_root
 from steno.cli.render.progress import Progress
-from steno.cli.render.wording import size
+from steno.cli.sizes import size_below
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
@@ -71,7 +71,7 @@ def write_session(
         client: of the daemon of the session.
         session: its id.
         folder: the empty folder.
-        progress: shows the file that is written.
+        progress: shows the file that is written, and the bytes that were read.
 
     Raises:
         NotFound: there is no such session.
@@ -80,6 +80,7 @@ def write_session(
     is_local = local_root(client) is not None
     writer = _Writer(client, progress, Written(has_files=is_local))
     if is_local:
+        progress.expect(size_below(Path(client.stat(session).folder)))
         writer.session(session, folder)
     else:
         writer.lines(session, folder)
@@ -138,7 +139,8 @@ class _Writer:
         for info in handle.streams():
             records = handle.stream(info.name).records(until=info.head)
             path = folder / paths.stream_file(info.name)
-            self._write(path, (each.data + b"\n" for each in records))
+            lines = (each.data + b"\n" for each in records)
+            self._write(path, self._counted(lines, path.name))
             self.written.damaged += records.damaged
 
     def _below(self, session: str, source: Path, folder: Path, done: set[str]) -> None:
@@ -186,6 +188,7 @@ class _Writer:
 
         def wanted() -> Iterator[bytes]:
             for line in lines:
+                self._progress.add(len(line), path.name)
                 plain = unstamped(line) if line.strip() else line
                 if plain is not None:
                     yield plain
@@ -202,15 +205,19 @@ class _Writer:
         except FileNotFoundError:
             return  # removed meanwhile
         with file:
-            self._write(target, iter(lambda: file.read(limits.COPY_BYTES), b""))
+            blocks = iter(lambda: file.read(limits.COPY_BYTES), b"")
+            self._write(target, self._counted(blocks, target.name))
         _keep_time(source, target)
 
+    def _counted(self, pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
+        for piece in pieces:
+            self._progress.add(len(piece), name)
+            yield piece
+
     def _write(self, path: Path, pieces: Iterable[bytes]) -> None:
-        written = 0
         with path.open("xb") as file:
             for piece in pieces:
-                written += file.write(piece)
-                self._progress.show(f"{path.name}, {size(written)}")
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
 

@@ -12,12 +12,13 @@ from steno.llm._address import is_loopback
 from steno.llm._provider import Call
 from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_CONNECT_S
 from steno_protocol import __version__
+from steno_protocol.installation import extra_command
 
 try:
     import httpx2
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "asking a model needs httpx2: install it with `pip install 'stenod[llm]'`", name="httpx2"
+        f"asking a model needs httpx2: install it with `{extra_command('llm')}`", name="httpx2"
     ) from error
 
 

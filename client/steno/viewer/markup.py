@@ -8,17 +8,15 @@ The page creates each element by its name, from a list of harmless ones. No text
 ever parsed as HTML, here or there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pygments import lexers
-from pygments.lexer import Lexer
 from pygments.token import STANDARD_TYPES
-from pygments.util import ClassNotFound
 
+from steno.cli.render.lexers import lexer_named
 from steno.viewer.limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
 
 Tree = str | list[Any]
@@ -32,12 +30,6 @@ _PARSER: Final = MarkdownIt("commonmark", {"html": False, "breaks": True}).enabl
 _TAGS: Final = frozenset(
     "p ul ol li blockquote em strong s table thead tbody tr th td".split()  # noqa: SIM905
 )
-# Its stubs leave the options without a type.
-_lexer_of: Final = cast(
-    "Callable[..., Lexer]",
-    lexers.get_lexer_by_name,  # pyright: ignore[reportUnknownMemberType]  # see above
-)
-
 _LINKS: Final = frozenset({"http", "https", "mailto"})
 _HEADING_FIRST: Final = 4
 """The page has the headings above this level."""
@@ -52,23 +44,13 @@ def markdown(text: str) -> list[Tree]:
 
 def code(text: str, language: str) -> list[Tree]:
     """The pieces of a program, each with the class of its kind; an unknown language has one."""
-    lexer = None if len(text) > CODE_CHARS_MAX else _lexer(language)
+    lexer = None if len(text) > CODE_CHARS_MAX else lexer_named(language)
     if lexer is None:
         return [text]
     return [
         ["span", {"class": name}, piece] if (name := _class_of(kind)) else piece
         for kind, piece in _joined(lexer.get_tokens(text))
     ]
-
-
-def _lexer(language: str) -> Lexer | None:
-    name = language.strip().partition(" ")[0]
-    if not 0 < len(name) <= 40:
-        return None
-    try:
-        return _lexer_of(name, stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return None
 
 
 def _joined(tokens: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.metrics import Collector
 from steno_protocol.replies import StatsReport
 
@@ -36,8 +37,8 @@ class MetricsServer:
             client: Any = importlib.import_module("prometheus_client")
         except ImportError:
             raise BadRequest(
-                "metrics.port is set, but prometheus-client is not installed: pip install"
-                " 'stenod[metrics]', or set the port to 0"
+                "metrics.port is set, but prometheus-client is not installed: run"
+                f" `{extra_command('metrics')}`, or set the port to 0"
             ) from None
         registry = client.CollectorRegistry(auto_describe=False)
         registry.register(Collector(self.take, client.Metric))

@@ -45,6 +45,32 @@ def test_progress_shows_the_place_the_fraction_and_the_time_left(clock: list[flo
     assert talk.getvalue().endswith("\r\x1b[K")
 
 
+def test_one_item_alone_is_not_counted(clock: list[float]) -> None:
+    talk = Terminal()
+    with Progress(Output(io.StringIO(), talk), "working", ticks=False) as progress:
+        for _ in progress.over(["a"]):
+            clock[0] = 2
+            progress.show("")
+            assert shown(talk) == "working: 2.00 s"
+
+
+def test_bytes_of_all_items_estimate_the_time_left_better_than_their_number(
+    clock: list[float],
+) -> None:
+    talk = Terminal()
+    with Progress(Output(io.StringIO(), talk), "working", ticks=False) as progress:
+        progress.expect(4_000_000)
+        for item in progress.over(["a", "b"]):
+            clock[0] += 2
+            progress.add(1_000_000, item)
+    bars = [line for line in talk.getvalue().split("\r\x1b[K") if line]
+    assert bars == [
+        f"working: 0 of 2, {'█' * 5}{'░' * 15} 25 %, 500 kB/s, 6.00 s left, a",
+        f"working: 1 of 2, {'█' * 10}{'░' * 10} 50 %, 500 kB/s, 4.00 s left, b",
+    ]
+    assert progress.done_bytes == 2_000_000
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_no_progress_is_shown_to_a_program(clock: list[float], as_json: bool) -> None:
     talk = Terminal() if as_json else io.StringIO()

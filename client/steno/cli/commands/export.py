@@ -5,9 +5,9 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from steno._sync.client import BlockingSession
+from steno._sync.client import BlockingClient, BlockingSession
 from steno.cli.arguments import Subcommands, command, path_text, session_argument
-from steno.cli.connection import connected
+from steno.cli.connection import connected, local_root
 from steno.cli.destination import new_file, new_folder
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.kimi_folder import write_session
@@ -16,6 +16,8 @@ from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
+from steno.cli.sizes import size_of
+from steno_protocol import paths
 from steno_protocol.replies import SessionStat
 
 
@@ -63,6 +65,7 @@ def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
     with connected(options) as client, Progress(output, "exporting") as progress:
         session = client.session(options.session)
         stat = session.stat()
+        progress.expect(_bytes_of(session, stat, client, is_json=is_json))
         pieces = _Pieces(session, stat, progress)
         lines = pieces.json() if is_json else pieces.markdown()
         if options.output is None:
@@ -77,6 +80,18 @@ def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
     return Exit.DONE
 
 
+def _bytes_of(
+    session: BlockingSession, stat: SessionStat, client: BlockingClient, *, is_json: bool
+) -> int:
+    """The bytes that an export reads; for a daemon on another machine without its events."""
+    if not is_json:
+        return stat.bytes
+    streams = sum(info.bytes for info in session.streams())
+    wire = Path(stat.folder, paths.WIRE)
+    is_here = local_root(client) is not None
+    return stat.bytes + streams + (size_of(wire) if is_here else 0)
+
+
 class _Pieces:
     """The parts of an export, read one after the other.
 
@@ -88,7 +103,6 @@ class _Pieces:
         self._session = session
         self._stat = stat
         self._progress = progress
-        self._read = 0
         self.damaged = 0
 
     def markdown(self) -> Iterator[str]:
@@ -98,7 +112,7 @@ class _Pieces:
         records = self._session.records(until=self._stat.head)
         for record in records:
             yield from rendering.record(record)
-            self._count(record.raw)
+            self._progress.add(len(record.raw))
         self.damaged = records.damaged
 
     def json(self) -> Iterator[str]:
@@ -127,12 +141,8 @@ class _Pieces:
         yield f'}},"timeline":{timeline},"damaged":{self.damaged}}}'
 
     def _document(self, line: bytes, raw: bytes) -> str:
-        self._count(raw)
+        self._progress.add(len(raw))
         return line.decode().rstrip("\n")
-
-    def _count(self, raw: bytes) -> None:
-        self._read += len(raw)
-        self._progress.show_bytes(self._read, None)
 
 
 def _joined(documents: Iterable[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno._sync.client import BlockingClient
@@ -76,27 +77,45 @@ class Hit(NamedTuple):
 class Search:
     """A search through sessions.
 
+    Args:
+        pattern: the expression to find.
+        role: of the messages to search; None for all.
+        progress: shows the bytes that were searched.
+
     Attributes:
         damaged: skipped lines that were no records.
     """
 
-    def __init__(self, pattern: re.Pattern[str], role: str | None, since: float | None) -> None:
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        role: str | None,
+        since: float | None,
+        progress: Progress,
+    ) -> None:
         self._pattern = pattern
         self._role = role
         self._since = since
+        self._progress = progress
         self.damaged: int = 0
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
         """The hits in a session, in order; none if the session was deleted meanwhile."""
         records = client.session(session).records()
         try:
-            for record in Since(self._since).records(records):
+            for record in Since(self._since).records(self._counted(records)):
                 if self._role is None or record.record.get("role") == self._role:
                     yield from self._in_record(record)
         except NotFound:
             return
         finally:
             self.damaged += records.damaged
+
+    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The records, each counted for the progress."""
+        for record in records:
+            self._progress.add(len(record.raw))
+            yield record
 
     def _in_record(self, record: Record) -> Iterator[Hit]:
         for text in texts_of(record.record):
@@ -115,11 +134,17 @@ def run(options: Namespace, output: Output) -> int:
         return _run_indexed(options, output)
     if options.order is not None or options.limit is not None:
         raise WrongUsage("--order and --limit need --index: a regular expression has no best match")
-    search = Search(_pattern(options), options.role, options.since)
+    pattern = _pattern(options)
     has_sessions = has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
-        for entry in progress.over(client.sessions(options.prefix or "")):
+        search = Search(pattern, options.role, options.since, progress)
+        sessions = client.sessions(options.prefix or "")
+        progress.expect(sum(entry.bytes for entry in sessions))
+        begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
+        for entry, begin in zip(progress.over(sessions), begins, strict=False):
             has_sessions = True
+            # The rest of the one before was perhaps not read.
+            progress.add(begin - progress.done_bytes)
             try:
                 for hit in search.hits(client, entry.session):
                     has_hits = True

@@ -12,6 +12,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -86,7 +87,12 @@ def run(options: Namespace, output: Output) -> int:
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / paths.SESSIONS
         with _folder_aside(tree) as aside:
-            for source in progress.over(found):
+            sizes = [source.work_bytes() for source in found]
+            progress.expect(sum(sizes))
+            begins = accumulate(sizes[:-1], initial=0)
+            for source, begin in zip(progress.over(found), begins, strict=False):
+                # The one before was perhaps not copied: it failed, or was imported before.
+                progress.add(begin - progress.done_bytes)
                 try:
                     if options.replace:
                         _remove_outdated(client, source, tree)
@@ -282,7 +288,6 @@ def _whole_lines_bytes(path: Path) -> int:
 
 
 def _copy(source: Source, folder: Path, progress: Progress) -> None:
-    copied = 0
     if isinstance(source, ForeignSource):
         _convert(source, folder, progress)
         return
@@ -297,8 +302,7 @@ def _copy(source: Source, folder: Path, progress: Progress) -> None:
         with file.open("rb") as old, _new(target) as new:
             while block := old.read(limits.COPY_BYTES):
                 new.write(block)
-                copied += len(block)
-                progress.show(f"{printable(source.session)}, {size(copied)}")
+                progress.add(len(block), source.session)
             new.flush()
             os.fsync(new.fileno())
         stat = file.stat()
@@ -308,14 +312,7 @@ def _copy(source: Source, folder: Path, progress: Progress) -> None:
 
 
 def _convert(source: ForeignSource, folder: Path, progress: Progress) -> None:
-    copied = 0
-
-    def show(more_bytes: int) -> None:
-        nonlocal copied
-        copied += more_bytes
-        progress.show(f"{printable(source.session)}, {size(copied)}")
-
-    source.write(folder, show)
+    source.write(folder, lambda more: progress.add(more, source.session))
     sync_folder(folder)
 
 

@@ -2,6 +2,7 @@
 
 import shlex
 from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.session_ids import is_session_id
+from steno.cli.sizes import size_of
 from steno.cli.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, edits_of
@@ -66,8 +68,7 @@ def run(options: Namespace, output: Output) -> int:
 def _repair_session(options: Namespace, output: Output) -> int:
     session: str = options.target
     with connected(patient(options)) as client:
-        with Progress(output, "checking") as progress:
-            progress.show(session)
+        with Progress(output, f"checking {session}"):
             report = verify_session(client, session)
         if options.apply:
             # Crash recovery repairs the tail; a repair does not.
@@ -145,8 +146,9 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
         if options.apply:
             repair_in_place.lock(folder, found.folder)
         with Progress(output, "checking") as progress:
-            progress.show(str(path))
-            plan = _plan(folder, found, name)
+            # It is read twice.
+            progress.expect(2 * size_of(path))
+            plan = _plan(folder, found, name, progress)
         if plan.edits:
             _check_not_owned(found, name)
         kept = None
@@ -176,16 +178,21 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
         _print_undone(output, named, plan.repaired)
 
 
-def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
+def _plan(folder: LocalFolder, found: Transcripts, name: str, progress: Progress) -> _Plan:
     """Read a file twice: for the findings, and for the edits."""
     original = repair_in_place.original_of(folder, name)
 
     def schema() -> LineSchema:
         return schema_of(name, in_session=found.is_session)
 
+    def blocks() -> Iterator[bytes]:
+        for block in folder.blocks(name):
+            progress.add(len(block), name)
+            yield block
+
     check = Check()
-    check_file(check, name, folder.blocks(name), schema())
-    scanner, edits = edits_of(folder.blocks(name), schema())
+    check_file(check, name, blocks(), schema())
+    scanner, edits = edits_of(blocks(), schema())
     repaired = [each for each in check.findings if each.remedy in _BY_REPAIR]
     return _Plan(check.findings, repaired, edits, original._replace(size=scanner.size))
 

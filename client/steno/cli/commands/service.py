@@ -16,10 +16,13 @@ from steno.cli.connection import refuse_endpoint, root_of
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output, printable
 from steno_protocol import limits, paths
-from steno_protocol.errors import Exists
+from steno_protocol.errors import BadRequest, Exists
 
 _MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
 """The first line of a unit file of steno; other files are never replaced or removed."""
+
+_CACHE_MARK: Final = "CACHEDIR.TAG"
+"""The file in a folder that marks everything below it as a cache."""
 
 _SERVICE: Final = """\
 {mark}
@@ -107,7 +110,9 @@ def _install(options: Namespace, output: Output) -> int:
 
     Raises:
         Exists: a file that steno did not write has the path of a unit; nothing was written.
+        BadRequest: steno runs from a cache.
     """
+    _refuse_cache(Path(sys.prefix))
     root, name, units = _units(options)
     for unit in units:
         if unit.state == "foreign":
@@ -126,6 +131,21 @@ def _install(options: Namespace, output: Output) -> int:
     ]
     _print_result(units, output, following)
     return Exit.DONE
+
+
+def _refuse_cache(environment: Path) -> None:
+    """Refuse an environment of `uvx` or `pipx run`: a cleaned cache would leave a unit that fails.
+
+    Raises:
+        BadRequest: a folder above the environment is marked as a cache.
+    """
+    # uv also marks each environment itself, wherever it lies.
+    for folder in environment.parents:
+        if (folder / _CACHE_MARK).is_file():
+            raise BadRequest(
+                f"this installation lies in the cache {folder}, which may be cleaned at any time:"
+                " install steno with `uv tool install` or `pipx install`, and repeat the command"
+            )
 
 
 def _uninstall(options: Namespace, output: Output) -> int:

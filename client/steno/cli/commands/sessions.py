@@ -11,6 +11,7 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
+from steno.cli.render.progress import Progress
 from steno.cli.render.tables import Column, table, terminal_table
 from steno.cli.render.wording import age, moment, number, size
 from steno.cli.short_ids import is_shortened, short_ids
@@ -104,7 +105,7 @@ def run(options: Namespace, output: Output) -> int:
 
 
 def _list_sessions(options: Namespace, output: Output) -> int:
-    with connected(options) as client:
+    with connected(options) as client, Progress(output, "listing sessions"):
         entries, lost, flat = _listed(client, options)
         shorts = _shorts(client, entries) if output.is_terminal and not output.as_json else {}
         root = client.welcome.root

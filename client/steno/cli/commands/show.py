@@ -1,25 +1,27 @@
 """`steno show`: a conversation in readable form."""
 
-import os
-import shlex
 import shutil
 from argparse import Namespace
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import assert_never
 
 from steno.cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno.cli.command_limits import RENDER_S_MAX
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import check_span, report_damaged
 from steno.cli.render import contract
 from steno.cli.render.conversation import Conversation
-from steno.cli.render.output import Output
+from steno.cli.render.output import Output, has_colours, styled
+from steno.cli.render.pager import paged
+from steno.cli.render.progress import Progress
+from steno.cli.render.time_limit import time_limit
 from steno.cli.render.wording import count
 from steno.cli.since import Since, since_option
 from steno.cli.stdin import is_typed
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 
 
@@ -28,7 +30,8 @@ def add_parser(commands: Subcommands) -> None:
     parser = command(
         commands, "show", run,
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
-        " and long results are folded; images appear as type and size.",
+        " and long results are folded; images appear as type and size. `steno export` writes"
+        " Markdown, and --json the state as a document.",
         example="steno show demo --since 2h\nsteno show demo --at 0:12",
     )  # fmt: skip
     session_argument(parser)
@@ -41,6 +44,13 @@ def add_parser(commands: Subcommands) -> None:
         "-f", "--follow", action="store_true", help="print new records as they become durable"
     )
     since_option(parser)
+    parser.add_argument(
+        "--format",
+        choices=("terminal", "plain"),
+        help="terminal: Markdown laid out and code in colours, with the extra `stenod[terminal]`;"
+        " plain: texts as they are (default: terminal on a terminal with colours if the extra is"
+        " installed, otherwise plain)",
+    )
     parser.add_argument("--full", action="store_true", help="fold nothing")
     parser.add_argument(
         "--no-pager", action="store_true",
@@ -52,9 +62,9 @@ def run(options: Namespace, output: Output) -> int:
     """Show the present state or a past one, and with -f each new record."""
     if output.as_json:
         return _show_state(options, output)
+    conversation = _conversation(options, output)
     with connected(options) as client:
         session = client.session(options.session)
-        conversation = Conversation(output.width, output.style, full=options.full)
         since = Since(options.since)
         if options.follow:
             with session.subscribe("start") as events:
@@ -64,19 +74,60 @@ def run(options: Namespace, output: Output) -> int:
             return Exit.DONE
         check_span(client, options.session, options.at)
         records = session.records(*_span(options))
+        shown = _begun(since.records(records), output, options.session)
+        # A pager needs a terminal for the output and the input.
+        wanted = not options.no_pager and output.is_terminal and is_typed()
         # The reader may leave the pager before the last record.
         has_lines = True
-        with _paged(output, wanted=not options.no_pager) as write:
-            has_lines = _print(write, conversation, since.records(records))
+        with paged(output, wanted=wanted) as write:
+            has_lines = _print(write, conversation, shown)
         report_damaged(output, records.damaged)
     if not has_lines:
         output.say(f"{options.session} has no record there")
     return Exit.DONE
 
 
+def _begun(records: Iterator[Record], output: Output, session: str) -> Iterator[Record]:
+    """The records, once the first one is there.
+
+    The daemon reads a large session when it opens it; the first record arrives after that.
+    """
+    with Progress(output, f"opening {session}"):
+        first = next(records, None)
+    return records if first is None else chain([first], records)
+
+
+def _conversation(options: Namespace, output: Output) -> Conversation:
+    """The rendering in the requested format, or in the one that suits the output.
+
+    Raises:
+        BadRequest: a package for the requested format is not installed.
+    """
+    suits = output.is_terminal and has_colours()
+    if options.format == "terminal" or (options.format is None and suits):
+        # Imported here: rich takes longer to import than other commands to run.
+        try:
+            from steno.cli.render.rich_markup import RichMarkup  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            if options.format is not None:
+                raise BadRequest(
+                    f"--format terminal needs {error.name}: install it with"
+                    " `pip install 'stenod[terminal]'`, or give --format plain"
+                ) from None
+        else:
+            markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
+            # A pipe gets the colours, too, if the format was asked for.
+            style = styled if has_colours() else output.style
+            width = shutil.get_terminal_size().columns
+            return Conversation(width, style, full=options.full, markup=markup)
+    return Conversation(output.width, output.style, full=options.full)
+
+
 def _show_state(options: Namespace, output: Output) -> int:
     if options.follow:
         raise WrongUsage("--json shows one state: follow a session with `steno tail -f --json`")
+    if options.format is not None:
+        raise WrongUsage("--json is a format of its own: leave --format out")
     if options.since is not None:
         raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
     with connected(options) as client:
@@ -121,44 +172,3 @@ def _print_event(
             pass
         case _:
             assert_never(event)
-
-
-@contextmanager
-def _paged(output: Output, *, wanted: bool) -> Generator[Callable[[str], None]]:
-    """The function that writes the lines of a long text.
-
-    A pager needs a terminal for the output and the input.
-    """
-    if not (wanted and output.is_terminal and is_typed()):
-        yield output.write
-        return
-    lines: list[str] = []
-    try:
-        yield lines.append
-    except StenoError:
-        # The lines before the error are shown, too.
-        _show_lines(output, lines)
-        raise
-    _show_lines(output, lines)
-
-
-def _show_lines(output: Output, lines: list[str]) -> None:
-    """Write the lines; through the pager if they do not fit on the screen."""
-    pager = os.environ.get("PAGER", "less")
-    # The prompt of the shell takes one row.
-    is_long = len(lines) >= shutil.get_terminal_size().lines - 1
-    words = shlex.split(pager)
-    is_there = bool(words) and shutil.which(words[0]) is not None
-    if is_long and os.environ.get("PAGER") and not is_there:
-        output.say(f"the pager {pager} cannot be run: it is not on the PATH")
-    if not (is_long and is_there):
-        for line in lines:
-            output.write(line)
-        return
-    # Imported here: the import takes as long as a short command.
-    import pydoc  # noqa: PLC0415
-
-    # `less` passes the colours on only with -R.
-    os.environ.setdefault("LESS", "FRX")
-    output.flush()
-    pydoc.pager("".join(f"{output.fitted(line)}\n" for line in lines))

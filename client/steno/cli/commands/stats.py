@@ -13,6 +13,7 @@ from steno.cli.render.tables import table
 from steno.cli.render.wording import count, duration, number, size
 from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.metrics import Collector
 from steno_protocol.replies import HistogramReport, StatsReport
 
@@ -54,7 +55,8 @@ def _prometheus_text(report: StatsReport) -> bytes:
         client: Any = importlib.import_module("prometheus_client")
     except ImportError:
         raise BadRequest(
-            "--format prometheus needs prometheus-client: pip install 'stenod[metrics]'"
+            "--format prometheus needs prometheus-client: install it with"
+            f" `{extra_command('metrics')}`"
         ) from None
     collectors = client.CollectorRegistry(auto_describe=False)
     collectors.register(Collector(lambda: report, client.Metric))

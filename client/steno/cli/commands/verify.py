@@ -12,8 +12,9 @@ from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
-from steno.cli.render.wording import count, size
+from steno.cli.render.wording import count
 from steno.cli.session_ids import is_session_id
+from steno.cli.sizes import size_of
 from steno.cli.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, check_session
@@ -108,12 +109,9 @@ class _Results:
 
 def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
     """Check the files of a folder."""
-    checked_bytes = 0
 
     def show(more_bytes: int) -> None:
-        nonlocal checked_bytes
-        checked_bytes += more_bytes
-        progress.show(f"{size(checked_bytes)} of {found.folder}")
+        progress.add(more_bytes, str(found.folder))
 
     with closing(LocalFolder(found.folder)) as folder:
         names = list(found.names)
@@ -151,11 +149,14 @@ def _summary(report: Verification, where: str) -> str:
 
 
 def _verify_sessions(options: Namespace, sessions: list[str], results: _Results) -> None:
-    with connected(patient(options)) as client, Progress(results.output, "checking") as progress:
+    # The daemon checks one session without a word on how far it is: the time so far is shown.
+    doing = f"checking {sessions[0]}" if len(sessions) == 1 else "checking"
+    with connected(patient(options)) as client, Progress(results.output, doing) as progress:
         if options.all:
             found, lost = list_sessions(client)
             sessions = sorted([*found, *lost])
         for session in progress.over(sessions):
+            progress.show(session if len(sessions) > 1 else "")
             try:
                 report = verify_session(client, session)
             except StenoError as error:
@@ -169,7 +170,10 @@ def _verify_sessions(options: Namespace, sessions: list[str], results: _Results)
 
 def _verify_path(path: str, results: _Results) -> None:
     with Progress(results.output, "checking") as progress:
-        for found in transcripts_at(path):
+        everything = [*transcripts_at(path)]
+        files = (found.folder / name for found in everything for name in found.names)
+        progress.expect(sum(map(size_of, files)))
+        for found in everything:
             for result in _check_local(found, progress):
                 progress.make_room()
                 results.report(result, path)

@@ -18,6 +18,7 @@ from steno.cli.doctor import Finding
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
 from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.installation import extra_command
 
 if TYPE_CHECKING:
     from steno.search_index.folder import IndexFolder
@@ -57,7 +58,7 @@ def run(options: Namespace, output: Output) -> int:
         import_module("steno.viewer.server")
     except ModuleNotFoundError as error:
         raise BadRequest(
-            f"the viewer needs {error.name}: install it with `pip install 'stenod[view]'`"
+            f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
         ) from None
     prepared_root(options)
     anyio.run(_view, options, output)

@@ -13,7 +13,7 @@ _shtab_steno_subparsers=(sessions ls stat show read tail grep view open append c
 _shtab_steno_sessions_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --archived --all --trash --label --title --sort -n)
 _shtab_steno_ls_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --archived --all --trash --label --title --sort -n)
 _shtab_steno_stat_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json)
-_shtab_steno_show_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --at --generation -f --follow --since --full --no-pager)
+_shtab_steno_show_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --at --generation -f --follow --since --format --full --no-pager)
 _shtab_steno_read_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --after --generation --until --since --strict)
 _shtab_steno_tail_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json -n --lines --after -f --follow --wait --wire)
 _shtab_steno_grep_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json -i --ignore-case -F --fixed-strings -l --files-with-matches --role --since --index --order --limit)
@@ -308,6 +308,7 @@ _shtab_steno___key_file_COMPGEN=_shtab_compgen_files
 
 _shtab_steno_sessions___sort_choices=(changed id size records generations title)
 _shtab_steno_ls___sort_choices=(changed id size records generations title)
+_shtab_steno_show___format_choices=(terminal plain)
 _shtab_steno_grep___role_choices=(user assistant system tool)
 _shtab_steno_grep___order_choices=(relevance time)
 _shtab_steno_append___role_choices=(user assistant system tool)

@@ -206,6 +206,7 @@ complete -c steno -n '_shtab_steno_using show' -l at -x -d 'show the session as 
 complete -c steno -n '_shtab_steno_using show' -l generation -x -d 'show a past generation'
 complete -c steno -n '_shtab_steno_using show' -s f -l follow -d 'print new records as they become durable'
 complete -c steno -n '_shtab_steno_using show' -l since -x -d 'only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04, 2026-11-21, 2026-11-21T15:04)'
+complete -c steno -n '_shtab_steno_using show' -l format -xka "terminal plain" -d 'terminal: Markdown laid out and code in colours, with the extra `stenod[terminal]`; plain: texts as they are (default: terminal on a terminal with colours if the extra is installed, otherwise plain)'
 complete -c steno -n '_shtab_steno_using show' -l full -d 'fold nothing'
 complete -c steno -n '_shtab_steno_using show' -l no-pager -d 'do not page output that is longer than the terminal (PAGER, or less)'
 complete -c steno -n '_shtab_steno_using show; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'

@@ -887,6 +887,7 @@ _shtab_steno_show_options=(
   "--generation=[show a past generation]:N:"
   {-f,--follow}"[print new records as they become durable]"
   "--since=[only records written at TIME or later\: an age (90s, 15min, 2h, 3d) or a time (15\:04, 2026-11-21, 2026-11-21T15\:04)]:TIME:"
+  "--format=[terminal\: Markdown laid out and code in colours, with the extra \`stenod\[terminal\]\`\; plain\: texts as they are (default\: terminal on a terminal with colours if the extra is installed, otherwise plain)]:format:(terminal plain)"
   "--full[fold nothing]"
   "--no-pager[do not page output that is longer than the terminal (PAGER, or less)]"
   ":a session id or a unique prefix:_steno_session_ids"

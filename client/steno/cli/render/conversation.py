@@ -12,14 +12,17 @@ tool · Shell                           2026-11-21 15:04:10  0:6
 
 import json
 import textwrap
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
+from steno.cli.command_limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINES_MAX
 from steno.cli.render.messages import (
     FOLDED_CHARS,
     arguments_of,
     described,
     folded,
+    is_summary,
+    split_arguments,
     text_of,
     written_at,
 )
@@ -28,12 +31,16 @@ from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
+_HARNESS_MARKS: Final = (
+    ("<system>", "</system>"),
+    ("<system-reminder>", "</system-reminder>"),
+)
+"""Ends of texts by the program around the model, which are no Markdown."""
+
 Style = Callable[..., str]
 """Adds colours to a text or returns it unchanged: `style(text, "bold", "cyan")`."""
 
 _INDENT: Final = "  "
-_RESULT_LINES: Final = 12
-"""A longer result of a tool is folded."""
 
 _RULE_CHARS: Final = 60
 """Length of a rule without a terminal width."""
@@ -44,6 +51,22 @@ _TIME_CHARS: Final = 19
 _ROLE_STYLES: Final = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "magenta"}
 
 
+class Markup(Protocol):
+    """Lays out texts for a terminal. Its lines contain nothing that controls one but styles."""
+
+    def markdown(self, text: str, columns: int) -> list[str] | None:
+        """Return the lines of a Markdown text; None if it has to be shown as it is."""
+        ...
+
+    def code(self, text: str, language: str, columns: int) -> list[str] | None:
+        """Return the lines of a program; None if it has to be shown as it is."""
+        ...
+
+    def wrapped(self, line: str, columns: int) -> list[str]:
+        """Return a line of text in pieces that fit the columns, wide characters included."""
+        ...
+
+
 class Conversation:
     """Renders the records of one session in order.
 
@@ -51,12 +74,16 @@ class Conversation:
         width: columns of the terminal, None for lines of any length.
         style: adds colours.
         full: fold nothing.
+        markup: lays out texts; None shows them as they are.
     """
 
-    def __init__(self, width: int | None, style: Style, *, full: bool = False) -> None:
+    def __init__(
+        self, width: int | None, style: Style, *, full: bool = False, markup: Markup | None = None
+    ) -> None:
         self._width = None if width is None else max(width, 20)
         self._style = style
         self._full = full
+        self._markup = markup
         self._called: dict[str, str] = {}
 
     def record(self, record: Record) -> list[str]:
@@ -64,7 +91,7 @@ class Conversation:
         value = record.record
         match value.get("role"):
             case "_system_prompt":
-                body = self._text(text_of(value.get("content")))
+                body = self._prose(text_of(value.get("content")))
                 return [self._heading("system prompt", "magenta", record), *body, ""]
             case "_checkpoint":
                 return self.rule(f"checkpoint {value.get('id')}")
@@ -82,11 +109,13 @@ class Conversation:
 
     def _message(self, role: str, record: Record) -> list[str]:
         value = record.record
-        author = role
+        author = "summary" if is_summary(value) else role
         if role == "tool" and (name := self._called.get(str(value.get("tool_call_id")))):
             author = f"tool · {name}"
         body = self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")
+        if self._markup is not None and body and calls:
+            body.append("")
         for call in calls if is_array(calls) else []:
             body += self._call(call)
         return [self._heading(author, _ROLE_STYLES.get(role, "bold"), record), *body, ""]
@@ -105,7 +134,7 @@ class Conversation:
 
     def _content(self, content: object, *, is_result: bool) -> list[str]:
         if isinstance(content, str):
-            return self._result(content) if is_result else self._text(content)
+            return self._result(content) if is_result else self._prose(content)
         lines: list[str] = []
         for part in content if is_array(content) else []:
             lines += self._part(part, is_result=is_result)
@@ -117,15 +146,25 @@ class Conversation:
         match part.get("type"):
             case "text":
                 text = text_of(part.get("text"))
-                return self._result(text) if is_result else self._text(text)
+                return self._result(text) if is_result else self._prose(text)
             case "think":
                 return self._thought(text_of(part.get("think")))
             case kind:
                 return self._text(f"[{described(str(kind), part)}]", "blue")
 
+    def _prose(self, text: str) -> list[str]:
+        """The lines of a text that people and models write as Markdown."""
+        if self._markup is not None:
+            if any(text.startswith(begin) and text.endswith(end) for begin, end in _HARNESS_MARKS):
+                return self._text(text, "dim")
+            lines = self._markup.markdown(_with_escapes(text), self._room or _RULE_CHARS)
+            if lines is not None:
+                return _indented(lines)
+        return self._text(text)
+
     def _thought(self, text: str) -> list[str]:
         if self._full:
-            return self._text(text, "dim")
+            return [*self._text("▸ thought", "dim"), *self._text(text, "dim")]
         return self._text(f"▸ thought, {count(len(text), 'character')}: {folded(text)}", "dim")
 
     def _call(self, call: object) -> list[str]:
@@ -134,32 +173,82 @@ class Conversation:
             return self._text(f"→ {json.dumps(call, ensure_ascii=False)}", "yellow")
         name = str(function.get("name"))
         self._called[str(call.get("id"))] = name
+        if self._markup is not None:
+            lines = self._laid_out_call(self._markup, name, function.get("arguments"))
+            if lines is not None:
+                return lines
         arguments = arguments_of(function.get("arguments"))
         if not self._full and len(arguments) > 4 * FOLDED_CHARS:
             arguments = f"{arguments[: 4 * FOLDED_CHARS]}…"
         return self._text(f"→ {name}({arguments})", "yellow")
 
+    def _laid_out_call(self, markup: Markup, name: str, arguments: object) -> list[str] | None:
+        """A call with its arguments as JSON, and texts of several lines below; None if neither."""
+        given = split_arguments(arguments)
+        if given is None:
+            return None
+        head = f"→ {printable(name, one_line=True)}"
+        styled = self._style(head, "bold", "yellow")
+        columns = (self._room or _RULE_CHARS) - len(_INDENT)
+        fits = len(head) + 1 + len(given.short) <= columns
+        form = given.short if fits else given.long
+        lines = markup.code(_with_escapes(form), "json", columns)
+        if lines is None:
+            return None
+        beside, below = ([styled, *lines], []) if fits else ([styled], self._folded(lines))
+        shown = [" ".join(beside), *_indented(below)]
+        for label, text in given.texts.items():
+            shown.append(_INDENT + self._style(f"{printable(label, one_line=True)}:", "dim"))
+            shown += _indented(self._folded(self._text(text.rstrip("\n")), indent=_INDENT))
+        return _indented(shown)
+
     def _result(self, text: str) -> list[str]:
-        lines = self._text(text)
-        if self._full or len(lines) <= _RESULT_LINES:
+        return self._folded(self._text(text), indent=_INDENT)
+
+    def _folded(self, lines: list[str], indent: str = "") -> list[str]:
+        if self._full or len(lines) <= RESULT_LINES_MAX:
             return lines
-        rest = len(lines) - _RESULT_LINES + 1
+        rest = len(lines) - RESULT_LINES_MAX + 1
         more = f"… {count(rest, 'more line')}, shown with --full"
-        return [*lines[: _RESULT_LINES - 1], *self._text(more, "dim")]
+        return [*lines[: RESULT_LINES_MAX - 1], indent + self._style(more, "dim")]
 
     def _text(self, text: str, *styles: str) -> list[str]:
-        lines = [piece for line in printable(text).split("\n") for piece in self._wrapped(line)]
+        lines = [piece for line in _with_escapes(text).split("\n") for piece in self._wrapped(line)]
         return [
             (_INDENT + (self._style(line, *styles) if styles else line)).rstrip() for line in lines
         ]
 
+    @property
+    def _room(self) -> int | None:
+        return None if self._width is None else self._width - len(_INDENT)
+
     def _wrapped(self, line: str) -> list[str]:
         line = line.expandtabs(4)
-        room = None if self._width is None else self._width - len(_INDENT)
-        if room is None or len(line) <= room:
+        room = self._room
+        if room is None or len(line) <= room // 2:
+            return [line]
+        if len(line) > LINE_WRAPPED_CHARS_MAX:
+            return [*_cut(line, room)]
+        if self._markup is not None and not line.isascii():
+            return self._markup.wrapped(line, room)
+        if len(line) <= room:
             return [line]
         # A continuation has the indentation of its line, so that code and lists stay readable.
         indent = line[: len(line) - len(line.lstrip())][: room // 2]
         return textwrap.wrap(
             line, room, replace_whitespace=False, break_on_hyphens=False, subsequent_indent=indent
         ) or [""]  # fmt: skip
+
+
+def _with_escapes(text: str) -> str:
+    """A text that cannot control a terminal; the line ends of other systems are line ends."""
+    return printable(text.replace("\r\n", "\n"))
+
+
+def _cut(line: str, room: int) -> Iterator[str]:
+    for start in range(0, len(line), room):
+        yield line[start : start + room]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [(_INDENT + line).rstrip() for line in lines]

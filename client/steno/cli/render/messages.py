@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from steno._sansio.summaries import INTRODUCTION
 from steno.cli.render.wording import size
 from steno_protocol._json import is_array, is_object
 from steno_protocol.paths import UUID_CHARS, key_time_ms
@@ -24,6 +25,13 @@ def written_at(record: dict[str, Any]) -> float | None:
         return None
     milliseconds = key_time_ms(stamp[:UUID_CHARS])
     return None if milliseconds is None else milliseconds / 1000
+
+
+def is_summary(record: dict[str, Any]) -> bool:
+    """Whether a message is the summary of a compaction by steno."""
+    content = record.get("content")
+    first = content[0] if is_array(content) and content else None
+    return is_object(first) and first.get("text") == INTRODUCTION
 
 
 def text_of(value: object) -> str:
@@ -57,6 +65,36 @@ def arguments_of(arguments: object, *, quoted: bool = True) -> str:
         for name, each in value.items()
     }
     return ", ".join(f"{name}={each}" for name, each in shown.items())
+
+
+class CallArguments(NamedTuple):
+    """The arguments of a call for a reader.
+
+    Attributes:
+        short: all but `texts` as JSON on one line; empty if there are no others.
+        long: the same on several lines.
+        texts: the arguments that are texts of several lines, by name.
+    """
+
+    short: str
+    long: str
+    texts: dict[str, str]
+
+
+def split_arguments(arguments: object) -> CallArguments | None:
+    """The arguments of a call, split for a reader; None if they are no JSON object."""
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        if not is_object(value):
+            return None
+        texts = {
+            name: each for name, each in value.items() if isinstance(each, str) and "\n" in each
+        }
+        rest = {name: each for name, each in value.items() if name not in texts}
+        short = json.dumps(rest, ensure_ascii=False) if rest or not texts else ""
+        return CallArguments(short, json.dumps(rest, ensure_ascii=False, indent=2), texts)
+    except (ValueError, RecursionError):
+        return None
 
 
 def texts_of(record: dict[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ _ASCII: Final = str.maketrans(
     {
         "│": "|", "├": "|", "└": "`", "─": "-", "●": "*", "○": "o", "◌": "?", "·": "-",
         "…": "~", "✓": "+", "✗": "x", "▸": ">", "→": ">", "←": "<", "█": "#", "░": ".",
-        "“": '"', "”": '"',
+        "“": '"', "”": '"', "•": "*", "▌": "|",
     }
 )  # fmt: skip
 """Replacements for a terminal whose encoding lacks these characters."""
@@ -67,9 +67,10 @@ class Output:
         """Write a line of data."""
         self._data.write(_for(self._data, text) + "\n")
 
-    def fitted(self, text: str) -> str:
-        """`text` as `write` writes it, with escapes for what the encoding of stdout lacks."""
-        return _for(self._data, text)
+    def encoded(self, text: str) -> bytes:
+        """A line of data as `write` writes it, with escapes for what the encoding lacks."""
+        encoding = self._data.encoding or "utf-8"
+        return (_for(self._data, text) + "\n").encode(encoding, "backslashreplace")
 
     def raw(self, data: bytes) -> None:
         """Write data byte by byte."""
@@ -138,10 +139,7 @@ class Output:
 
     def style(self, text: str, *styles: str) -> str:
         """`text` in colour if the data goes to a terminal with colours."""
-        if not text or not self.is_terminal or not _has_colours():
-            return text
-        codes = ";".join(_STYLES[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m"
+        return styled(text, *styles) if self.is_terminal and has_colours() else text
 
     def _print_json(self, document: Mapping[str, Any]) -> None:
         self._utter(_json(self._messages, document))
@@ -188,7 +186,14 @@ def printable(text: str, *, one_line: bool = False) -> str:
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
-def _has_colours() -> bool:
+def styled(text: str, *styles: str) -> str:
+    """`text` with the sequences of these styles."""
+    codes = ";".join(_STYLES[style] for style in styles)
+    return f"\x1b[{codes}m{text}\x1b[0m" if text else text
+
+
+def has_colours() -> bool:
+    """Whether the environment allows colours."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -48,6 +48,7 @@ class Progress:
         self._ticks = ticks and self._is_wanted
         self._is_shown = False
         self._place = ""
+        self._items_left = ""
         self._bytes: tuple[int, int | None] | None = None
         self._how_far = ""
         self._lock = threading.RLock()
@@ -72,10 +73,15 @@ class Progress:
         self.clear()
 
     def over(self, items: Sequence[Item]) -> Iterator[Item]:
-        """The items one by one; the line counts the finished ones, and estimates the time left."""
+        """The items one by one; the line counts the finished ones, and estimates the time left.
+
+        One item alone is not counted, and bytes with a total estimate the time better.
+        """
         for done, item in enumerate(items):
-            left = self._time_left(done, len(items))
-            self._place = f"{done} of {len(items)}{left}"
+            if len(items) > 1:
+                self._place = f"{done} of {len(items)}"
+            # Known now: the time of an unfinished item is no measure.
+            self._items_left = self._time_left(done, len(items))
             self.show("")
             yield item
 
@@ -97,6 +103,20 @@ class Progress:
         self._bytes = (done, total)
         self.show(text)
 
+    @property
+    def done_bytes(self) -> int:
+        """The bytes so far."""
+        return 0 if self._bytes is None else self._bytes[0]
+
+    def expect(self, total: int | None) -> None:
+        """Set the bytes of the whole operation before it begins; None if they are unknown."""
+        self._bytes = (self.done_bytes, total)
+
+    def add(self, more: int, text: str = "") -> None:
+        """Show that more bytes are done, as `show_bytes` does."""
+        total = None if self._bytes is None else self._bytes[1]
+        self.show_bytes(self.done_bytes + more, total, text)
+
     def make_room(self) -> None:
         """Remove the line before data is written to the same terminal."""
         if self._output.is_terminal:
@@ -113,7 +133,7 @@ class Progress:
 
     def _amount(self) -> str:
         """The amount of bytes, with its bar if the total is known; empty if there is none."""
-        if self._bytes is None:
+        if self._bytes is None or self._bytes == (0, None):
             return ""
         done, total = self._bytes
         taken_s = time.monotonic() - self._started
@@ -138,7 +158,9 @@ class Progress:
                 return
             self._next = now + _PAUSE_S
             self._is_shown = True
-            parts = [part for part in (self._place, self._amount(), self._how_far) if part]
+            has_better = self._bytes is not None and self._bytes[1]
+            place = self._place + ("" if has_better else self._items_left)
+            parts = [part for part in (place, self._amount(), self._how_far) if part]
             self._output.update(f"{self._doing}: {', '.join(parts) or self._taken(now)}")
 
     def _taken(self, now: float) -> str:
