@@ -10,8 +10,8 @@ QUERY_CHARS_MAX: Final = 1000
 TERMS_MAX: Final = 32
 """Words and phrases of one query; each one costs a pass over its records."""
 
-PREFIX_CHARS_MIN: Final = 2
-"""Letters before `*`: one letter begins a large part of all words."""
+PREFIX_CHARS_MIN: Final = 3
+"""Letters before `*`: two letters begin so many words that to join them takes too long."""
 
 TEXT_CHARS_MAX: Final = 1_000_000
 """Indexed characters of one record: more is the dump of a tool, and nobody reads it."""

@@ -65,6 +65,6 @@ def _term(found: re.Match[str]) -> str:
         return ""
     ending = text.rpartition(" ")[2]
     if is_prefix and len(ending) < PREFIX_CHARS_MIN and ending.isascii():
-        raise BadRequest(f"{text[-40:]}* is too short: a prefix has two letters or more")
+        raise BadRequest(f"{text[-40:]}* is too short: a prefix has three letters or more")
     quoted = separated(text).replace('"', '""')
     return f'"{quoted}"*' if is_prefix and text[-1].isalnum() else f'"{quoted}"'

@@ -70,7 +70,7 @@ queries = st.builds(
     Asked,
     st.lists(st.sampled_from(WORDS), max_size=2),
     st.lists(st.sampled_from(WORDS), max_size=2),
-    st.sampled_from(("", "al", "na", "fo", "会")),
+    st.sampled_from(("", "alp", "nai", "foo", "会")),
     st.sampled_from((None, *ROLES)),
     st.sampled_from(("", "team/", "team/a", "nothing")),
 ).filter(lambda asked: bool(asked.typed))
@@ -177,7 +177,7 @@ def test_no_typed_text_is_an_error_of_syntax(pairs: list[tuple[str, str]]) -> No
 @pytest.mark.parametrize(
     "typed",
     ['"a', "a OR b", "NEAR(a b)", "text: a", "a AND", "-a", "^a", "a + b", "{tags}: ruser",
-     "'; DROP TABLE words; --", "a\0b", "*ab*", "ab**", "\ud800 a"],
+     "'; DROP TABLE words; --", "a\0b", "*abc*", "abc**", "\ud800 a"],
 )  # fmt: skip
 def test_operators_of_fts5_are_words(typed: str) -> None:
     with new_index() as index:
@@ -194,7 +194,11 @@ def test_a_query_without_a_word_is_refused(typed: str) -> None:
 
 def test_too_short_a_prefix_too_many_words_and_too_long_a_query_are_refused() -> None:
     with new_index() as index:
-        for typed, reason in (("a*", "two letters"), ("a " * 33, "32 words"), ("a" * 1001, "1000")):
+        for typed, reason in (
+            ("ab*", "three letters"),
+            ("a " * 33, "32 words"),
+            ("a" * 1001, "1000"),
+        ):
             with pytest.raises(BadRequest, match=reason):
                 index.find(typed, Filters(), "relevance", 0, 10)
 
