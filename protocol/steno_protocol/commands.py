@@ -112,7 +112,13 @@ class Status(Command, frozen=True, kw_only=True):
 
 
 class Stats(Command, frozen=True, kw_only=True):
-    """Ask for the daemon's counters since its start."""
+    """Ask for the daemon's counters since its start.
+
+    Attributes:
+        sessions: the reply has the counters of each open session, too.
+    """
+
+    sessions: bool = False
 
 
 class Configuration(Command, frozen=True, kw_only=True):

@@ -96,6 +96,28 @@ class HistogramReport(msgspec.Struct, frozen=True, kw_only=True):
     total: float
 
 
+class OpenSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The counters of one open session, which start at 0 whenever its files are opened.
+
+    Attributes:
+        session: its id.
+        appended_records: lines that were stored and acknowledged, in all its files.
+        appended_bytes: their bytes.
+        queued: its queued commands.
+        writers: the number of its open files, each of which has one writer.
+        idle_s: seconds since the last command for one of its files.
+        by: the author of the last append; None if it gave no name, or there was none.
+    """
+
+    session: str
+    appended_records: int = 0
+    appended_bytes: int = 0
+    queued: int = 0
+    writers: int = 0
+    idle_s: float = 0.0
+    by: str | None = None
+
+
 class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
     """The reply to `stats`: the daemon's counters since its start, and its present load.
 
@@ -107,6 +129,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
         errors: error replies by code.
         turned_away: connections that were closed for want of a file handle.
         queued_most: queued commands of the busiest writer.
+        sessions: the open sessions, if they were asked for.
     """
 
     uptime_s: float
@@ -129,6 +152,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
     subscribers: int
     open_files: int
     resident_bytes: int
+    sessions: tuple[OpenSession, ...] = ()
 
 
 class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -521,6 +545,7 @@ class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         requests: the number of its requests.
         dropped: the number of messages to it that were dropped.
         subscriptions: the ids of the sessions that it follows.
+        connection: the number of its connection, which no other one of the daemon has.
     """
 
     name: str | None = None
@@ -530,6 +555,7 @@ class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     requests: int = 0
     dropped: int = 0
     subscriptions: list[str] = []
+    connection: int = 0
 
 
 class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):

@@ -45,7 +45,8 @@ MENTIONS: Final = {
     "steno append", "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno grep", "steno import",
     "steno keys", "steno keys new", "steno read --since", "steno rename", "steno restore",
-    "steno tail -f --json", "steno undelete --trash", "steno view", "steno view --write",
+    "steno mcp", "steno mcp --http", "steno tail -f --json", "steno top", "steno undelete --trash",
+    "steno view", "steno view --write",
 }  # fmt: skip
 """Commands that a text names for a purpose; the user chooses their arguments."""
 

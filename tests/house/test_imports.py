@@ -19,8 +19,10 @@ MORE = {
     "steno.cli": {"markdown_it", "pygments", "rich"},
     "steno.adapters": {"kimi_cli", "kosong", "pydantic"},
     "steno.llm": {"httpx2"},
+    "steno.mcp_server": {"mcp", "mcp_types", "starlette"},
     "steno.testing": {"pytest"},
     "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},
+    "steno.web": {"starlette", "uvicorn"},
 }
 """Packages that only this part may import."""
 

@@ -1,6 +1,7 @@
 """The pictures of the guide: their sources, what they fetch, and what they show."""
 
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,7 +9,7 @@ import pytest
 
 from house.test_documents import GUIDES, README
 from steno.cli.commands.demo import prove
-from support import record_demo, render_diagrams
+from support import record_demo, render_diagrams, screenshots
 from support.render_diagrams import FOLDER, diagrams, seal
 
 PICTURES = sorted(FOLDER.glob("*.svg"))
@@ -52,6 +53,7 @@ def test_a_picture_fetches_nothing_and_names_no_path_of_a_machine(picture: Path)
 
 def test_every_picture_has_a_source_and_a_page_that_describes_it() -> None:
     made = {*(source.with_suffix(".svg") for source in diagrams()), record_demo.PICTURE}
+    made |= {screenshots.GUIDE / f"{name}.svg" for name in screenshots.IN_GUIDE}
     assert {*PICTURES} == made
     shown = "\n".join(page.read_text() for page in (README, *GUIDES))
     for picture in PICTURES:
@@ -73,3 +75,32 @@ def test_a_recorded_terminal_replaces_a_line_from_its_beginning() -> None:
     picture = record_demo.drawn(b"one\r\n\r\x1b[K50 of 100\r\x1b[K\x1b[32mdone\x1b[0m\r\n")
     assert "50" not in re.sub(r"<[^>]*>|#[0-9a-f]{6}|\d+px", "", picture.split("</defs>")[1])
     assert ">done<" in picture
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_picture_is_small(picture: Path) -> None:
+    assert picture.stat().st_size < 60_000
+
+
+@pytest.mark.parametrize("name", screenshots.IN_GUIDE)
+def test_a_screenshot_names_the_command_that_makes_it_again(name: str) -> None:
+    assert screenshots.COMMAND in (screenshots.GUIDE / f"{name}.svg").read_text()
+
+
+def test_a_screenshot_shows_a_command_without_the_shell_around_it(tmp_path: Path) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux, in which the programs of screenshots run, is not installed")
+    (picture,) = screenshots.take(tmp_path, ["sessions-80"])
+    shown = " ".join("".join(ElementTree.parse(picture).getroot().itertext()).split())
+    assert shown.count("steno sessions") == 2
+    assert "Fix the failing login #auth" in shown
+    assert not shown.endswith("$")
+
+
+def test_screenshots_without_tmux_end_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(screenshots.shutil, "which", lambda _: None)
+    monkeypatch.setattr(screenshots.sys, "argv", ["screenshots", str(tmp_path)])
+    with pytest.raises(SystemExit, match="tmux, in which the programs run, is not installed"):
+        screenshots.main()

@@ -17,6 +17,7 @@ PAGES = {
     "claude-agent-sdk.md": "claude_agent_sdk",
     "openai-agents.md": "agents",
     "pydantic-ai.md": "pydantic_ai",
+    "langgraph.md": "langgraph",
 }
 
 

@@ -1,27 +1,20 @@
 """`python -m support.record_demo`: the picture of a terminal that runs `steno demo`.
 
-The demo runs on a terminal of its own, and rich draws the screen that it leaves. The picture has
-the fonts of its reader, because a page of documentation fetches nothing.
+The demo runs on a terminal of its own, and `terminal_pictures` draws the screen that it leaves.
 """
 
 import fcntl
-import inspect
 import os
 import pty
-import re
 import struct
 import sys
 import tempfile
 import termios
-from io import StringIO
 from pathlib import Path
 from typing import Final
 
-from rich.ansi import AnsiDecoder
-from rich.console import Console
-from rich.text import Text
-
 from support.project import PROJECT
+from support.terminal_pictures import terminal_picture
 
 COMMAND: Final = "PYTHONPATH=tests python -m support.record_demo"
 
@@ -30,7 +23,6 @@ PICTURE: Final = PROJECT / "client" / "guide" / "pictures" / "demo.svg"
 _COLUMNS: Final = 96
 _ROWS: Final = 40
 _READ_BYTES: Final = 1 << 16
-_FONTS: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace"
 
 
 def record() -> bytes:
@@ -56,15 +48,8 @@ def record() -> bytes:
 
 def drawn(written: bytes) -> str:
     """The picture of a terminal with these bytes."""
-    # Within a line the decoder keeps what follows the last return, as a terminal does.
     lines = written.decode().rstrip().split("\r\n")
-    console = Console(record=True, width=_COLUMNS, file=StringIO(), force_terminal=True)
-    console.print(Text.assemble(("$ ", "bold green"), ("steno demo", "bold")))
-    decoder = AnsiDecoder()
-    for line in lines:
-        console.print(decoder.decode_line(line))
-    picture = console.export_svg(title="steno demo", code_format=_format(), unique_id="demo")
-    return "\n".join(line.rstrip() for line in picture.splitlines()) + "\n"
+    return terminal_picture(lines, _COLUMNS, typed="steno demo", name="demo", made_by=COMMAND)
 
 
 def _read_all(terminal: int) -> bytes:
@@ -78,14 +63,6 @@ def _read_all(terminal: int) -> bytes:
     finally:
         os.close(terminal)
     return written
-
-
-def _format() -> str:
-    """rich's picture without the fonts that it fetches and without its advertisement."""
-    own = inspect.signature(Console.export_svg).parameters["code_format"].default
-    fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", own, flags=re.DOTALL)
-    named = re.sub(r"font-family: [^;]*;", f"font-family: {_FONTS};", fonts)
-    return re.sub(r"<!--.*?-->\s*", f"<!-- Recorded by: {COMMAND} -->\n", named, flags=re.DOTALL)
 
 
 def main() -> None:

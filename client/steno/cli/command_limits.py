@@ -43,6 +43,21 @@ INDEXED_HITS_SHOWN_MAX: Final = 100
 INDEXED_HITS_MAX: Final = 10_000
 """Most matches that it prints: the index orders no more."""
 
+TOP_INTERVAL_S: Final = 2.0
+"""Between two reports of `steno top`: quick enough for eyes, and the daemon does not notice."""
+
+TOP_INTERVAL_S_MIN: Final = 0.1
+"""Shortest interval of `steno top`: in less time few records come, and rates jump."""
+
+TOP_ANSWER_S: Final = 2.0
+"""Time for an answer, after which `steno top` shows that the daemon is away."""
+
+TOP_TITLE_S: Final = 60.0
+"""Age at which `steno top` asks for a title again, which reads a file; titles change rarely."""
+
+TOP_SESSIONS_MAX: Final = 20
+"""Sessions of `steno top --once`; more of them are a list, which `steno sessions` prints."""
+
 MARKDOWN_CHARS_MAX: Final = 40_000
 """A terminal shows a longer text as it is: Markdown takes about 1 ms for each 1 000 characters."""
 

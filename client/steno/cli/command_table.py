@@ -15,6 +15,7 @@ GROUPS: Final = {
         "tail": "print the last records",
         "grep": "find text in the messages of sessions",
         "view": "show sessions in the browser as they grow",
+        "mcp": "serve sessions to agents over the Model Context Protocol",
     },
     "write to a session": {
         "open": "open a session, creating it if necessary",
@@ -64,6 +65,7 @@ GROUPS: Final = {
         "clients": "list the connected clients (does not start a daemon)",
         "config": "show the options in force and the source of each",
         "stats": "show the daemon's counters (does not start it)",
+        "top": "watch sessions, rates and clients live (does not start it)",
         "doctor": "check everything the daemon needs and suggest fixes",
         "service": "run the daemon under systemd",
         "gc": "remove old generations and expired trash",

@@ -18,7 +18,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from steno._async.client import Client
-from steno.viewer.access import Access
 from steno.viewer.changes import Changes
 from steno.viewer.export import Format, exported, file_name
 from steno.viewer.feed import Feed, PageState
@@ -28,6 +27,7 @@ from steno.viewer.pulse import Pulse
 from steno.viewer.queries import Queries
 from steno.viewer.search import SearchService
 from steno.viewer.watches import Watches
+from steno.web.access import Access
 from steno_protocol.errors import (
     BadRequest,
     Busy,

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from steno.viewer.access import Access
+from steno.web.access import Access
 
 LOGIN: Final = "/api/login"
 """The only address below `/api` that needs no cookie."""

@@ -71,9 +71,6 @@ DIFF_LINES_MAX: Final = 4000
 GENERATIONS_COUNTED_MAX: Final = 200
 """Past generations whose token counts the strip shows, the latest ones."""
 
-SHUTDOWN_S: Final = 2
-"""Pages get this time to end their streams at Ctrl-C; uvicorn takes whole seconds."""
-
 SEARCH_PAGE_MAX: Final = 20
 """Results of one answer: each is read from its session."""
 

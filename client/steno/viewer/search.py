@@ -16,7 +16,8 @@ import anyio.to_thread
 
 from steno._sync.client import BlockingClient
 from steno.values import Record
-from steno.viewer.limits import INDEX_PAUSE_S, SEARCH_PAGE_MAX, SHUTDOWN_S
+from steno.viewer.limits import INDEX_PAUSE_S, SEARCH_PAGE_MAX
+from steno.web.limits import SHUTDOWN_S
 from steno_protocol.errors import StenoError, Unreachable
 
 if TYPE_CHECKING:

@@ -231,6 +231,7 @@ class Peer(msgspec.Struct, eq=False):
         socket: the socket that the peer is connected to.
         identity: the socket's name for the peer.
         since_s: monotonic time of its first message.
+        number: the number of the connection since the daemon's start.
         user: the public key of a client on another machine; None for a client on this machine.
         link: its connection; None if unknown.
         key_name: the name of its key, as of its last request.
@@ -248,6 +249,7 @@ class Peer(msgspec.Struct, eq=False):
     socket: Socket
     identity: bytes
     since_s: float
+    number: int = 0
     user: str | None = None
     link: Link | None = None
     key_name: str | None = None
@@ -326,6 +328,7 @@ class Peer(msgspec.Struct, eq=False):
             requests=self.requests,
             dropped=self.dropped,
             subscriptions=sorted({item.session for item in self.subscriptions.values()}),
+            connection=self.number,
         )
 
 

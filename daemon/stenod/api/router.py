@@ -292,8 +292,9 @@ class Router:
         in_flight = InFlightFrames(self._send_budget)
         socket, identity = address
         peer = Peer(
-            socket, identity, self._services.monotonic(), user, socket.link(), in_flight=in_flight
-        )
+            socket, identity, self._services.monotonic(), self.connection_count, user,
+            socket.link(), in_flight=in_flight,
+        )  # fmt: skip
         self.peers[address] = peer
         self._services.log("connected", peer=socket.sender())
         return peer

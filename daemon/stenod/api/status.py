@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import assert_never
 
+import msgspec
+
 from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
@@ -87,7 +89,10 @@ class Reporter:
             case Status():
                 return self._status(peers, ignored)
             case Stats():
-                return self.stats(peers, ignored)
+                report = self.stats(peers, ignored)
+                if not question.sessions:
+                    return report
+                return msgspec.structs.replace(report, sessions=self._registry.activity())
             case Configuration():
                 return self._configuration()
             case Clients():

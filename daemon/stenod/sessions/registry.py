@@ -10,6 +10,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
+from steno_protocol.replies import OpenSession
 from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
@@ -85,6 +86,11 @@ class Registry:
         """Commands in the fullest mailbox."""
         writers = [writer for session in self._sessions.values() for writer in session.writers]
         return max((len(writer.mailbox) for writer in writers), default=0)
+
+    def activity(self) -> tuple[OpenSession, ...]:
+        """Return the counters of each open session."""
+        now_s = self._services.monotonic()
+        return tuple(session.activity(now_s) for session in self._sessions.values())
 
     @property
     def followed(self) -> list[Session]:

@@ -21,6 +21,7 @@ from steno_protocol.commands import (
 )
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
+from steno_protocol.replies import OpenSession
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
@@ -297,6 +298,24 @@ class Session:
         """Returns the state of its context if that is open, else None."""
         opened = self.context.opened
         return inspection_of(opened) if opened is not None else None
+
+    def activity(self, now_s: float) -> OpenSession:
+        """Returns its counters.
+
+        Args:
+            now_s: the monotonic time.
+        """
+        writers = self.writers
+        latest = max(writers, key=lambda writer: writer.appended_s)
+        return OpenSession(
+            session=self._id,
+            appended_records=sum(writer.appended_records for writer in writers),
+            appended_bytes=sum(writer.appended_bytes for writer in writers),
+            queued=sum(len(writer.mailbox) for writer in writers),
+            writers=len(writers),
+            idle_s=round(now_s - self.used_at, 3),
+            by=latest.last_author,
+        )
 
     async def poll_foreign_changes(self) -> None:
         """Check its followed files for changes by other programs, and send these changes."""

@@ -52,6 +52,12 @@ class Writer:
         feed: the followers, which receive every commit.
         services: clocks, threads, counters and the log.
         needs: the writer whose files must be open before these.
+
+    Attributes:
+        appended_records: lines that were stored and acknowledged since the writer began.
+        appended_bytes: their bytes.
+        appended_s: monotonic time at which the last of them were taken from the mailbox.
+        last_author: the author of the last one.
     """
 
     def __init__(
@@ -68,6 +74,10 @@ class Writer:
         self.used_at = services.monotonic()
         self.is_serving = False
         self.last_sync_at: float | None = None
+        self.appended_records = 0
+        self.appended_bytes = 0
+        self.appended_s = 0.0
+        self.last_author: str | None = None
         self._services = services
         self._error_mapping = ErrorMapping(session, services.log)
         first, beside = (None, None) if needs is None else (needs.open, needs._files)
@@ -434,6 +444,10 @@ class Writer:
             self._files.unsynced.add(batch.data, self._services.monotonic)
         if batch.data:
             self._services.statistics.count_group(len(batch.decided), batch.lines, len(batch.data))
+            self.appended_records += batch.lines
+            self.appended_bytes += len(batch.data)
+            self.appended_s = self.used_at
+            self.last_author = batch.decided[-1].item.command.by
 
     def _note_slow_sync(self, took_s: float) -> None:
         statistics = self._services.statistics

@@ -41,3 +41,34 @@ def test_appends_syncs_and_refusals_are_counted(root: Path) -> None:
     assert (report.clients, report.subscribers, report.sessions_open, report.queued) == (1, 1, 1, 0)
     assert report.open_files > 4
     assert report.resident_bytes > 1 << 20
+
+
+def test_open_sessions_are_reported_on_request_with_their_last_author(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False, name="planner") as client:
+        client.open("quiet")
+        session = client.open("demo")
+        session.append_message([MESSAGE, MESSAGE])
+        session.append_wire("TurnBegin", {"user_input": "hi"}, durability="synced")
+        with steno.connect_sync(root, spawn=False, name="coder") as other:
+            other.session("demo").append_message(MESSAGE)
+        assert _report(client).sessions == ()
+        report = client.request(Stats(sessions=True), StatsReport)[0]
+    found = {each.session: each for each in report.sessions}
+    assert set(found) == {"demo", "quiet"}
+    demo = found["demo"]
+    assert demo.appended_records == report.appended_records == 5
+    assert demo.appended_bytes == report.appended_bytes
+    assert (demo.writers, demo.queued, demo.by) == (2, 0, "coder")
+    assert demo.idle_s < 60
+    assert found["quiet"].by is None
+
+
+def test_each_connection_has_a_number_of_its_own(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        with steno.connect_sync(root, spawn=False) as other:
+            numbers = [each.connection for each in other.clients().clients]
+            assert len(set(numbers)) == 2
+        with steno.connect_sync(root, spawn=False) as third:
+            later = {each.connection for each in third.clients().clients}
+        assert max(later) > max(numbers)
+        assert client.clients().clients[0].connection in later

@@ -68,7 +68,13 @@ def run(options: Namespace, output: Output) -> int:
 async def _view(options: Namespace, output: Output) -> None:
     # Imported here: no other command needs a web server.
     from steno.viewer.search import SearchService  # noqa: PLC0415
-    from steno.viewer.server import listen, open_browser, private_page, serve  # noqa: PLC0415
+    from steno.viewer.server import (  # noqa: PLC0415
+        open_browser,
+        page_address,
+        private_page,
+        serve,
+    )
+    from steno.web.serving import listen  # noqa: PLC0415
 
     how = how_to_connect(options)
     async with connect(**how) as client:
@@ -80,7 +86,7 @@ async def _view(options: Namespace, output: Output) -> None:
         door = listen(options.host, options.port)
     except OSError as error:
         raise _not_listening(options, error) from None
-    address = door.address(options.session)
+    address = page_address(door.access, options.session)
     with ExitStack() as files:
         page = None if options.no_browser else files.enter_context(private_page(address))
 

@@ -134,8 +134,8 @@ function _shtab_steno_using
   test "$_shtab_steno_cmdpath" = "$argv"
 end
 
-set -g _shtab_steno_commands sessions ls stat show read tail grep view open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
-set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --host --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --trash --turn --turns --until --why -n -o
+set -g _shtab_steno_commands sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' help completion demo
+set -g _shtab_steno_opts_with_value --after --agents --append --at --base-url --checkpoint --deadline --durability --endpoint --expect --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -272,6 +272,18 @@ complete -c steno -n '_shtab_steno_using view' -l port -x -d 'listen at this por
 complete -c steno -n '_shtab_steno_using view' -l write -d 'let the page set checkpoints, titles and labels, revert, restore and fork'
 complete -c steno -n '_shtab_steno_using view' -l no-browser -d 'only print the address'
 complete -c steno -n '_shtab_steno_using view; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'show this session first (an id or a unique prefix)'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a mcp -d 'serve sessions to agents over the Model Context Protocol'
+complete -c steno -n '_shtab_steno_using mcp' -s h -l help -d 'show this help message and exit'
+complete -c steno -n '_shtab_steno_using mcp' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
+complete -c steno -n '_shtab_steno_using mcp' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
+complete -c steno -n '_shtab_steno_using mcp' -l endpoint -x -d 'a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)'
+complete -c steno -n '_shtab_steno_using mcp' -l key-file -xka "(__fish_complete_path (commandline -ct))" -d 'the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)'
+complete -c steno -n '_shtab_steno_using mcp' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
+complete -c steno -n '_shtab_steno_using mcp' -l timeout -x -d 'deadline of the command (default: 30)'
+complete -c steno -n '_shtab_steno_using mcp' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using mcp' -l http -x -d 'serve over streamable HTTP at this address (default: 127.0.0.1:8765, this machine only)'
+complete -c steno -n '_shtab_steno_using mcp' -l token-file -x -d 'with --http: use the token in FILE, which is created if it is missing (default: a new token at each start)'
+complete -c steno -n '_shtab_steno_using mcp' -l read-only -d 'leave out the tools that change sessions'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a open -d 'open a session, creating it if necessary'
 complete -c steno -n '_shtab_steno_using open' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using open' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
@@ -773,6 +785,19 @@ complete -c steno -n '_shtab_steno_using stats' -l name -x -d 'the author of cha
 complete -c steno -n '_shtab_steno_using stats' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using stats' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using stats' -l format -xka "text prometheus" -d 'text (default), or prometheus for its textfile collector'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a top -d 'watch sessions, rates and clients live (does not start it)'
+complete -c steno -n '_shtab_steno_using top' -s h -l help -d 'show this help message and exit'
+complete -c steno -n '_shtab_steno_using top' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
+complete -c steno -n '_shtab_steno_using top' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
+complete -c steno -n '_shtab_steno_using top' -l endpoint -x -d 'a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)'
+complete -c steno -n '_shtab_steno_using top' -l key-file -xka "(__fish_complete_path (commandline -ct))" -d 'the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)'
+complete -c steno -n '_shtab_steno_using top' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
+complete -c steno -n '_shtab_steno_using top' -l timeout -x -d 'deadline of the command (default: 30)'
+complete -c steno -n '_shtab_steno_using top' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using top' -l interval -x -d 'seconds between two reports (default: 2)'
+complete -c steno -n '_shtab_steno_using top' -l sort -xka "rate bytes queue followers changed id" -d 'the order of the sessions: rate (default: records a second), bytes, queue and followers from the largest down; changed from the latest; id from A to Z'
+complete -c steno -n '_shtab_steno_using top' -s n -l lines -x -d 'at most N sessions (default: as many as fit; with --once 20)'
+complete -c steno -n '_shtab_steno_using top' -l once -d 'print one screen after one interval, and end'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a doctor -d 'check everything the daemon needs and suggest fixes'
 complete -c steno -n '_shtab_steno_using doctor' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using doctor' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'

@@ -33,6 +33,7 @@ _shtab_steno_commands() {
     label:'show or change the labels of a session'
     logs:'print the daemon'"'"'s log (does not start it)'
     ls:'list the sessions'
+    mcp:'serve sessions to agents over the Model Context Protocol'
     open:'open a session, creating it if necessary'
     prompt:'show or set the system prompt'
     read:'print records exactly as stored'
@@ -54,6 +55,7 @@ _shtab_steno_commands() {
     tail:'print the last records'
     timeline:'show the history of a session as a tree'
     title:'show or set the title of a session'
+    top:'watch sessions, rates and clients live (does not start it)'
     turns:'list the turns of a session'
     unarchive:'show an archived session in `steno sessions` again'
     undelete:'restore a session from the trash'
@@ -629,6 +631,23 @@ _shtab_steno_ls_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_ls_defaults_added=0
 
+_shtab_steno_mcp_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--http=[serve over streamable HTTP at this address (default\: 127.0.0.1\:8765, this machine only)]:HOST:PORT:"
+  "--token-file=[with --http\: use the token in FILE, which is created if it is missing (default\: a new token at each start)]:FILE:"
+  "--read-only[leave out the tools that change sessions]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_mcp_defaults_added=0
+
 _shtab_steno_open_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1046,6 +1065,24 @@ _shtab_steno_title_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_title_defaults_added=0
 
+_shtab_steno_top_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--interval=[seconds between two reports (default\: 2)]:SECONDS:"
+  "--sort=[the order of the sessions\: rate (default\: records a second), bytes, queue and followers from the largest down\; changed from the latest\; id from A to Z]:sort:(rate bytes queue followers changed id)"
+  {-n,--lines}"[at most N sessions (default\: as many as fit\; with --once 20)]:N:"
+  "--once[print one screen after one interval, and end]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_top_defaults_added=0
+
 _shtab_steno_turns_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1226,6 +1263,7 @@ _shtab_steno() {
         label) _arguments -C -s $_shtab_steno_label_options ;;
         logs) _arguments -C -s $_shtab_steno_logs_options ;;
         ls) _arguments -C -s $_shtab_steno_ls_options ;;
+        mcp) _arguments -C -s $_shtab_steno_mcp_options ;;
         open) _arguments -C -s $_shtab_steno_open_options ;;
         prompt) _arguments -C -s $_shtab_steno_prompt_options ;;
         read) _arguments -C -s $_shtab_steno_read_options ;;
@@ -1247,6 +1285,7 @@ _shtab_steno() {
         tail) _arguments -C -s $_shtab_steno_tail_options ;;
         timeline) _arguments -C -s $_shtab_steno_timeline_options ;;
         title) _arguments -C -s $_shtab_steno_title_options ;;
+        top) _arguments -C -s $_shtab_steno_top_options ;;
         turns) _arguments -C -s $_shtab_steno_turns_options ;;
         unarchive) _arguments -C -s $_shtab_steno_unarchive_options ;;
         undelete) _arguments -C -s $_shtab_steno_undelete_options ;;

@@ -38,7 +38,7 @@ status      version protocol pid root endpoint remote_endpoint uptime_s mounts s
             draining
 start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
-clients     {"clients": [{name key pid connected_s requests dropped subscriptions}],
+clients     {"clients": [{name key pid connected_s requests dropped subscriptions connection}],
             queued last_sync_at last_error}
 gc          entries [{session file bytes}] files bytes failed dry_run
 service     files [{path state text}] next; state is missing, installed, outdated or foreign
@@ -48,7 +48,13 @@ stats       uptime_s appended_records appended_bytes groups {bounds counts total
             slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
             turned_away queued queued_most queued_bytes sessions_open clients subscribers
             open_files resident_bytes
+top         uptime_s span_s records_s bytes_s requests_s syncs {per_s mean_s most_s}
+            errors {code: n} queued sessions [{session records_s bytes_s queued followers idle_s
+            by}] clients [{name key pid requests_s follows connected_s dropped}]    one a line;
+            rates and errors are those of the last span_s; mean_s and most_s are null without a sync
 view        address                             `view`, when the page can be opened
+mcp         address token                       `mcp --http`, when it serves; token is null with
+            --token-file
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
@@ -330,8 +336,9 @@ def garbage(report: GcReport) -> dict[str, Any]:
 
 
 def stats(report: StatsReport) -> dict[str, Any]:
-    """The counters of the daemon."""
+    """The counters of the daemon as a whole; `top` has those of the sessions."""
     fields = reply(report)
+    del fields["sessions"]
     return {**fields, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
 
 

@@ -67,6 +67,10 @@ class Output:
         """Write a line of data."""
         self._data.write(_for(self._data, text) + "\n")
 
+    def fitted(self, text: str) -> str:
+        """`text` as `write` writes it, with escapes for what the encoding of stdout lacks."""
+        return _for(self._data, text)
+
     def encoded(self, text: str) -> bytes:
         """A line of data as `write` writes it, with escapes for what the encoding lacks."""
         encoding = self._data.encoding or "utf-8"

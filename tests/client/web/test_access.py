@@ -2,8 +2,8 @@
 
 import pytest
 
-from steno.viewer.access import Access
 from steno.viewer.watches import Rewrite, Watch
+from steno.web.access import Access
 from steno_protocol.positions import Position
 
 LOCAL = Access("127.0.0.1", 8321)

@@ -1,7 +1,8 @@
 """The token, the cookie and the addresses that a request may name.
 
 The address that `steno view` prints has the token in its fragment, which no browser sends to a
-server. The page exchanges it for a cookie that no script can read.
+server. The page exchanges it for a cookie that no script can read. A client of `steno mcp --http`
+sends the token in each request.
 """
 
 import ipaddress
@@ -21,14 +22,14 @@ def _secret() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The secrets and the names of one viewer.
+    """The secrets and the names of one server.
 
     Attributes:
         host: the address that it listens at.
         port: its port.
-        names: further names of this machine that a browser may use, for a viewer that other
+        names: further names of this machine that a browser may use, for a server that other
             machines reach.
-        token: the secret in the printed address.
+        token: the secret that the server prints.
         cookie: the value of the cookie that the token is exchanged for.
     """
 
@@ -52,6 +53,11 @@ class Access:
     def is_token(self, given: str) -> bool:
         """Whether this is the token."""
         return secrets.compare_digest(given.encode(), self.token.encode())
+
+    def has_bearer(self, header: str) -> bool:
+        """Whether an Authorization header has the token."""
+        scheme, _, given = header.partition(" ")
+        return scheme.lower() == "bearer" and self.is_token(given.strip())
 
     def has_cookie(self, header: str) -> bool:
         """Whether a Cookie header has the cookie of this viewer."""
