@@ -30,6 +30,7 @@ from bench import (
     opens,
     reads,
     reverts,
+    searching,
     starts,
     stores,
     viewers,
@@ -47,6 +48,7 @@ PARTS = {
     "starts": starts.measure,
     "idle": idle.measure,
     "viewers": viewers.measure,
+    "search": searching.measure,
     "adapters": adapters.measure,
 }
 

@@ -11,12 +11,16 @@ import pytest
 from steno import llm_limits
 from steno._redaction import limits as redaction_limits
 from steno.cli import command_limits
+from steno.search_index import limits as search_limits
 from steno.testing.stores import limits as suite_limits
 from steno.viewer import limits as viewer_limits
 from steno_protocol import limits
 from support.project import SOURCES
 
-ROOMS = (limits, llm_limits, command_limits, redaction_limits, suite_limits, viewer_limits)
+ROOMS = (
+    limits, llm_limits, command_limits, redaction_limits, suite_limits, viewer_limits,
+    search_limits,
+)  # fmt: skip
 UNITS = {"KIB", "MIB"}
 UNIT_ENDINGS = (
     "_BYTES",

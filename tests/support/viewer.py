@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,14 @@ from support.command import Steno
 
 WAIT_S = 30.0
 """The viewer answers long before; a longer silence is a failure."""
+
+
+def wait_for(fact: Callable[[], bool]) -> None:
+    """Ask until something is true, as a page asks again and again."""
+    until = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < until, f"it was not true within {WAIT_S:.0f} s"
+        time.sleep(0.02)
 
 
 @dataclass(frozen=True, slots=True)

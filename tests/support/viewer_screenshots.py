@@ -24,6 +24,7 @@ VIEWS = {
     "tree": ("#/s/demo/tree", ".generation"),
     "compare": ("#/s/demo/compare/0:32/1:25", ".added .message"),
     "events": ("#/s/demo/wire", ".event.trouble"),
+    "search": ("#/search/q=tests+pass", ".result"),
     "now": ("#/now", ".health li"),
 }
 """The address of each view, and an element that it has once it is complete."""
@@ -33,7 +34,7 @@ def take(folder: Path) -> list[Path]:
     """Write a session, show it, and save a picture of each view; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="steno-") as root, chromium() as browser:
-        steno = Steno(Path(root))
+        steno = Steno(Path(root, "root"), XDG_CACHE_HOME=str(Path(root, "cache")))
         try:
             write_session(steno.root, "demo")
             with viewing(steno, "--write") as viewer:

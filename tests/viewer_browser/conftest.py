@@ -25,9 +25,9 @@ def browser() -> Iterator["Browser"]:
 
 
 @pytest.fixture
-def steno(root: Path) -> Steno:
-    """The command on a root of this test's own."""
-    return Steno(root)
+def steno(root: Path, tmp_path: Path) -> Steno:
+    """The command on a root and with a cache folder of this test's own."""
+    return Steno(root, XDG_CACHE_HOME=str(tmp_path))
 
 
 @pytest.fixture

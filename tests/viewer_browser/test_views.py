@@ -31,6 +31,7 @@ ADDRESSES = {
     "#/s/demo/compare/0:32/1:25": ".pair .message",
     "#/s/demo/wire": ".event",
     "#/now": ".health li",
+    "#/search/q=tests+pass": ".result",
 }
 
 

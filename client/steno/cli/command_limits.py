@@ -37,6 +37,12 @@ DOCTOR_SYNCS_MAX: Final = 8
 DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 """`steno doctor` warns below this free space: agents write as much on a busy day."""
 
+INDEXED_HITS_SHOWN_MAX: Final = 100
+"""Matches that `steno grep --index` prints by itself: each one is read from its session."""
+
+INDEXED_HITS_MAX: Final = 10_000
+"""Most matches that it prints: the index orders no more."""
+
 TOP_INTERVAL_S: Final = 2.0
 """Between two reports of `steno top`: quick enough for eyes, and the daemon does not notice."""
 

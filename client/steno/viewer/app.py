@@ -1,5 +1,6 @@
 """The routes of the page and of its API."""
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from steno.viewer.guard import LOGIN, Guard
 from steno.viewer.limits import BODY_BYTES_MAX
 from steno.viewer.pulse import Pulse
 from steno.viewer.queries import Queries
+from steno.viewer.search import SearchService
 from steno.viewer.watches import Watches
 from steno.web.access import Access
 from steno_protocol.errors import (
@@ -76,6 +78,7 @@ class Viewer:
         pulse: the state of the daemon.
         closing: set when the viewer ends.
         diagnose: the doctor's checks; runs in a thread.
+        search: the search over all sessions.
         root: what the page shows as the place of the sessions.
         redactor: masks the secrets in everything that leaves the viewer.
         may_write: the page offers changes.
@@ -87,6 +90,7 @@ class Viewer:
     pulse: Pulse
     closing: anyio.Event
     diagnose: Callable[[], list[Finding]]
+    search: SearchService
     root: str
     redactor: Redactor
     may_write: bool = False
@@ -117,6 +121,8 @@ class _Routes:
             "/api/wire/events": self.wire_events,
             "/api/now": self.now,
             "/api/export": self.export,
+            "/api/search": self.search,
+            "/api/search/progress": self.search_progress,
         }
         return [
             Route("/", self.page),
@@ -275,6 +281,31 @@ class _Routes:
         text = exported(session, end, form, self._viewer.redactor)
         return StreamingResponse(text, media_type=form.media_type, headers=headers)
 
+    async def search(self, request: Request) -> Response:
+        """One page of the results of a search."""
+        # Imported here: SQLite is needed by nothing else.
+        from steno.search_index.hits import Search  # noqa: PLC0415
+        from steno.search_index.query import Filters  # noqa: PLC0415
+
+        given = request.query_params
+        order = given.get("order", "relevance")
+        if order not in {"relevance", "time"}:
+            raise BadRequest(f"{order[:40]!r} is no order: use relevance or time")
+        filters = Filters(
+            role=given.get("role") or None,
+            session=given.get("session", ""),
+            since=_time(given.get("since")),
+            until=_time(given.get("until")),
+        )
+        search = Search(_asked(request, "q"), filters, "time" if order == "time" else "relevance")
+        offset = _number(given.get("offset", "0"))
+        return _json(await self._viewer.search.find(search, offset))
+
+    async def search_progress(self, _: Request) -> Response:
+        """How far the index is; fills it."""
+        progress = await self._viewer.search.progress()
+        return _json(self._viewer.redactor.value(progress))
+
     def _with_daemon(self, answer: Answer) -> Answer:
         """An answer that fails at once while the daemon is away, and not after its deadline."""
 
@@ -356,6 +387,19 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadRequest(f"{text[:40]!r} is no number of a line, part or generation")
     return int(text)
+
+
+def _time(text: str | None) -> float | None:
+    """A Unix time in seconds; None if there is none."""
+    if not text:
+        return None
+    try:
+        at = float(text)
+    except ValueError:
+        at = math.nan
+    if not math.isfinite(at):
+        raise BadRequest(f"{text[:40]!r} is no time: give Unix seconds")
+    return at
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:

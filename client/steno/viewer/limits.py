@@ -73,3 +73,9 @@ DIFF_LINES_MAX: Final = 4000
 
 GENERATIONS_COUNTED_MAX: Final = 200
 """Past generations whose token counts the strip shows, the latest ones."""
+
+SEARCH_PAGE_MAX: Final = 20
+"""Results of one answer: each is read from its session."""
+
+INDEX_PAUSE_S: Final = 2.0
+"""Between two passes over the sessions while a page shows the search; a pass lists them all."""

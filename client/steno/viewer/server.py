@@ -15,6 +15,7 @@ from steno._async.client import Client
 from steno._redaction.redactor import Redactor
 from steno.viewer.app import Finding, Viewer, make_app
 from steno.viewer.pulse import Pulse
+from steno.viewer.search import SearchService
 from steno.viewer.watches import Watches
 from steno.web.access import Access
 from steno.web.serving import Door, serve_app
@@ -32,6 +33,7 @@ async def serve(
     root: str,
     diagnose: Callable[[], list[Finding]],
     ready: Callable[[], Awaitable[None]],
+    search: SearchService,
     *,
     redactor: Redactor,
     may_write: bool = False,
@@ -44,6 +46,7 @@ async def serve(
         root: what the page shows as the place of the sessions.
         diagnose: the doctor's checks.
         ready: called once requests are answered.
+        search: the search over all sessions; closed at the end.
         redactor: masks the secrets in everything that leaves the viewer.
         may_write: the page offers changes.
     """
@@ -52,10 +55,20 @@ async def serve(
         pulse = Pulse(client)
         watches = Watches(client, tasks, redactor)
         viewer = Viewer(
-            door.access, client, watches, pulse, closing, diagnose, root, redactor, may_write
+            door.access,
+            client,
+            watches,
+            pulse,
+            closing,
+            diagnose,
+            search,
+            root,
+            redactor,
+            may_write,
         )
         tasks.start_soon(pulse.beat)
         await serve_app(door, make_app(viewer), ready, closing.set)
+        await anyio.to_thread.run_sync(search.close)
         tasks.cancel_scope.cancel()
 
 

@@ -81,6 +81,8 @@ ASKED = {
     "wire/events": {"session": "talk", "first": "0", "end": "100"},
     "now": {},
     "doctor": {},
+    "search": {"q": "ticket", "limit": "5"},
+    "search/progress": {},
     **{
         f"export {form}": {"session": "talk", "until": "0:6", "format": form}
         for form in ("markdown", "html", "json")

@@ -1,13 +1,14 @@
-"""`steno grep`: text in the messages of many sessions."""
+"""`steno grep`: text in the messages of many sessions, also in the full-text index."""
 
 import re
 from argparse import Namespace
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno._sync.client import BlockingClient
-from steno.cli.arguments import Subcommands, command, optional_argument, role
+from steno.cli.arguments import Subcommands, between, command, optional_argument, role
+from steno.cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
@@ -16,8 +17,15 @@ from steno.cli.render.messages import texts_of, written_at
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import moment
+from steno.cli.since import Since, since_option
 from steno.values import Record
-from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
+
+if TYPE_CHECKING:
+    from steno.search_index.hits import Search as IndexedWords
+
+_LIKE_A_REGEX: Final = re.compile(r"\\[A-Za-z]|\.[*+?]|\[[^\]]*\]|^\^|\$$|\||\(\?")
+"""What hardly anybody types who means words."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -42,6 +50,19 @@ def add_parser(commands: Subcommands) -> None:
         help="print only the ids of matching sessions",
     )
     parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
+    since_option(parser)
+    parser.add_argument(
+        "--index", action="store_true",
+        help="search words in the full-text index, which is brought up to date first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", choices=("relevance", "time"),
+        help="with --index: the best matches first, or the newest (default: relevance)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
+        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
+    )  # fmt: skip
 
 
 class Hit(NamedTuple):
@@ -65,9 +86,16 @@ class Search:
         damaged: skipped lines that were no records.
     """
 
-    def __init__(self, pattern: re.Pattern[str], role: str | None, progress: Progress) -> None:
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        role: str | None,
+        since: float | None,
+        progress: Progress,
+    ) -> None:
         self._pattern = pattern
         self._role = role
+        self._since = since
         self._progress = progress
         self.damaged: int = 0
 
@@ -75,14 +103,19 @@ class Search:
         """The hits in a session, in order; none if the session was deleted meanwhile."""
         records = client.session(session).records()
         try:
-            for record in records:
-                self._progress.add(len(record.raw))
+            for record in Since(self._since).records(self._counted(records)):
                 if self._role is None or record.record.get("role") == self._role:
                     yield from self._in_record(record)
         except NotFound:
             return
         finally:
             self.damaged += records.damaged
+
+    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The records, each counted for the progress."""
+        for record in records:
+            self._progress.add(len(record.raw))
+            yield record
 
     def _in_record(self, record: Record) -> Iterator[Hit]:
         for text in texts_of(record.record):
@@ -97,10 +130,14 @@ class Search:
 
 def run(options: Namespace, output: Output) -> int:
     """Print every hit; an unreadable session does not end the search."""
+    if options.index:
+        return _run_indexed(options, output)
+    if options.order is not None or options.limit is not None:
+        raise WrongUsage("--order and --limit need --index: a regular expression has no best match")
     pattern = _pattern(options)
     has_sessions = has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
-        search = Search(pattern, options.role, progress)
+        search = Search(pattern, options.role, options.since, progress)
         sessions = client.sessions(options.prefix or "")
         progress.expect(sum(entry.bytes for entry in sessions))
         begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
@@ -129,6 +166,65 @@ def run(options: Namespace, output: Output) -> int:
     if has_failed:
         return Exit.FAILED
     return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _run_indexed(options: Namespace, output: Output) -> int:
+    """Print the hits of the full-text index."""
+    # Imported here: no other search needs SQLite.
+    from steno.cli.indexed_search import IndexedSearch, counted, index_folder  # noqa: PLC0415
+
+    asked = _words(options, output)
+    printed: set[str] = set()
+    limit = options.limit or INDEXED_HITS_SHOWN_MAX
+    with connected(options) as client:
+        search = IndexedSearch(client, index_folder(options, client.welcome.root), output)
+        search.update()
+        hits = search.hits(asked, limit)
+    for hit in hits:
+        if not options.files_with_matches or hit.session not in printed:
+            _print(options, output, hit.session, _best(hit.record, hit.marked))
+        printed.add(hit.session)
+    output.flush()
+    for error in search.failed:
+        output.error(error)
+    if len(hits) == limit and search.count > limit:
+        order = "best" if search.is_ranked else "newest"
+        output.say(
+            f"these are the {order} {limit} of {counted(search.count)} matches: --limit prints more"
+        )
+    if search.failed:
+        return Exit.FAILED
+    return Exit.DONE if hits else Exit.NOT_FOUND
+
+
+def _words(options: Namespace, output: Output) -> "IndexedWords":
+    """The search of the options.
+
+    Raises:
+        WrongUsage: they contradict each other, or contain no word.
+    """
+    from steno.search_index.hits import Search as IndexedWords  # noqa: PLC0415
+    from steno.search_index.query import Filters, terms  # noqa: PLC0415
+
+    if options.fixed_strings:
+        raise WrongUsage("-F is for a search without --index, which finds words, not characters")
+    try:
+        terms(options.pattern)
+    except BadRequest as error:
+        raise WrongUsage(error.message) from None
+    if _LIKE_A_REGEX.search(options.pattern):
+        output.say("--index finds words, and takes no regular expression: leave it out to use one")
+    filters = Filters(options.role, options.prefix or "", options.since)
+    return IndexedWords(options.pattern, filters, options.order or "relevance")
+
+
+def _best(record: Record, marked: list[str]) -> Hit:
+    """The best line of a record that the index found, with the place of its first word."""
+    from steno.search_index.context import best_line  # noqa: PLC0415
+
+    before, *found = best_line(marked)
+    start = len(before)
+    return Hit(record, before + "".join(found), start, start + len("".join(found[:1])))
 
 
 def _pattern(options: Namespace) -> re.Pattern[str]:

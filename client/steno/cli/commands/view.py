@@ -4,21 +4,27 @@ import errno
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import anyio
 
 from steno._async.client import connect
 from steno._redaction.redactor import Redactor
+from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.arguments import Subcommands, between, command, optional_argument
 from steno.cli.commands.doctor import findings_of
 from steno.cli.connection import how_to_connect, prepared_root, root_here, root_in_use
 from steno.cli.doctor import Finding
 from steno.cli.exits import Exit, WrongUsage
-from steno.cli.redaction import redactor_of
+from steno.cli.redaction import masked_record, redactor_of
 from steno.cli.render.output import Output
 from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.installation import extra_command
+
+if TYPE_CHECKING:
+    from steno.search_index.folder import IndexFolder
 
 _PORT_MAX = 65_535
 
@@ -69,6 +75,7 @@ def run(options: Namespace, output: Output) -> int:
 
 async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
     # Imported here: no other command needs a web server.
+    from steno.viewer.search import SearchService  # noqa: PLC0415
     from steno.viewer.server import (  # noqa: PLC0415
         open_browser,
         page_address,
@@ -96,11 +103,20 @@ async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
             if page is not None and not await open_browser(page):
                 output.say("there is no browser here: open the address in one")
 
+        search = SearchService(lambda: _searched(options), partial(masked_record, redactor))
         async with connect(**how, spawn=False) as client:
             await serve(
-                door, client, root, lambda: _diagnose(options), ready,
+                door, client, root, lambda: _diagnose(options), ready, search,
                 redactor=redactor, may_write=options.write,
             )  # fmt: skip
+
+
+def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder]":
+    """A client for the search, and the folder of its index; called with the first search."""
+    from steno.cli.indexed_search import index_folder  # noqa: PLC0415
+
+    client = connect_sync(**how_to_connect(options, spawn=False), spawn=False)
+    return client, index_folder(options, client.welcome.root)
 
 
 def _announce(address: str, options: Namespace, output: Output) -> None:

@@ -476,6 +476,10 @@ _shtab_steno_grep_options=(
   {-F,--fixed-strings}"[PATTERN is plain text]"
   {-l,--files-with-matches}"[print only the ids of matching sessions]"
   "--role=[only in messages of this role]:ROLE:(user assistant system tool)"
+  "--since=[only records written at TIME or later\: an age (90s, 15min, 2h, 3d) or a time (15\:04, 2026-11-21, 2026-11-21T15\:04)]:TIME:"
+  "--index[search words in the full-text index, which is brought up to date first]"
+  "--order=[with --index\: the best matches first, or the newest (default\: relevance)]:order:(relevance time)"
+  "--limit=[with --index\: at most N matches (default\: 100)]:N:"
   ":a Python regular expression:"
   ":only sessions whose id starts with PREFIX (default\: all):_steno_session_ids"
 )

@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { h, parsePosition } from "./dom.js";
 import { Now } from "./now.js";
+import { Search } from "./search.js";
 import { SessionPage } from "./session.js";
 import { Sessions } from "./sessions.js";
 
@@ -34,6 +35,7 @@ function route() {
   if (kind === "s" && session) {
     return { kind: "session", session: decodeURIComponent(session), view, rest };
   }
+  if (kind === "search") return { kind, text: session };
   return { kind: kind === "now" ? "now" : "sessions" };
 }
 
@@ -54,11 +56,25 @@ async function show() {
     await page.show(where.view, position, parsePosition(where.rest[1]));
   } else if (where.kind === "now") {
     replace(new Now(main));
+  } else if (where.kind === "search") {
+    if (!(page instanceof Search)) {
+      replace(new Search(main, { titleOf: (session) => sessions.titleOf(session) }));
+    }
+    page.show(where.text);
   } else {
     replace(null);
     document.title = "steno";
     main.replaceChildren(h("p", { class: "empty" }, "Choose a session to read it."));
   }
+}
+
+/** `/` leads to the search from everywhere but an input. */
+function searched(event) {
+  const isTyping = event.target.closest?.("input, select, textarea, dialog");
+  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  if (page instanceof Search) page.focus();
+  else location.hash = "#/search";
 }
 
 function replace(next) {
@@ -85,6 +101,7 @@ async function begin() {
     changed: ({ isAway }) => setAway(isAway),
   });
   addEventListener("hashchange", () => show().catch(fail));
+  addEventListener("keydown", searched);
   show().catch(fail);
 }
 

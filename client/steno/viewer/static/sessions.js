@@ -97,6 +97,10 @@ export class Sessions {
     return `${item.session} ${item.modified_at} ${item.title} ${item.labels} ${live}`;
   }
 
+  titleOf(session) {
+    return this.entries.find((each) => each.session === session)?.title ?? "";
+  }
+
   select(session) {
     this.current = session;
     this.list.refresh();

@@ -1,0 +1,105 @@
+"""Searches in the full-text index of all sessions, which is brought up to date first."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+
+from steno._sync.client import BlockingClient
+from steno.cli.connection import endpoint_of
+from steno.cli.render.output import Output
+from steno.cli.render.progress import Progress
+from steno.cli.render.searchable import searchable
+from steno.search_index.filling import Pass, fill
+from steno.search_index.folder import IndexFolder, cache_folder
+from steno.search_index.hits import Hit, Search, Searcher
+from steno.search_index.index import Damaged
+from steno.search_index.limits import COUNTED_MAX, LOCK_WAIT_S, PAGE_MAX
+from steno_protocol.errors import StenoError, StorageFailed
+from steno_protocol.paths import is_remote
+
+
+def index_folder(options: Namespace, root: str) -> IndexFolder:
+    """The index of the daemon that the options name.
+
+    Args:
+        options: of the command.
+        root: the root of the daemon, on its machine.
+    """
+    endpoint = endpoint_of(options)
+    of = endpoint if endpoint is not None and is_remote(endpoint) else root
+    return IndexFolder(cache_folder(), of)
+
+
+class IndexedSearch:
+    """A search of one command.
+
+    Args:
+        client: a client of the daemon.
+        folder: the index.
+        output: shows the progress, and what the results lack.
+
+    Attributes:
+        failed: the errors of the sessions that could not be read.
+        count: how many records the index found, at most `COUNTED_MAX`.
+        is_ranked: they were ordered by relevance.
+    """
+
+    def __init__(self, client: BlockingClient, folder: IndexFolder, output: Output) -> None:
+        self._client = client
+        self._folder = folder
+        self._output = output
+        self.failed: list[StenoError] = []
+        self.count: int = 0
+        self.is_ranked: bool = False
+
+    def update(self, *, anew: bool = False) -> None:
+        """Read what is new in the sessions into the index, or all into an empty one."""
+        run = Pass()
+        with Progress(self._output, "indexing") as progress:
+
+            def advanced() -> None:
+                progress.show_bytes(run.bytes_done, run.bytes_total, f"{run.records} records")
+
+            def waiting() -> None:
+                progress.show("another process fills the index")
+
+            with self._folder.filling(LOCK_WAIT_S, waiting) as filling:
+                if filling is not None:
+                    fill(self._client, filling, searchable, run, advanced, anew=anew)
+        if filling is None:
+            self._output.say(
+                "another process fills the index, so that results may be missing: repeat the"
+                " search later"
+            )
+        self.failed = run.failed
+
+    def hits(self, search: Search, limit: int) -> list[Hit]:
+        """The first results; a damaged index is made again."""
+        try:
+            return list(self._hits(search, limit))
+        except Damaged:
+            self.update(anew=True)
+        try:
+            return list(self._hits(search, limit))
+        except Damaged as error:
+            raise StorageFailed(
+                f"the search index was made anew and is damaged again ({error}): check the disk"
+                f" of {self._folder.path}"
+            ) from None
+
+    def _hits(self, search: Search, limit: int) -> Iterator[Hit]:
+        index = self._folder.open()
+        if index is None:
+            return
+        searcher = Searcher(self._client, searchable)
+        with index:
+            offset: int | None = 0
+            while offset is not None and limit > 0:
+                page = searcher.page(index, search, offset, min(limit, PAGE_MAX))
+                self.count, self.is_ranked, offset = page.count, page.is_ranked, page.next
+                limit -= len(page.hits)
+                yield from page.hits
+
+
+def counted(count: int) -> str:
+    """A count of results in words."""
+    return f"{COUNTED_MAX} or more" if count >= COUNTED_MAX else str(count)
