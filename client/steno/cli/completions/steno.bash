@@ -8,7 +8,7 @@
 _shtab_steno_dmail_subparsers=(send show deliver)
 _shtab_steno_service_subparsers=(install uninstall show)
 _shtab_steno_keys_subparsers=(new list revoke)
-_shtab_steno_subparsers=(sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats top doctor service gc keys help completion demo)
+_shtab_steno_subparsers=(sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config stats top doctor service gc keys help completion demo)
 
 _shtab_steno_sessions_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --archived --all --trash --label --title --sort -n)
 _shtab_steno_ls_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --archived --all --trash --label --title --sort -n)
@@ -17,7 +17,7 @@ _shtab_steno_show_option_strings=(-h --help --root --socket --endpoint --key-fil
 _shtab_steno_read_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --after --generation --until --since --strict)
 _shtab_steno_tail_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json -n --lines --after -f --follow --wait --wire)
 _shtab_steno_grep_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json -i --ignore-case -F --fixed-strings -l --files-with-matches --role --since --index --order --limit)
-_shtab_steno_view_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --host --port --write --no-browser)
+_shtab_steno_view_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --host --port --write --no-redact --no-browser)
 _shtab_steno_mcp_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --http --token-file --read-only)
 _shtab_steno_open_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --no-create --exclusive --no-stamp --key)
 _shtab_steno_append_option_strings=(-h --help --root --socket --endpoint --key-file --name --timeout --json --role --batch --from-line --create --no-create --key --expect --durability)
@@ -343,7 +343,7 @@ _shtab_steno_service_pos_0_choices=(install uninstall show)
 _shtab_steno_keys_new___right_choices=(read write admin)
 _shtab_steno_keys_pos_0_choices=(new list revoke)
 _shtab_steno_completion_pos_0_choices=(bash zsh fish)
-_shtab_steno_pos_0_choices=(sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail compact title label archive unarchive rename delete undelete export import verify repair wire turns replay emit stream status start stop restart logs clients config stats top doctor service gc keys help completion demo)
+_shtab_steno_pos_0_choices=(sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config stats top doctor service gc keys help completion demo)
 
 _shtab_steno_sessions__h_nargs=0
 _shtab_steno_sessions___help_nargs=0
