@@ -311,9 +311,14 @@ def test_every_test_that_a_document_names_exists() -> None:
     assert named - there == set()
 
 
-def test_each_promise_of_the_readme_names_a_test() -> None:
-    rows = table_rows(README, "What steno promises")
-    assert rows
+def test_each_promise_of_the_readme_is_a_guarantee_with_tests() -> None:
+    rows = table_rows(GUIDE_FOLDER / "guarantees.md", "Guarantees and their tests")
+    promises = [
+        line.removeprefix("* ").removesuffix(".")
+        for line in README.read_text().splitlines()
+        if line.startswith("* **")
+    ]
+    assert promises == [promise for promise, _ in rows]
     assert [promise for promise, shown in rows if "`test_" not in shown] == []
 
 
