@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from steno.cli.render.wording import count, duration, number
 from steno.values import Record
-from steno.viewer.markup import Tree
+from steno.viewer.markup import Clock, Tree
 from steno.viewer.rows import Row, Rows, image_of
 from steno_protocol.replies import SessionStat
 
@@ -35,11 +35,12 @@ class Document:
 
     Args:
         stat: the state; its texts are shown as they are.
+        clock: limits the time for the colours of code.
     """
 
-    def __init__(self, stat: SessionStat) -> None:
+    def __init__(self, stat: SessionStat, clock: Clock) -> None:
         self._stat = stat
-        self._rows = Rows(is_whole=True)
+        self._rows = Rows(clock, is_whole=True)
 
     def head(self) -> str:
         """The file up to the first record."""

@@ -3,6 +3,7 @@
 import enum
 import json
 import re
+import time
 from collections.abc import AsyncGenerator
 
 import anyio.lowlevel
@@ -82,7 +83,7 @@ async def _markdown(
 async def _html(
     stat: SessionStat, records: RecordStream, redactor: Redactor
 ) -> AsyncGenerator[str]:
-    document = Document(stat)
+    document = Document(stat, time.monotonic)
     yield document.head()
     async for record in records:
         yield document.record(masked_record(redactor, record), record)

@@ -25,8 +25,11 @@ WHOLE_TEXT_CHARS_MAX: Final = 4_000_000
 MARKDOWN_CHARS_MAX: Final = 40_000
 """A longer text is shown as it is: Markdown takes about 1 ms for each 1 000 characters."""
 
-CODE_CHARS_MAX: Final = 40_000
-"""Longer code has no colours, for the same reason."""
+CODE_CHARS_MAX: Final = 10_000
+"""Longer code has no colours, for the same reason; one step of a lexer takes up to 0.2 s then."""
+
+COLOURING_S_MAX: Final = 0.25
+"""The time for the colours of one piece of code; the rest of it has none."""
 
 FOLDED_LINES_MAX: Final = 8
 """Lines of a tool's result that are in sight before it is unfolded."""

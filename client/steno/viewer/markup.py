@@ -8,19 +8,23 @@ The page creates each element by its name, from a list of harmless ones. No text
 ever parsed as HTML, here or there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pygments.token import STANDARD_TYPES
+from pygments.lexer import Lexer
+from pygments.token import STANDARD_TYPES, Text
 
 from steno.cli.render.lexers import lexer_named
-from steno.viewer.limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
+from steno.viewer.limits import CODE_CHARS_MAX, COLOURING_S_MAX, MARKDOWN_CHARS_MAX
 
 Tree = str | list[Any]
 """A text, or `[tag, attributes, *children]`."""
+
+Clock = Callable[[], float]
+"""Seconds on a clock that never goes back."""
 
 # Without HTML: a tag in a text is text. A line break is one, as agents and terminals write.
 _PARSER: Final = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(
@@ -35,22 +39,39 @@ _HEADING_FIRST: Final = 4
 """The page has the headings above this level."""
 
 
-def markdown(text: str) -> list[Tree]:
+def markdown(text: str, clock: Clock) -> list[Tree]:
     """The elements of a Markdown text; a very long one is one element with the text as it is."""
     if len(text) > MARKDOWN_CHARS_MAX:
         return [["pre", {}, text]]
-    return _Builder().build(_PARSER.parse(text))
+    return _Builder(clock).build(_PARSER.parse(text))
 
 
-def code(text: str, language: str) -> list[Tree]:
+def code(text: str, language: str, clock: Clock) -> list[Tree]:
     """The pieces of a program, each with the class of its kind; an unknown language has one."""
     lexer = None if len(text) > CODE_CHARS_MAX else lexer_named(language)
     if lexer is None:
         return [text]
     return [
         ["span", {"class": name}, piece] if (name := _class_of(kind)) else piece
-        for kind, piece in _joined(lexer.get_tokens(text))
+        for kind, piece in _joined(_tokens(lexer, text, clock))
     ]
+
+
+def _tokens(lexer: Lexer, text: str, clock: Clock) -> Iterator[tuple[Any, str]]:
+    """The tokens of a program; what is left when the time is over is one token.
+
+    Many lexers take a time that grows with the square of a hostile text: ten thousand line breaks
+    in a block of C take five seconds.
+    """
+    # As every lexer changes a text before it begins.
+    text = text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+    until, done = clock() + COLOURING_S_MAX, 0
+    for kind, piece in lexer.get_tokens(text):
+        yield kind, piece
+        done += len(piece)
+        if clock() > until:
+            yield Text, text[done:]
+            return
 
 
 def _joined(tokens: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
@@ -77,7 +98,8 @@ def _class_of(kind: Any) -> str:
 class _Builder:
     """A tree from the parser's list of opening, closing and single tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._open: list[list[Any]] = [["div", {}]]
 
     def build(self, tokens: Sequence[Token]) -> list[Tree]:
@@ -95,7 +117,7 @@ class _Builder:
         elif token.nesting < 0:
             self._end()
         else:
-            self._add(_single(token))
+            self._add(_single(token, self._clock))
 
     def _begin(self, token: Token) -> None:
         node: list[Any] = [*_element(token)]
@@ -126,7 +148,7 @@ def _element(token: Token) -> tuple[str, dict[str, Any]]:
     return (tag, {}) if tag in _TAGS else ("span", {})
 
 
-def _single(token: Token) -> Tree:
+def _single(token: Token, clock: Clock) -> Tree:
     match token.type:
         case "text" | "text_special":
             return token.content
@@ -137,7 +159,7 @@ def _single(token: Token) -> Tree:
         case "code_inline":
             return ["code", {}, token.content]
         case "fence" | "code_block":
-            return ["pre", {}, ["code", {}, *code(token.content, token.info)]]
+            return ["pre", {}, ["code", {}, *code(token.content, token.info, clock)]]
         case "image":
             return _picture(token.attrs, token.content)
         case _:

@@ -1,6 +1,7 @@
 """What the API reads through the client."""
 
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -286,7 +287,7 @@ def _rows_of(
     records: Sequence[Record], first: Position, is_whole: bool, redactor: Redactor
 ) -> list[msgspec.Raw]:
     """One encoded row for each line of a range up to its last record; the others are holes."""
-    making = Rows(is_whole=is_whole)
+    making = Rows(time.monotonic, is_whole=is_whole)
     rows: dict[int, Row] = {}
     for exact in records:
         # Before any text is cut or coloured: half a secret is not recognised.

@@ -26,7 +26,7 @@ from steno.viewer.limits import (
     TEXT_CHARS_MAX,
     WHOLE_TEXT_CHARS_MAX,
 )
-from steno.viewer.markup import code, markdown
+from steno.viewer.markup import Clock, code, markdown
 from steno_protocol._json import is_array, is_object
 
 Row = dict[str, Any]
@@ -50,10 +50,12 @@ class Rows:
     """Makes the rows of one range; the lines before it are shown to `note` first.
 
     Args:
+        clock: limits the time for the colours of code.
         is_whole: cut no text, for one row that the reader unfolds.
     """
 
-    def __init__(self, *, is_whole: bool = False) -> None:
+    def __init__(self, clock: Clock, *, is_whole: bool = False) -> None:
+        self._clock = clock
         self._calls: dict[str, Call] = {}
         self._chars_max = WHOLE_TEXT_CHARS_MAX if is_whole else TEXT_CHARS_MAX
 
@@ -129,14 +131,14 @@ class Rows:
 
     def _text(self, text: str) -> Row:
         shown, more = self._cut(text)
-        return {"kind": "text", "trees": markdown(shown), "more": more}
+        return {"kind": "text", "trees": markdown(shown, self._clock), "more": more}
 
     def _thought(self, part: dict[str, Any], kind: str) -> Row:
         text = text_of(part.get(kind, part.get("text", "")))
         shown, more = self._cut(text)
         return {
             "kind": "thought", "chars": len(text), "hint": folded(text),
-            "trees": markdown(shown), "more": more,
+            "trees": markdown(shown, self._clock), "more": more,
         }  # fmt: skip
 
     def _result(self, text: str) -> Row:
@@ -163,12 +165,17 @@ class Rows:
         return {
             "kind": "call", "id": call_id, "name": name,
             "hint": hint if len(hint) <= _HINT_CHARS else f"{hint[:_HINT_CHARS]}…",
-            "trees": code(text, "json"), "more": more,
+            "trees": code(text, "json", self._clock), "more": more,
         }  # fmt: skip
 
     def _json(self, title: str, value: object) -> Row:
         shown, more = self._cut(json.dumps(value, ensure_ascii=False, indent=2))
-        return {"kind": "json", "title": title, "trees": code(shown, "json"), "more": more}
+        return {
+            "kind": "json",
+            "title": title,
+            "trees": code(shown, "json", self._clock),
+            "more": more,
+        }
 
     def _cut(self, text: str) -> tuple[str, int]:
         """The part of a text that is shown, and how many characters are not."""

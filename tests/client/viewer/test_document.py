@@ -16,6 +16,10 @@ KEY = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
 
+def no_time() -> float:
+    return 0.0
+
+
 def stat(title: str = "", labels: tuple[str, ...] = ()) -> SessionStat:
     return SessionStat(session="talk", head="0:1", bytes=0, generation=0, token_count=0,
         token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
@@ -23,7 +27,7 @@ def stat(title: str = "", labels: tuple[str, ...] = ()) -> SessionStat:
 
 
 def page(*values: dict[str, Any], title: str = "", labels: tuple[str, ...] = ()) -> str:
-    document = Document(stat(title, labels))
+    document = Document(stat(title, labels), no_time)
     records = [Record(Position(0, line), value, b"") for line, value in enumerate(values)]
     return "".join([document.head(), *map(document.record, records), document.foot(0)])
 
@@ -87,7 +91,7 @@ def test_checkpoints_usages_and_images_are_shown() -> None:
 
 def test_a_masked_record_keeps_its_image() -> None:
     image = {"type": "image_url", "image_url": {"url": PICTURE}}
-    document = Document(stat())
+    document = Document(stat(), no_time)
     exact = Record(Position(0, 0), {"role": "user", "content": [image]}, b"")
     masked = Record(Position(0, 0), {"role": "user", "content": [dict(image)]}, b"")
     assert PICTURE in document.record(masked, exact)
@@ -142,4 +146,4 @@ def test_no_text_becomes_an_element_or_a_request(one: str, two: str, three: str)
 
 @pytest.mark.parametrize("damaged", [1, 2])
 def test_lines_that_are_no_records_are_counted(damaged: int) -> None:
-    assert f"{damaged} damaged line" in Document(stat()).foot(damaged)
+    assert f"{damaged} damaged line" in Document(stat(), no_time).foot(damaged)

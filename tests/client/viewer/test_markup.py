@@ -1,19 +1,29 @@
 """Markdown and code as trees of harmless elements."""
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.viewer.limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
-from steno.viewer.markup import Tree, code, markdown
+from steno.viewer import markup
+from steno.viewer.limits import CODE_CHARS_MAX, COLOURING_S_MAX, MARKDOWN_CHARS_MAX
+from steno.viewer.markup import Tree, code
 
 HARMLESS = {
     "p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr",
     "th", "td", "h4", "h5", "h6", "span", "br", "hr", "code", "pre", "a",
 }  # fmt: skip
+
+
+def no_time() -> float:
+    return 0.0
+
+
+def markdown(text: str) -> list[Tree]:
+    return markup.markdown(text, no_time)
 
 
 def elements(trees: list[Tree]) -> Iterator[list[Any]]:
@@ -47,8 +57,17 @@ def test_code_has_the_classes_of_its_language() -> None:
 
 
 def test_unknown_languages_and_long_code_are_plain() -> None:
-    assert code("x = 1", "no-such-language") == ["x = 1"]
-    assert code("x" * (CODE_CHARS_MAX + 1), "python") == ["x" * (CODE_CHARS_MAX + 1)]
+    assert code("x = 1", "no-such-language", no_time) == ["x = 1"]
+    assert code("x" * (CODE_CHARS_MAX + 1), "python", no_time) == ["x" * (CODE_CHARS_MAX + 1)]
+
+
+def test_code_that_takes_too_long_is_plain_from_there_on() -> None:
+    program = "\ufeffx = 1\r\n" * 20
+    seconds = count(step=COLOURING_S_MAX / 10)
+    trees = code(program, "python", lambda: next(seconds))
+    assert text_of(trees) == "x = 1\n" + "\ufeffx = 1\n" * 19
+    assert sum(not isinstance(tree, str) for tree in trees) < 12
+    assert trees[-1].count("\n") > 15
 
 
 def test_a_very_long_text_is_shown_as_it_is() -> None:

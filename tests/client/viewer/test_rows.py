@@ -19,17 +19,21 @@ LATER = "0199f1c2-5f06-7a90-8000-3d1c5e9b7a12"
 """A key that is 1 000 ms younger."""
 
 
+def no_time() -> float:
+    return 0.0
+
+
 def record(value: dict[str, Any], line: int = 0) -> Record:
     return Record(Position(0, line), value, b"")
 
 
 def row(value: dict[str, Any]) -> dict[str, Any]:
-    return Rows().row(record(value))
+    return Rows(no_time).row(record(value))
 
 
 def test_a_result_has_the_name_and_the_duration_of_its_call() -> None:
     call = {"id": "c1", "function": {"name": "Shell", "arguments": '{"command":"ls"}'}}
-    rows = Rows()
+    rows = Rows(no_time)
     made = rows.row(record({"role": "assistant", "content": "", "tool_calls": [call], "_id": KEY}))
     assert made["parts"][0]["hint"] == "command=ls"
     result = {"role": "tool", "tool_call_id": "c1", "content": "a.txt", "_id": LATER}
@@ -38,7 +42,7 @@ def test_a_result_has_the_name_and_the_duration_of_its_call() -> None:
 
 
 def test_a_call_before_the_range_names_its_result() -> None:
-    rows = Rows()
+    rows = Rows(no_time)
     call = {"id": "c1", "function": {"name": "Grep", "arguments": ""}}
     rows.note({"role": "assistant", "content": "", "tool_calls": [call]})
     assert (
@@ -57,7 +61,7 @@ def test_a_long_result_is_folded_to_its_first_lines() -> None:
 def test_a_long_text_is_cut_and_whole_on_request() -> None:
     value = {"role": "user", "content": "x" * (TEXT_CHARS_MAX + 7)}
     assert row(value)["parts"][0]["more"] == 7
-    assert Rows(is_whole=True).row(record(value))["parts"][0]["more"] == 0
+    assert Rows(no_time, is_whole=True).row(record(value))["parts"][0]["more"] == 0
 
 
 @pytest.mark.parametrize(

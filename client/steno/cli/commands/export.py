@@ -1,6 +1,7 @@
 """`steno export`: a session as Markdown, HTML, JSON, or as a folder of kimi-cli."""
 
 import json
+import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -171,7 +172,7 @@ class _Pieces:
             raise BadRequest(
                 f"--format html needs {error.name}: install it with `pip install 'stenod[view]'`"
             ) from None
-        document = Document(self._stat)
+        document = Document(self._stat, time.monotonic)
         yield document.head()
         for record, original in self._records():
             yield document.record(record, original)
