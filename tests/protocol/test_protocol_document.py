@@ -492,7 +492,7 @@ def test_the_version_and_the_magic_are_those_of_the_code() -> None:
 
 def test_the_changes_begin_with_the_present_version() -> None:
     text = (PROJECT / "protocol" / "CHANGES.md").read_text()
-    versions = re.findall(r"^## (\d+)$", text, re.MULTILINE)
+    versions = re.findall(r"^## Protocol (\d+)$", text, re.MULTILINE)
     assert versions == [str(number) for number in range(PROTOCOL_VERSION, 0, -1)]
     assert {*COMMANDS} <= {*codes(text)}
 
