@@ -250,7 +250,8 @@ def test_clients_lists_the_followers_of_a_session_by_name(root: Path) -> None:
             follower.stdout.readline()
             (entry,) = steno("clients", "demo", "--json").document["clients"]
             assert set(entry) == {
-                "name", "key", "pid", "connected_s", "requests", "dropped", "subscriptions",
+                "name", "connection", "key", "pid", "connected_s", "requests", "dropped",
+            "subscriptions",
             }  # fmt: skip
             assert entry["key"] is None
             assert (entry["name"], entry["pid"], entry["subscriptions"]) == (
