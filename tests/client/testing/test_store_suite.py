@@ -92,8 +92,9 @@ def test_store_that_hangs_is_broken(monkeypatch: pytest.MonkeyPatch, seed: int) 
     assert finding.detail == "no answer within 2 s"
 
 
-def test_store_that_crashes_its_process_is_broken(seed: int) -> None:
-    finding = run("support.store_drivers:CrashingDriver", CLAUSE_OF["read your writes"], seed)
+@pytest.mark.parametrize("clause", ["concurrent opens", "concurrent writers", "read your writes"])
+def test_store_that_crashes_its_process_is_broken(clause: str, seed: int) -> None:
+    finding = run("support.store_drivers:CrashingDriver", CLAUSE_OF[clause], seed)
     assert finding.summary == "a call did not return"
     assert "ended by itself" in finding.detail
     assert "last words" in finding.detail
