@@ -57,7 +57,7 @@ class StenoSession:
         prefix: str = "openai",
     ) -> None:
         self.session_id = session_id
-        self.session_settings = _settings(session_settings)
+        self.session_settings: Any = _settings(session_settings)
         self._client = client
         self._id = f"{prefix}/{segment_or_digest(session_id)}"
 
