@@ -72,7 +72,9 @@ def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
     before, torn = file.read_bytes(), b'{"type":"user","uuid":"half'
     file.write_bytes(before + torn)
     run = Steno(root)
-    assert run("import", str(file), "till").code == 0
+    imported = run("import", str(file), "till")
+    assert imported.code == 0
+    assert f"the last line of {file} ({len(torn)} bytes) has no end and is left out" in imported.err
     assert file.read_bytes() == before + torn
     kept = root / "sessions" / "till" / "stream-claude-code.jsonl"
     assert kept.read_bytes() == before

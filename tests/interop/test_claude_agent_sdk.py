@@ -109,16 +109,44 @@ async def test_any_key_of_the_sdk_names_a_session(client: steno.Client) -> None:
         assert [each["session_id"] for each in await store.list_sessions(name)] == [name]
 
 
+async def test_a_project_of_any_length_has_sessions(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    key = {"project_key": sdk.project_key_for_directory(f"/srv/{'x' * 300}"), "session_id": "till"}
+    await store.append(key, [entry(n=1)])
+    assert await store.load(key) == [entry(n=1)]
+    assert [each["session_id"] for each in await store.list_sessions(key["project_key"])] == [
+        "till"
+    ]
+
+
+def nested(depth: int) -> object:
+    return [] if not depth else [nested(depth - 1)]
+
+
 @pytest.mark.parametrize(
-    "value", [float("nan"), {1, 2}, object(), "\ud800"], ids=["nan", "set", "object", "surrogate"]
+    "value",
+    [float("nan"), {1, 2}, object(), "\ud800", nested(150)],
+    ids=["nan", "set", "object", "surrogate", "deep"],
 )
+@pytest.mark.parametrize("key", [KEY, SUBAGENT], ids=["main", "subpath"])
 async def test_an_entry_that_is_not_json_is_refused_and_nothing_is_stored(
-    client: steno.Client, value: object
+    client: steno.Client, key: dict[str, str], value: object
 ) -> None:
     store = StenoSessionStore(client)
-    with pytest.raises((steno.StenoError, TypeError, ValueError)):
-        await store.append(KEY, [entry("a"), entry("b", value=value)])
-    assert await store.load(KEY) is None
+    with pytest.raises(steno.BadRequest) as refused:
+        await store.append(key, [entry("a"), entry("b", value=value)])
+    assert refused.value.session == f"claude/_-srv-shop/{KEY['session_id']}"
+    assert await store.load(key) is None
+    assert await store.list_subkeys(KEY) == []
+    assert await store.list_sessions(KEY["project_key"]) == []
+
+
+async def test_the_first_of_several_entries_with_one_uuid_is_loaded(client: steno.Client) -> None:
+    store = StenoSessionStore(client)
+    await store.append(KEY, [entry("a", n=1), entry("a", n=2)])
+    await store.append(KEY, [entry("b", n=3)])
+    await store.append(KEY, [entry("b", n=4)])
+    assert await store.load(KEY) == [entry("a", n=1), entry("b", n=3)]
 
 
 async def test_an_entry_that_is_too_large_is_refused(client: steno.Client) -> None:

@@ -78,6 +78,30 @@ async def test_the_limit_of_the_settings_is_used(client: steno.Client) -> None:
 
 
 @BACKENDS
+async def test_settings_in_a_dict_are_those_of_the_sdk(client: steno.Client) -> None:
+    assert StenoSession("talk", client, {"limit": 2}).session_settings.limit == 2
+    with pytest.raises(TypeError):
+        StenoSession("talk", client, {"limits": 2})
+
+
+@BACKENDS
+async def test_a_call_of_several_batches_with_an_odd_item_stores_nothing(
+    client: steno.Client,
+) -> None:
+    session = StenoSession("talk", client)
+    with pytest.raises(steno.BadRequest):
+        await session.add_items([*[item("a")] * 5000, {"content": float("nan")}])
+    assert await session.get_items() == []
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", ["", "x" * 300, "\ud800"], ids=["empty", "long", "surrogate"])
+async def test_any_text_names_a_conversation(client: steno.Client, name: str) -> None:
+    await StenoSession(name, client).add_items([item("a")])
+    assert await StenoSession(name, client).get_items() == [item("a")]
+
+
+@BACKENDS
 async def test_a_compaction_replaces_all_items_in_one_batch(client: steno.Client) -> None:
     session = StenoSession("talk", client)
     await session.add_items([item("a"), item("b")])

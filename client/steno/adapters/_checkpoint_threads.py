@@ -7,17 +7,14 @@ import msgspec
 
 import steno
 from steno.adapters._checkpoint_log import CheckpointLog, Operation, Requests
-from steno.adapters._names import digest_of, name_of, segment_of
-from steno_protocol.errors import BadRequest, NotFound
+from steno.adapters._names import DIGEST, digest_of, name_of, segment_or_digest
+from steno_protocol.errors import NotFound
 
 _ROOT: Final = "checkpoints"
 """The stream of the root namespace. Others share 256 streams, which begin with this name, too: a
 session has at most 1000 streams, and a subgraph has a new namespace in each run."""
 
-_DIGEST: Final = "_=="
-"""How a segment with the digest of a thread's id begins: `segment_of` never makes two `=`."""
-
-_NAMES: Final = f"{_DIGEST}names"
+_NAMES: Final = f"{DIGEST}names"
 """The session with the thread ids of those segments, in its stream `names`."""
 
 
@@ -88,25 +85,16 @@ class Threads:
         session = f"{self._prefix}/{_NAMES}"
         records = await self._requests.span(session, "names", steno.Position(0, 0), None)
         names = [str(record.record["thread_id"]) for record in records]
-        return {_segment_of(name): name for name in names}
+        return {segment_or_digest(name): name for name in names}
 
     async def _note(self, thread: Any) -> None:
         """Note a thread's id if it cannot be derived from the id of its session."""
-        segment = _segment_of(str(thread))
-        if segment.startswith(_DIGEST):
+        segment = segment_or_digest(str(thread))
+        if segment.startswith(DIGEST):
             session = f"{self._prefix}/{_NAMES}"
             await self._requests.open(session)
             line = msgspec.json.encode({"thread_id": str(thread)})
             await self._requests.append(session, "names", [line], key=digest_of(segment))
 
     def _session(self, thread: Any) -> str:
-        return f"{self._prefix}/{_segment_of(str(thread))}"
-
-
-def _segment_of(thread: str) -> str:
-    """The segment of a session's id that stands for a thread."""
-    try:
-        return segment_of(thread)
-    except BadRequest:
-        # Empty, too long, or no valid Unicode.
-        return f"{_DIGEST}{digest_of(thread)}"
+        return f"{self._prefix}/{segment_or_digest(str(thread))}"

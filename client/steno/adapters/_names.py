@@ -10,6 +10,9 @@ from steno_protocol.errors import BadRequest
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@+,-]", re.ASCII)
 _QUOTED: Final = re.compile(rb"=([0-9A-F]{2})")
 
+DIGEST: Final = "_=="
+"""How a segment with the digest of a name begins: `segment_of` never makes two `=`."""
+
 _FOLDERS: Final = frozenset({paths.QUARANTINE, paths.UPLOADS})
 """Folders of a session, which no part of an id may be called."""
 
@@ -32,12 +35,23 @@ def segment_of(name: str) -> str:
         raise BadRequest(f"{name[:80]!a} is no name: it is not valid Unicode") from None
     if not segment[:1].isalnum() or segment in _FOLDERS:
         segment = f"_{segment}"
-    if not name or len(segment) > limits.SESSION_SEGMENT_CHARS_MAX:
+    if not name:
+        raise BadRequest("an empty text is no name: use at least one character")
+    if len(segment) > limits.SESSION_SEGMENT_CHARS_MAX:
         raise BadRequest(
             f"{name[:80]!r} is no name: it has {len(segment)} characters as a part of a session id,"
-            f" and 1 to {limits.SESSION_SEGMENT_CHARS_MAX} are allowed; use a shorter one"
+            f" and at most {limits.SESSION_SEGMENT_CHARS_MAX} are allowed: use a shorter one"
         )
     return segment
+
+
+def segment_or_digest(name: str) -> str:
+    """Return a segment for any text: that of `segment_of`, else one with a digest of the name."""
+    try:
+        return segment_of(name)
+    except BadRequest:
+        # Empty, too long, or no valid Unicode.
+        return f"{DIGEST}{digest_of(name)}"
 
 
 def name_of(segment: str) -> str:

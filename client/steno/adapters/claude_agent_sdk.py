@@ -12,12 +12,13 @@ A session of the SDK is a session of steno, `claude/<project>/<session>`:
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
-from steno.adapters._names import digest_of, name_of, segment_of
+from steno.adapters._batches import batches_of
+from steno.adapters._names import digest_of, name_of, segment_of, segment_or_digest
 from steno.adapters._optional import framework
-from steno_protocol import limits
 
 if TYPE_CHECKING:
     from steno._async.stream import Stream
@@ -32,20 +33,28 @@ Entry = dict[str, Any]
 Key = Mapping[str, str]
 """A `SessionKey`: `project_key`, `session_id`, and `subpath` for a subagent."""
 
+_Batch = tuple[list[bytes], str | None]
+"""The lines of a batch and its idempotency key."""
+
 
 class StenoSessionStore:
     """A `SessionStore` whose entries are on the disk when `append` returns.
 
     A batch is stored as a whole or not at all, once even if it is sent again; of entries with the
-    same `uuid` in different batches `load` returns the first. Every process with a client of the
-    same daemon sees the same entries in one order.
+    same `uuid` `load` returns the first. Every process with a client of the same daemon sees the
+    same entries in one order.
 
     Args:
         client: an open client; its owner closes it after the last use of the store.
         prefix: the first segment of the ids of the sessions.
+
+    Raises:
+        ModuleNotFoundError: the SDK is not installed; the message names the extra.
     """
 
     def __init__(self, client: steno.Client, prefix: str = "claude") -> None:
+        # Each append folds the summary, so a missing SDK is an error before the first one.
+        self._fold = framework("claude_agent_sdk", "claude-agent-sdk").fold_session_summary
         self._client = client
         self._prefix = prefix
 
@@ -53,26 +62,26 @@ class StenoSessionStore:
         """Store a batch; batches of more than 4 096 entries are split.
 
         Raises:
-            StenoError: the entries are not JSON, or could not be stored; see its `outcome`.
+            BadRequest, TooLarge: an entry is not JSON or too large; nothing is stored.
+            StenoError: the entries could not be stored; see its `outcome`.
         """
         if not entries:
             return
+        batches = _keyed(entries, batches_of(entries, self._id(key)))
         try:
-            await self._append(self._client.session(self._id(key)), key, entries)
+            await self._append(self._client.session(self._id(key)), key, batches)
         except steno.NotFound:
             session = await self._client.open(self._id(key), follow=False)
-            await self._append(session, key, entries)
+            await self._append(session, key, batches)
 
-    async def _append(
-        self, session: steno.Session, key: Key, entries: Sequence[Mapping[str, Any]]
-    ) -> None:
+    async def _append(self, session: steno.Session, key: Key, batches: "Sequence[_Batch]") -> None:
         subpath = key.get("subpath")
         if subpath is not None:
             subkeys = await session.stream(_SUBKEYS)
             await subkeys.append({"subpath": subpath}, key=digest_of(subpath))
         stream = await session.stream(_stream_name(subpath))
-        for first in range(0, len(entries), limits.BATCH_RECORDS_MAX):
-            await _append_once(stream, entries[first : first + limits.BATCH_RECORDS_MAX])
+        for lines, batch_key in batches:
+            await _append_once(stream, lines, batch_key)
         if subpath is None:
             await self._summarise(session, key)
 
@@ -87,7 +96,7 @@ class StenoSessionStore:
 
     async def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
         """Return the ids of a project's sessions with their last change in milliseconds."""
-        prefix = f"{self._prefix}/{segment_of(project_key)}/"
+        prefix = f"{self._prefix}/{segment_or_digest(project_key)}/"
         found = await self._client.sessions(prefix)
         return [
             {"session_id": name_of(segment), "mtime": int(entry.modified_at * 1000)}
@@ -133,7 +142,6 @@ class StenoSessionStore:
 
     async def _summarise(self, session: steno.Session, key: Key) -> dict[str, Any] | None:
         """Fold the entries behind the last summary into the next one; None without entries."""
-        fold = framework("claude_agent_sdk", "claude-agent-sdk").fold_session_summary
         entries, summaries = await session.stream(_ENTRIES), await session.stream(_SUMMARY)
         while True:
             before = await summaries.last(1)
@@ -143,7 +151,7 @@ class StenoSessionStore:
             added = [record async for record in entries.records(after)]
             if not added:
                 return summary
-            folded = fold(summary, key, [record.record for record in added])
+            folded = self._fold(summary, key, [record.record for record in added])
             record = {"summary": folded, "after": str(_behind(added[-1]))}
             try:
                 await summaries.append(record, expect=expect)
@@ -157,7 +165,8 @@ class StenoSessionStore:
         return await session.stream(_stream_name(key.get("subpath")))
 
     def _id(self, key: Key) -> str:
-        return f"{self._prefix}/{segment_of(key['project_key'])}/{segment_of(key['session_id'])}"
+        project = segment_or_digest(key["project_key"])
+        return f"{self._prefix}/{project}/{segment_of(key['session_id'])}"
 
 
 def _behind(record: steno.StreamRecord) -> steno.Position:
@@ -169,14 +178,26 @@ def _stream_name(subpath: str | None) -> str:
     return _ENTRIES if subpath is None else digest_of(subpath)
 
 
-async def _append_once(stream: "Stream", entries: Sequence[Mapping[str, Any]]) -> None:
-    """Append a batch under a key made of its uuids; without a uuid in each it is a new one."""
-    uuids = [entry.get("uuid") for entry in entries]
-    key = digest_of(*map(str, uuids)) if all(uuids) else None
-    ack = await stream.append(list(entries), key=key)
+def _keyed(entries: Sequence[Mapping[str, Any]], batches: Sequence[list[bytes]]) -> list[_Batch]:
+    """Each batch with a key made of its uuids; without a uuid in each entry it is a new batch."""
+    rest = iter(entries)
+    keyed: list[_Batch] = []
+    for lines in batches:
+        uuids = [entry.get("uuid") for entry in islice(rest, len(lines))]
+        keyed.append((lines, digest_of(*map(str, uuids)) if all(uuids) else None))
+    return keyed
+
+
+async def _append_once(stream: "Stream", lines: Sequence[bytes], key: str | None) -> None:
+    try:
+        ack = await stream.append(lines, key=key)
+    except steno.Conflict:
+        # The same uuids with other contents: stored, and `load` returns the first ones.
+        await stream.append(lines)
+        return
     if ack.duplicate and ack.first.generation != (await stream.head()).generation:
         # The first one was deleted since, and the transcript begins again.
-        await stream.append(list(entries))
+        await stream.append(lines)
 
 
 async def _distinct(stream: "Stream") -> AsyncIterator[Entry]:

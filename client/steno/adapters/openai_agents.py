@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
-from steno.adapters._names import segment_of
+from steno.adapters._batches import batches_of
+from steno.adapters._names import segment_or_digest
+from steno.adapters._optional import framework
 from steno_protocol import limits
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ class StenoSession:
     Args:
         session_id: the id of the conversation.
         client: an open client; its owner closes it after the last use of the session.
-        session_settings: the SDK's settings; `limit` is the limit of `get_items` without one.
+        session_settings: the SDK's settings, or a dict of them; `limit` is the limit of `get_items`
+            without one.
         prefix: the first segment of the id of the session in steno.
 
     Attributes:
@@ -54,9 +57,9 @@ class StenoSession:
         prefix: str = "openai",
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings: Any = _settings(session_settings)
         self._client = client
-        self._id = f"{prefix}/{segment_of(session_id)}"
+        self._id = f"{prefix}/{segment_or_digest(session_id)}"
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
         """Return the items, or the latest `limit` of them, oldest first; negative means all.
@@ -73,11 +76,11 @@ class StenoSession:
         """Add items; up to 4 096 are stored as a whole or not at all.
 
         Raises:
-            StenoError: they are not JSON, or could not be stored; see its `outcome`.
+            BadRequest, TooLarge: an item is not JSON or too large; nothing is stored.
+            StenoError: they could not be stored; see its `outcome`.
         """
-        records = [{"item": item} for item in items]
-        for first in range(0, len(records), limits.BATCH_RECORDS_MAX):
-            await self._append(records[first : first + limits.BATCH_RECORDS_MAX])
+        for lines in batches_of([{"item": item} for item in items], self._id):
+            await self._append(lines)
 
     async def pop_item(self) -> Item | None:
         """Take the last item away and return it; None if there is none."""
@@ -104,7 +107,7 @@ class StenoSession:
         return True
 
     async def _append(
-        self, records: Sequence[dict[str, Any]], expect: steno.Position | None = None
+        self, records: Sequence[dict[str, Any] | bytes], expect: steno.Position | None = None
     ) -> None:
         stream = await self._stream()
         try:
@@ -132,6 +135,14 @@ class StenoSession:
 
     async def _stream(self) -> "Stream":
         return await self._client.session(self._id).stream("items")
+
+
+def _settings(given: Any) -> Any:
+    """The settings as the SDK's own sessions make them; a dict is checked by the SDK."""
+    if not isinstance(given, dict):
+        return given
+    settings = framework("agents.memory.session_settings", "openai-agents")
+    return settings.coerce_session_settings(given)
 
 
 def _fold(operations: Iterable[dict[str, Any]]) -> tuple[list[Item], bool]:

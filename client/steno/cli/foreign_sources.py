@@ -40,12 +40,14 @@ class ForeignSource:
         file: the file; it is only read.
         format: its format.
         skipped: counts the messages that are too long for a record, after `write`.
+        unfinished: the bytes of a last line without an end, which `write` did not take.
     """
 
     session: str
     file: Path
     format: type[ForeignTranscript]
     skipped: list[int] = field(default_factory=list[int])
+    unfinished: list[int] = field(default_factory=list[int])
 
     @property
     def folder(self) -> Path:
@@ -104,6 +106,7 @@ class ForeignSource:
             for line in _whole_lines(source):
                 copy.write(line)
                 show(len(line))
+            self.unfinished[:] = [left] if (left := source.tell() - copy.tell()) else []
             _sync(copy)
         for record in _records(folder / self.stream, show):
             transcript.scan(record)

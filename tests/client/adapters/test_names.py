@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.adapters._names import digest_of, name_of, segment_of
+from steno.adapters._names import digest_of, name_of, segment_of, segment_or_digest
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 
@@ -27,6 +27,11 @@ def test_two_names_never_have_one_segment(first: str, second: str) -> None:
 def test_a_name_that_no_id_can_hold_is_refused(name: str) -> None:
     with pytest.raises(BadRequest, match="is no name"):
         segment_of(name)
+
+
+@given(NAMES | st.sampled_from(["", "\ud800", "x" * 300]))
+def test_any_text_has_a_segment(name: str) -> None:
+    paths.split_session(f"claude/{segment_or_digest(name)}")
 
 
 @given(st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=3))

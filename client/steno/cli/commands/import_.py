@@ -346,6 +346,11 @@ def _print_result(
     elif isinstance(source, ForeignSource) and source.skipped:
         left_out = count(len(source.skipped), "message")
         output.say(f"{left_out} of {stat.session} too long for a record, kept in its stream only")
+    for left in source.unfinished if isinstance(source, ForeignSource) else ():
+        output.say(
+            f"the last line of {source.origin} ({number(left)} bytes) has no end and is left out;"
+            " once it is whole, --replace takes it"
+        )
 
 
 def _print_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:

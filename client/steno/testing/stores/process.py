@@ -73,6 +73,7 @@ class StoreProcess:
         log: Path,
     ) -> None:
         self._log = log
+        self._is_killed = False
         with log.open("ab") as errors:
             self._process = subprocess.Popen(  # noqa: S603 (the driver that the caller tests)
                 [python, "-m", "steno.testing.stores.worker", driver, str(folder), session],
@@ -143,14 +144,17 @@ class StoreProcess:
         self.send("stream", calls=list(calls))
 
     def acks(self, count: int | None = None) -> Iterator[Reply]:
-        """Yield the replies of a stream, `count` of them or up to its end or the process's.
+        """Yield the replies of a stream, `count` of them or up to its end or that of `kill`.
 
         Raises:
+            Died: the process ended by itself.
             Hung: there was none within the deadline.
         """
         taken = 0
         while count is None or taken < count:
             reply = self._next(limits.REPLY_S_MAX)
+            if reply is None and not self._is_killed:
+                raise Died(self._last_words())
             if reply is None or "end" in reply:
                 return
             taken += 1
@@ -170,6 +174,7 @@ class StoreProcess:
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone; the replies that it has sent can still be read."""
+        self._is_killed = True
         self._process.kill()
         self._process.wait(limits.STOP_S_MAX)
         self._reader.join(limits.STOP_S_MAX)

@@ -25,27 +25,45 @@ def main() -> None:
     replies = os.dup(1)
     os.dup2(2, 1)
     spec, folder, session = sys.argv[1:]
-    worker = Worker(make_driver(spec), Path(folder), session)
+    try:
+        driver = make_driver(spec)
+    except NoDriver as error:
+        # The user's mistake, which no traceback explains better.
+        sys.exit(str(error))
+    worker = Worker(driver, Path(folder), session)
     while line := sys.stdin.readline():
         for reply in worker.replies(json.loads(line)):
             _write_all(replies, json.dumps(reply).encode() + b"\n")
+
+
+class NoDriver(Exception):
+    """There is no driver of this name; the text says what is missing."""
 
 
 def make_driver(spec: str) -> Any:
     """Make the driver of `module:name`.
 
     Raises:
-        ValueError: the text is not of this form.
-        ImportError, AttributeError: there is no such driver.
+        NoDriver: the text is not of this form, or there is no such module or driver.
     """
     module, separator, name = spec.partition(":")
     if not (module and separator and name):
-        raise ValueError(f"{spec!r} is not of the form mymodule:Driver")
+        raise NoDriver(f"{spec!r} is not of the form mymodule:Driver")
     # As pytest does for `-p`: a driver often lies in the current folder.
     here = str(Path.cwd())
     if not {"", here} & {*sys.path}:
         sys.path.insert(0, here)
-    return getattr(importlib.import_module(module), name)()
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise NoDriver(
+            f"there is no module {module!r} in {here} or on PYTHONPATH: start pytest in its folder"
+        ) from error
+    if not hasattr(found, name):
+        raise NoDriver(f"the module {module!r} ({found.__file__}) has no {name!r}")
+    return getattr(found, name)()
 
 
 class Worker:
