@@ -22,6 +22,7 @@ from steno.cli.since import Since, since_option
 from steno.cli.stdin import is_typed
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.positions import Position
 
 
@@ -112,7 +113,7 @@ def _conversation(options: Namespace, output: Output) -> Conversation:
             if options.format is not None:
                 raise BadRequest(
                     f"--format terminal needs {error.name}: install it with"
-                    " `pip install 'stenod[terminal]'`, or give --format plain"
+                    f" `{extra_command('terminal')}`, or give --format plain"
                 ) from None
         else:
             markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
