@@ -44,7 +44,7 @@ VALUES: Final = {
 MENTIONS: Final = {
     "steno append", "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno import",
-    "steno keys", "steno keys new", "steno read --since", "steno rename", "steno restore",
+    "steno keys new", "steno keys revoke", "steno read --since", "steno rename", "steno restore",
     "steno mcp", "steno mcp --http", "steno tail -f --json", "steno top", "steno undelete --trash",
     "steno view", "steno view --write",
 }  # fmt: skip
