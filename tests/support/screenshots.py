@@ -25,7 +25,7 @@ from support.terminal_pictures import terminal_picture
 
 GUIDE: Final = PROJECT / "client" / "guide" / "pictures"
 
-IN_GUIDE: Final = ("sessions-80", "append-80", "top-80")
+IN_GUIDE: Final = ("sessions-80", "show-80", "append-80", "top-80")
 """The pictures that pages of the guide show."""
 
 COMMAND: Final = (
