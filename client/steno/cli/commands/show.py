@@ -159,6 +159,12 @@ def _print(
     return has_lines
 
 
+def _kept(lines: int) -> str:
+    if lines < 2:
+        return "the first line stays" if lines else "no line stays"
+    return f"the first {count(lines, 'line')} stay"
+
+
 def _print_event(
     output: Output, conversation: Conversation, event: SubscriptionEvent, since: Since
 ) -> None:
@@ -166,8 +172,7 @@ def _print_event(
         case RecordsEvent():
             _print(output.write, conversation, since.records(event.records()))
         case Reset():
-            kept = f"the first {count(event.kept, 'line')} stay" if event.kept else "no line stays"
-            for line in conversation.rule(f"{event.why}: {kept}"):
+            for line in conversation.rule(f"{event.why}: {_kept(event.kept)}"):
                 output.write(line)
         case Live() | DmailEvent():
             pass
