@@ -305,6 +305,26 @@ def test_show_follows_new_records(root: Path) -> None:
             follower.kill()
 
 
+def test_show_names_the_lines_that_stay_after_a_revert(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "one")
+    steno("checkpoint", "demo")
+    steno("append", "demo", "two")
+    steno("checkpoint", "demo")
+    with steno.begin("show", "demo", "-f") as follower:
+        assert follower.stdout is not None
+        try:
+            lines = iter(follower.stdout.readline, "")
+            assert next(line for line in lines if "checkpoint 1" in line)
+            steno("revert", "demo", "1")
+            shown = next(line for line in lines if "stay" in line)
+            assert shown.startswith("── reverted: the first 3 lines stay ")
+            steno("revert", "demo", "0")
+            assert "the first line stays" in next(line for line in lines if "stay" in line)
+        finally:
+            follower.kill()
+
+
 def test_an_interrupted_follower_exits_with_130(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "one")

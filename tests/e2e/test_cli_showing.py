@@ -15,6 +15,7 @@ from steno.cli.render.output import Output
 from steno.cli.render.pager import paged
 from steno.cli.since import since
 from steno_protocol.errors import NotFound
+from steno_protocol.installation import extra_command
 from support.command import Steno
 
 HOUR_S = 3600
@@ -233,9 +234,8 @@ def test_without_the_extra_a_terminal_gets_plain_text_or_is_told_what_to_install
     assert "  ```python\n" in steno.on_terminal(80, "show", "demo")
     ran = steno("show", "demo", "--format", "terminal")
     assert (ran.code, ran.out) == (1, "")
-    assert "--format terminal needs rich: install it with `pip install 'stenod[terminal]'`" in (
-        ran.err
-    )
+    remedy = extra_command("terminal")
+    assert f"--format terminal needs rich: install it with `{remedy}`" in ran.err
 
 
 def test_a_format_and_json_do_not_go_together(root: Path) -> None:

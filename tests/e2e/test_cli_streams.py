@@ -91,6 +91,7 @@ def test_an_endless_stdin_is_more_than_one_batch(root: Path) -> None:
         stream.kill()
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert b"stdin holds more than a batch, which is 4096 records" in ran.stderr
+    assert b"leave --batch out, which appends line by line" in ran.stderr
     assert list(root.iterdir()) == []
 
 

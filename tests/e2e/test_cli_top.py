@@ -133,7 +133,7 @@ def test_the_death_of_the_daemon_is_shown_and_survived(root: Path) -> None:
         program.wait_for(lambda screen: "demo" in screen)
         first = daemon.pid
         daemon.kill()
-        screen = program.wait_for(lambda screen: "waits for the daemon" in screen)
+        screen = program.wait_for(lambda screen: "waiting for the daemon" in screen)
         assert f"pid {first}" in screen
         assert "demo" in screen
         # It starts none itself.

@@ -57,6 +57,43 @@ def test_a_created_session_is_reported_with_similar_ids(
 @pytest.mark.parametrize(
     "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
 )
+def test_a_change_under_a_short_id_goes_to_the_session_that_has_it(
+    root: Path, change: tuple[str, ...]
+) -> None:
+    whole = "8555b74f05c738770b377f99576cee00/803e46f3-d894-4f56-973b-263e6d9350ca"
+    steno = Steno(root)
+    name, *arguments = change
+    assert steno("open", whole).code == 0
+
+    ran = steno(name, "8555/803e", *arguments)
+
+    assert ran.code == 0
+    assert ran.err.startswith(f"steno: there is no session 8555/803e; only {whole} begins with it")
+    assert not (root / "sessions/8555").exists()
+    assert steno(name, "8555/803e", *arguments, "--create").err == ""
+    assert (root / "sessions/8555/803e").is_dir()
+
+
+def test_lines_of_stdin_under_a_short_id_go_to_the_session_that_has_it(root: Path) -> None:
+    whole = "803e46f3-d894-4f56-973b-263e6d9350ca"
+    steno = Steno(root)
+    assert steno("open", whole).code == 0
+    lines = "".join(f'{{"role":"user","content":"{n}"}}\n' for n in range(3))
+    assert steno("append", "803e", stdin=lines).code == 0
+    assert contents_in(root, whole) == {"0": 1, "1": 1, "2": 1}
+
+
+def test_an_id_that_is_no_short_form_of_a_generated_one_is_created(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("open", "803e46f3-d894-4f56-973b-263e6d9350ca").code == 0
+    assert steno("open", "feed-the-cat").code == 0
+    for session in ("803", "feed", "803f", "803e/0199"):
+        assert f"the session {session} was created" in steno("append", session, "hi").err
+
+
+@pytest.mark.parametrize(
+    "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
+)
 def test_a_change_in_a_mount_creates_a_session_only_with_create(
     root: Path, change: tuple[str, ...]
 ) -> None:

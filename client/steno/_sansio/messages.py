@@ -280,7 +280,7 @@ def _place(what: str, path: _Path) -> str:
 def _no_message(value: object, what: str) -> BadRequest:
     return BadRequest(
         f"a {what} is a dict, a msgspec.Struct, a pydantic model, a dataclass or the bytes of a"
-        f" JSON object, not a {type(value).__name__}"
+        f" JSON object, and this is of the type {type(value).__name__}"
     )
 
 

@@ -67,7 +67,9 @@ def header_fields(header: Payload | None) -> dict[str, Any] | None:
         return None
     # What callers give without a type checker may be anything.
     if isinstance(header, bytes) or not is_message(header):
-        raise BadRequest(f"the header of a wire file is an object, not a {type(header).__name__}")
+        raise BadRequest(
+            f"the header of a wire file is an object, not of the type {type(header).__name__}"
+        )
     [data] = encode_messages(header, "header")
     fields: dict[str, Any] = msgspec.json.decode(data)
     return fields

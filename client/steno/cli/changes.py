@@ -71,6 +71,7 @@ def apply(
             _check_creation(client, options, error)
     # A refused change must not leave an empty session behind.
     check()
+    _check_short_id(client, options)
     _create(client, options, output)
     return verb(session, how)
 
@@ -125,6 +126,26 @@ def _check_creation(client: BlockingClient, options: Namespace, missing: NotFoun
         f" mount {mount} without --create{_meant(close)}",
         session=options.session,
     ) from missing
+
+
+def _check_short_id(client: BlockingClient, options: Namespace) -> None:
+    """Create no session under the short id of another one; the command then runs with its whole id.
+
+    Raises:
+        NotFound: `steno sessions` shows another session with this id.
+    """
+    if options.create:
+        return
+    # Imported here: most changes find their session.
+    from steno.cli.session_ids import session_with_short_id  # noqa: PLC0415
+
+    whole = session_with_short_id(client, options.session)
+    if whole is not None:
+        raise NotFound(
+            f"there is no session {options.session}, and `steno sessions` shows {whole} in this"
+            " form: --create creates a session with the short id",
+            session=options.session,
+        )
 
 
 def _create(client: BlockingClient, options: Namespace, output: Output) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from steno._sync.client import BlockingClient
 from steno.cli.connection import connected
-from steno.cli.short_ids import matches
+from steno.cli.short_ids import is_short_form, matches, may_be_short
 from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
@@ -42,9 +42,7 @@ def session_with_prefix(options: Namespace, error: NotFound) -> str | None:
         return None
     text = options.session
     with connected(options) as client:
-        found = _beginning_with(client, text, text)
-        if found == [] and "/" in text:
-            found = _beginning_with(client, text.partition("/")[0], text)
+        found = _meant(client, text)
     if not found:
         return None
     if len(found) == 1:
@@ -55,6 +53,24 @@ def session_with_prefix(options: Namespace, error: NotFound) -> str | None:
         f" {', '.join(found[:_NAMED_MAX])}{others}",
         session=options.session,
     ) from error
+
+
+def session_with_short_id(client: BlockingClient, text: str) -> str | None:
+    """The only session that a text means, if `steno sessions` shows it in that form."""
+    found = _meant(client, text) if may_be_short(text) else None
+    return found[0] if found and len(found) == 1 and is_short_form(text, found[0]) else None
+
+
+def _meant(client: BlockingClient, text: str) -> list[str] | None:
+    """The sessions that a text means as a prefix or a short id, a few if there are many.
+
+    Returns:
+        None if the text is the id of a session, perhaps without its present generation.
+    """
+    found = _beginning_with(client, text, text)
+    if found == [] and "/" in text:
+        found = _beginning_with(client, text.partition("/")[0], text)
+    return found
 
 
 def _beginning_with(client: BlockingClient, prefix: str, text: str) -> list[str] | None:

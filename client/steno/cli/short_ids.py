@@ -13,6 +13,9 @@ _GENERATED: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-
 _SHORT_CHARS: Final = 4
 """The least characters of a short form: fewer would soon belong to several sessions."""
 
+_HEXADECIMAL: Final = re.compile(rf"[0-9a-f][0-9a-f-]{{{_SHORT_CHARS - 1},}}")
+"""The beginning of a generated segment, and a few words such as `feed`."""
+
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
     """Return the short form of each id, which `matches` finds again.
@@ -57,6 +60,23 @@ def matches(form: str, session: str) -> bool:
         len(wanted) <= len(found)
         and wanted[0] == found[0]
         and all(map(str.startswith, found, wanted))
+    )
+
+
+def may_be_short(text: str) -> bool:
+    """Whether a text has a segment that looks like the short form of a generated one."""
+    return any(_HEXADECIMAL.fullmatch(segment) for segment in _split(text))
+
+
+def is_short_form(text: str, session: str) -> bool:
+    """Whether a text shortens nothing but generated segments of an id, as `short_ids` does."""
+    given, whole = _split(text), _split(session)
+    return len(given) == len(whole) and all(
+        part == segment
+        or (
+            len(part) >= _SHORT_CHARS and segment.startswith(part) and _GENERATED.fullmatch(segment)
+        )
+        for part, segment in zip(given, whole, strict=True)
     )
 
 

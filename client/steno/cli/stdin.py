@@ -151,8 +151,16 @@ class InputLines:
         )
 
 
-def json_batch(lines: InputLines) -> list[bytes]:
-    """The records of one batch; an endless stdin is read no further than a batch can hold."""
+def json_batch(lines: InputLines, remedy: str = "send several batches") -> list[bytes]:
+    """The records of one batch; an endless stdin is read no further than a batch can hold.
+
+    Args:
+        lines: of stdin.
+        remedy: what to do if they are more than a batch.
+
+    Raises:
+        TooLarge: they are more than a batch.
+    """
     batch: list[bytes] = []
     size = 0
     while (line := lines.take(wait=True)) is not None:
@@ -161,6 +169,6 @@ def json_batch(lines: InputLines) -> list[bytes]:
         if len(batch) > limits.BATCH_RECORDS_MAX or size > limits.BATCH_BYTES_MAX:
             raise TooLarge(
                 f"stdin holds more than a batch, which is {limits.BATCH_RECORDS_MAX} records and"
-                f" {limits.BATCH_BYTES_MAX} bytes at most: send several batches"
+                f" {limits.BATCH_BYTES_MAX} bytes at most: {remedy}"
             )
     return batch

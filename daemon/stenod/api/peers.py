@@ -23,7 +23,7 @@ from stenod.feed.feed import Feed, Subscriber
 from stenod.runtime.executor import Spawn
 from stenod.runtime.statistics import Statistics
 
-KEYS_REMEDY: Final = "`steno keys` on the daemon's machine grants it"
+KEYS_REMEDY: Final = "use a key made by `steno keys new` on the daemon's machine"
 
 
 class InFlightFrame(Protocol):

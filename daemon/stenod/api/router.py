@@ -330,9 +330,9 @@ class Router:
             peer.revoke()
             holder = f"the key {user} is no longer admitted"
         else:
-            holder = f"{client.name} may {client.right.label}"
+            holder = f"the key {client.name} has the right {client.right.label}"
         name = command_name(command)
-        raise Unauthorized(f"{holder}, and {name} needs the right to {needed.label}: {KEYS_REMEDY}")
+        raise Unauthorized(f"{holder}, and {name} needs the right {needed.label}: {KEYS_REMEDY}")
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
         match command:

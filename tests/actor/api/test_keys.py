@@ -79,10 +79,12 @@ def test_each_right_includes_the_lower_ones(root: Path, endpoint: str) -> None:
     with connect(root, endpoint, "read") as reader:
         session = reader.session("demo")
         assert [record.record["content"] for record in session.records()] == [HELLO["content"]]
-        with pytest.raises(steno.Unauthorized, match="read may read, and append needs"):
+        with pytest.raises(
+            steno.Unauthorized, match="the key read has the right read, and append needs"
+        ):
             session.append_message(HELLO)
     with connect(root, endpoint, "write") as writer:
-        with pytest.raises(steno.Unauthorized, match="needs the right to admin"):
+        with pytest.raises(steno.Unauthorized, match="needs the right admin"):
             writer.delete("demo")
         assert len(list(writer.session("demo").records())) == 1
     with connect(root, endpoint, "admin") as admin:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from steno.cli.commands.mcp import _host_and_port
+from steno_protocol.installation import extra_command
 from support.command import Steno
 
 
@@ -44,7 +45,7 @@ def test_without_the_extra_the_error_says_what_to_install(root: Path) -> None:
             capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=60,
         )  # fmt: skip
         assert (ran.returncode, ran.stdout) == (1, "")
-        assert "pip install 'stenod[mcp]'" in ran.stderr
+        assert f"install it with `{extra_command('mcp')}`" in ran.stderr
 
 
 def test_a_closed_stdin_is_refused(root: Path) -> None:

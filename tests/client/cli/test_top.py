@@ -169,6 +169,18 @@ def test_a_screen_fits_its_terminal(width: int, height: int) -> None:
         assert f"{sum('kimi:' in line for line in lines)} of 100 sessions" in lines[-1]
 
 
+def test_a_narrow_screen_shows_ids_and_rates() -> None:
+    session = OpenSession(session="team/planner-1", by="agent", queued=3)
+    client = ClientEntry(name="root@cli", connection=1, pid=41)
+    now = activity(None, report(1.0, session, clients=(client,)))
+    lines = plain(shown(now, 40, 24))
+    (row,) = (line for line in lines if "team/planner-1" in line)
+    assert max(map(len, lines)) <= 40
+    assert "agent" not in row
+    assert any(line.split() == ["SESSION", "RECORDS/S", "IDLE"] for line in lines)
+    assert any(line.split()[:3] == ["CLIENT", "REQUESTS/S", "FOLLOWS"] for line in lines)
+
+
 def test_no_text_of_a_client_controls_the_terminal() -> None:
     session = OpenSession(session="demo" + HOSTILE, by="by" + HOSTILE)
     client = ClientEntry(name="name" + HOSTILE, key="key" + HOSTILE, connection=1)

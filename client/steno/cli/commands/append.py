@@ -76,7 +76,8 @@ def run(options: Namespace, output: Output) -> int:
             "reading records from the terminal, one JSON object a line; Ctrl-D ends the input"
         )
     if options.batch:
-        return change(options, output, *_appending(json_batch(lines)))
+        remedy = "leave --batch out, which appends line by line, or send several batches"
+        return change(options, output, *_appending(json_batch(lines, remedy)))
     return _append_stream(options, output, lines)
 
 

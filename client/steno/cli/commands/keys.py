@@ -66,7 +66,9 @@ def _new(options: Namespace, output: Output) -> int:
     with locked(folder):
         clients = _clients(folder)
         if any(client.name == name for client in clients):
-            raise Exists(f"a client {name} has a key already: revoke it first")
+            raise Exists(
+                f"a client {name} has a key already: revoke it with `steno keys revoke` first"
+            )
         pair, server = KeyPair(*new_key_pair()), _server(folder)
         _write_new(path, credentials.encode_client_key(ClientKey(pair, server.public), name))
         allowed = Allowed(name, pair.public, RIGHTS[options.right])
@@ -76,8 +78,8 @@ def _new(options: Namespace, output: Output) -> int:
     else:
         output.write(str(path))
         output.say(
-            f"{name} may {options.right}; send this file to the client over a channel that"
-            " no other person can read"
+            f"{name} has the right {options.right}; send this file to the client over a channel"
+            " that no other person can read"
         )
     return Exit.DONE
 

@@ -17,6 +17,7 @@ from steno.cli.connection import how_to_connect
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 
 _HOST = "127.0.0.1"
 _PORT = 8765
@@ -57,7 +58,7 @@ def run(options: Namespace, output: Output) -> int:
         import_module(module)
     except ModuleNotFoundError as error:
         raise BadRequest(
-            f"the MCP server needs {error.name}: install it with `pip install 'stenod[mcp]'`"
+            f"the MCP server needs {error.name}: install it with `{extra_command('mcp')}`"
         ) from None
     if options.http is not None:
         anyio.run(_serve_http, options, output)

@@ -22,6 +22,7 @@ from steno.cli.since import Since, since_option
 from steno.cli.stdin import is_typed
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.positions import Position
 
 
@@ -112,7 +113,7 @@ def _conversation(options: Namespace, output: Output) -> Conversation:
             if options.format is not None:
                 raise BadRequest(
                     f"--format terminal needs {error.name}: install it with"
-                    " `pip install 'stenod[terminal]'`, or give --format plain"
+                    f" `{extra_command('terminal')}`, or give --format plain"
                 ) from None
         else:
             markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
@@ -158,6 +159,12 @@ def _print(
     return has_lines
 
 
+def _kept(lines: int) -> str:
+    if lines < 2:
+        return "the first line stays" if lines else "no line stays"
+    return f"the first {count(lines, 'line')} stay"
+
+
 def _print_event(
     output: Output, conversation: Conversation, event: SubscriptionEvent, since: Since
 ) -> None:
@@ -165,8 +172,7 @@ def _print_event(
         case RecordsEvent():
             _print(output.write, conversation, since.records(event.records()))
         case Reset():
-            kept = f"the first {count(event.kept, 'line')} stay" if event.kept else "no line stays"
-            for line in conversation.rule(f"{event.why}: {kept}"):
+            for line in conversation.rule(f"{event.why}: {_kept(event.kept)}"):
                 output.write(line)
         case Live() | DmailEvent():
             pass

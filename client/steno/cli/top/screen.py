@@ -22,6 +22,9 @@ from steno.cli.top.activity import Activity, ClientRow, SessionRow
 _WIDE_COLUMNS: Final = 110
 """A screen of this width also has room for titles."""
 
+_NARROW_COLUMNS: Final = 60
+"""A screen below this width shows the ids, the rates and little else: all columns hide the ids."""
+
 _LABEL_COLUMNS: Final = 10
 
 _CLIENTS_SHARE: Final = 3
@@ -175,6 +178,7 @@ class _Pen:
         self._fitted = fitted
         self._frame = frame
         self._is_wide = width is None or width >= _WIDE_COLUMNS
+        self._is_narrow = width is not None and width < _NARROW_COLUMNS
         self._is_cut = width is not None
 
     def line(self, label: str, text: str) -> Text:
@@ -196,24 +200,30 @@ class _Pen:
         """The table of the sessions."""
         table = self._table(expand=self._is_cut)
         _add_flexible(table, "SESSION", 3, "cyan")
-        for title in ("RECORDS/S", "BYTES/S", "QUEUED", "FOLLOWERS", "IDLE"):
-            table.add_column(title, justify="right", no_wrap=True)
-        _add_flexible(table, "WRITTEN BY", 2, "green")
+        numbers = ["RECORDS/S", "IDLE"]
+        if not self._is_narrow:
+            numbers[1:1] = ["BYTES/S", "QUEUED", "FOLLOWERS"]
+        self._add_numbers(table, numbers)
+        texts = [] if self._is_narrow else ["WRITTEN BY"]
+        if texts:
+            _add_flexible(table, "WRITTEN BY", 2, "green")
         if self._is_wide:
+            texts.append("TITLE")
             _add_flexible(table, "TITLE", 5)
         shorts = self._shorts(rows)
         for row in rows:
-            cells = [
-                shorts.get(row.session, row.session),
-                _rate(row.records_s),
-                size(round(row.bytes_s)),
-                number(row.queued),
-                number(row.followers),
-                _idle(row.idle_s),
-                row.by or "-",
-            ]
-            titles = [self._frame.titles.get(row.session, "")] if self._is_wide else []
-            self._add(table, [*cells, *titles], is_dim=row.idle_s > _ACTIVE_S)
+            cells = {
+                "SESSION": shorts.get(row.session, row.session),
+                "RECORDS/S": _rate(row.records_s),
+                "BYTES/S": size(round(row.bytes_s)),
+                "QUEUED": number(row.queued),
+                "FOLLOWERS": number(row.followers),
+                "IDLE": _idle(row.idle_s),
+                "WRITTEN BY": row.by or "-",
+                "TITLE": self._frame.titles.get(row.session, ""),
+            }
+            shown = [cells[title] for title in ("SESSION", *numbers, *texts)]
+            self._add(table, shown, is_dim=row.idle_s > _ACTIVE_S)
         return table
 
     def _shorts(self, rows: Sequence[SessionRow]) -> Mapping[str, str]:
@@ -227,21 +237,30 @@ class _Pen:
         has_keys = any(row.key for row in rows)
         table = self._table(expand=False)
         _add_flexible(table, "CLIENT", 2, "green")
-        for title in ("PID", "REQUESTS/S", "FOLLOWS", "FOR", "DROPPED"):
-            table.add_column(title, justify="right", no_wrap=True)
+        numbers = ["REQUESTS/S", "FOLLOWS"]
+        if not self._is_narrow:
+            numbers = ["PID", *numbers, "FOR", "DROPPED"]
+        self._add_numbers(table, numbers)
+        keys = ["KEY"] if has_keys else []
         if has_keys:
             _add_flexible(table, "KEY", 1)
         for row in rows:
-            cells = [
-                row.name or "?",
-                "?" if row.pid is None else str(row.pid),
-                _rate(row.requests_s),
-                number(row.follows),
-                duration(row.connected_s) if row.connected_s >= 10 else _idle(row.connected_s),
-                number(row.dropped),
-            ]
-            self._add(table, [*cells, row.key or "-"] if has_keys else cells)
+            seconds = row.connected_s
+            cells = {
+                "CLIENT": row.name or "?",
+                "PID": "?" if row.pid is None else str(row.pid),
+                "REQUESTS/S": _rate(row.requests_s),
+                "FOLLOWS": number(row.follows),
+                "FOR": duration(seconds) if seconds >= 10 else _idle(seconds),
+                "DROPPED": number(row.dropped),
+                "KEY": row.key or "-",
+            }
+            self._add(table, [cells[title] for title in ("CLIENT", *numbers, *keys)])
         return table
+
+    def _add_numbers(self, table: Table, titles: Sequence[str]) -> None:
+        for title in titles:
+            table.add_column(title, justify="right", no_wrap=True)
 
     def _table(self, *, expand: bool) -> Table:
         return Table(

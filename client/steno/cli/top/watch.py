@@ -104,7 +104,7 @@ class Watch:
         trouble = ""
         if self._away_since is not None:
             since = moment(self._away_since)[11:]
-            trouble = f" no answer since {since}: waits for the daemon "
+            trouble = f" no answer since {since}: waiting for the daemon "
         return Frame(
             daemon=self._source.daemon,
             activity=activity(self._before, last, self._order),
