@@ -43,7 +43,7 @@ VALUES: Final = {
 
 MENTIONS: Final = {
     "steno append", "steno dmail send", "steno export",
-    "steno fork --at", "steno fork --turn", "steno import",
+    "steno fork --at", "steno fork --turn", "steno grep", "steno import",
     "steno keys new", "steno keys revoke", "steno read --since", "steno rename", "steno restore",
     "steno label", "steno mcp", "steno mcp --http", "steno redact", "steno tail -f --json",
     "steno title", "steno top", "steno undelete --trash",
