@@ -2,11 +2,12 @@
 
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ import steno
 from interop.adapter_processes import put_checkpoints, resume_graph
 from interop.frameworks import framework
 from interop.langgraph_samples import approval_graph, checkpoint, names, place, put
+from steno._sync.stream import BlockingStream
 from steno.adapters import _checkpoint_log
-from steno.adapters._checkpoint_log import CheckpointLog, Requests
+from steno.adapters._checkpoint_log import CheckpointLog
 from steno.adapters.langgraph import StenoSaver
 from support.daemons import end_daemon_of
 
@@ -165,63 +167,119 @@ def test_small_values_are_readable_in_the_records(saver: Any, client: steno.Bloc
 # --- reading ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Make all further operations have a claim, or none."""
+
+    def draw(is_claimed: bool) -> None:
+        monkeypatch.setattr(_checkpoint_log, "randrange", lambda _: 0 if is_claimed else 1)
+
+    return draw
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of lines of the reads of streams so far."""
+    found: list[int] = []
+    last, records = BlockingStream.last, BlockingStream.records
+
+    def counted_last(stream: BlockingStream, count: int) -> list[steno.StreamRecord]:
+        found.append(count)
+        return last(stream, count)
+
+    def counted_records(stream: BlockingStream, after: Any = None, until: Any = None) -> Any:
+        found.append(until.line - after.line)
+        return records(stream, after, until)
+
+    monkeypatch.setattr(BlockingStream, "last", counted_last)
+    monkeypatch.setattr(BlockingStream, "records", counted_records)
+    return found
+
+
 def test_the_newest_checkpoint_needs_one_read_however_long_the_thread_is(
-    saver: Any, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+    saver: Any, claims: Callable[[bool], None], reads: list[int]
 ) -> None:
     for number in range(120):
+        claims(number % 3 == 0)
         config = put(saver, f"{number:04}", a="x" * 100)
+        claims(False)
         saver.put_writes(config, [("a", 1)], "task")
-    read: list[int] = []
-    for name in ("last", "span"):
-        wrapped = getattr(Requests, name)
-
-        async def counted(*args: Any, wrapped: Any = wrapped) -> Any:
-            records = await wrapped(*args)
-            read.append(len(records))
-            return records
-
-        monkeypatch.setattr(Requests, name, counted)
+    reads.clear()
     assert saver.get_tuple(place()).checkpoint["id"] == "0119"
-    assert read == [_checkpoint_log._WINDOW_LINES]
+    assert reads == [_checkpoint_log._WINDOW_LINES]
     assert names(saver, limit=3) == ["0119", "0118", "0117"]
-    read.clear()
+    reads.clear()
     assert saver.get_tuple(place(checkpoint="0070")).pending_writes == [("task", "a", 1)]
-    assert sum(read) < 180
+    assert sum(reads) < 240
+
+
+def test_a_put_reads_nothing_unless_it_has_a_claim(
+    saver: Any, client: steno.BlockingClient, claims: Callable[[bool], None], reads: list[int]
+) -> None:
+    claims(False)
+    for number in range(40):
+        saver.put_writes(put(saver, f"{number:04}"), [("a", 1)], "task")
+    assert reads == []
+    claims(True)
+    put(saver, "0039")
+    assert sum(reads) == 80
+    reads.clear()
+    put(saver, "0040")
+    assert reads == [_checkpoint_log._WINDOW_LINES]
+    claim = client.session("langgraph/talk").stream("checkpoints").last(1)[0].record["claim"]
+    assert claim[1] == "0039"
+
+
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_ids_in_any_order_are_exact_with_and_without_claims(
+    saver: Any, claims: Callable[[bool], None], seed: int, is_claimed: bool
+) -> None:
+    claims(is_claimed)
+    ids = [f"{number:04}" for number in random.Random(seed).sample(range(1000), 60)]
+    for number, name in enumerate(ids, 1):
+        put(saver, name)
+        assert saver.get_tuple(place()).checkpoint["id"] == max(ids[:number])
+    assert names(saver) == sorted(ids, reverse=True)
 
 
 def test_operations_that_came_between_a_claim_and_its_record_are_seen(
-    saver: Any, client: steno.BlockingClient
+    saver: Any, client: steno.BlockingClient, claims: Callable[[bool], None]
 ) -> None:
+    claims(False)
     put(saver, "5")
     stream = client.session("langgraph/talk").stream("checkpoints")
     (record,) = stream.last(1)
     # The record of a writer that was slow: others wrote 9 and 3 since it read the end.
     put(saver, "9")
     put(saver, "3", "5")
-    stream.append({**record.record, "checkpoint": "7", "seen": "0:1", "top": "5"})
+    claim = [record.record["id"], "5"]
+    stream.append({**record.record, "checkpoint": "7", "id": "slow", "claim": claim})
     assert saver.get_tuple(place()).checkpoint["id"] == "9"
     assert names(saver) == ["9", "7", "5", "3"]
+    claims(True)
     put(saver, "8")
     assert names(saver) == ["9", "8", "7", "5", "3"]
-    assert stream.last(1)[0].record["top"] == "9"
+    assert stream.last(1)[0].record["claim"] == ["slow", "9"]
 
 
-def test_claims_of_another_life_of_the_stream_are_void(
-    saver: Any, client: steno.BlockingClient
+def test_claims_and_removals_of_another_life_of_the_stream_are_void(
+    saver: Any, client: steno.BlockingClient, claims: Callable[[bool], None]
 ) -> None:
+    claims(True)
     put(saver, "5")
-    stream = client.session("langgraph/talk").stream("checkpoints")
-    (record,) = stream.last(1)
-    stream.delete()
+    put(saver, "6", "5")
+    (record,) = client.session("langgraph/talk").stream("checkpoints").last(1)
+    # Every thread begins at the same position.
+    saver.delete_thread("talk")
     put(saver, "9")
-    stream.append({**record.record, "checkpoint": "7", "seen": "0:1", "top": "5"})
-    stream.append({**record.record, "checkpoint": "6", "seen": "1:9", "top": "5"})
-    stream.append(
-        {"before": "1:9", "ns": "", "contents": {"drop": ["9"]}, "seen": "1:9", "top": ""}
-    )
+    stream = client.session("langgraph/talk").stream("checkpoints")
+    stream.append({**record.record, "checkpoint": "7", "id": "late"})
+    gone = record.record["claim"][0]
+    stream.append({"through": gone, "id": "drop", "ns": "", "contents": {"drop": ["9"]}})
     stream.append({"note": "of another program"})
+    assert names(saver, limit=1) == ["9"]
     put(saver, "8")
-    assert names(saver) == ["9", "8", "7", "6"]
+    assert names(saver) == ["9", "8", "7"]
 
 
 def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,10 +300,10 @@ def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.M
 
 def test_damaged_contents_are_named(saver: Any, client: steno.BlockingClient, root: Path) -> None:
     put(saver, "1")
-    put(saver, "2", a="x" * 100_000)
+    put(saver, "2", a="x" * (3 << 20))
     client.drain()
     path = root / "sessions/langgraph/talk/stream-checkpoints.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'\n{"metadata', b'\n!"metadata'))
+    path.write_bytes(path.read_bytes().replace(b'\n{"part', b'\n!"part'))
     with pytest.raises(steno.Corrupt, match="the contents of the checkpoint '2'"):
         saver.get_tuple(place())
     assert saver.get_tuple(place(checkpoint="1")) is not None
