@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,16 +168,6 @@ def test_small_values_are_readable_in_the_records(saver: Any, client: steno.Bloc
 
 
 @pytest.fixture
-def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Make all further operations have a claim, or none."""
-
-    def draw(is_claimed: bool) -> None:
-        monkeypatch.setattr(_checkpoint_log, "randrange", lambda _: 0 if is_claimed else 1)
-
-    return draw
-
-
-@pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of lines of the reads of streams so far."""
     found: list[int] = []
@@ -196,56 +186,62 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_the_newest_checkpoint_needs_one_read_however_long_the_thread_is(
-    saver: Any, claims: Callable[[bool], None], reads: list[int]
+def test_the_newest_checkpoint_needs_few_lines_however_long_the_thread_is(
+    saver: Any, reads: list[int]
 ) -> None:
     for number in range(120):
-        claims(number % 3 == 0)
-        config = put(saver, f"{number:04}", a="x" * 100)
-        claims(False)
-        saver.put_writes(config, [("a", 1)], "task")
+        saver.put_writes(put(saver, f"{number:04}", a="x" * 100), [("a", 1)], "task")
     reads.clear()
     assert saver.get_tuple(place()).checkpoint["id"] == "0119"
+    assert sum(reads) <= 32
+    put(saver, "0120")
+    reads.clear()
+    assert saver.get_tuple(place()).checkpoint["id"] == "0120"
     assert reads == [_checkpoint_log._WINDOW_LINES]
-    assert names(saver, limit=3) == ["0119", "0118", "0117"]
+    assert names(saver, limit=3) == ["0120", "0119", "0118"]
     reads.clear()
     assert saver.get_tuple(place(checkpoint="0070")).pending_writes == [("task", "a", 1)]
     assert sum(reads) < 240
 
 
-def test_a_put_reads_nothing_unless_it_has_a_claim(
-    saver: Any, client: steno.BlockingClient, claims: Callable[[bool], None], reads: list[int]
+def test_a_reading_serves_some_puts(
+    saver: Any, client: steno.BlockingClient, reads: list[int]
 ) -> None:
-    claims(False)
-    for number in range(40):
-        saver.put_writes(put(saver, f"{number:04}"), [("a", 1)], "task")
-    assert reads == []
-    claims(True)
-    put(saver, "0039")
-    assert sum(reads) == 80
-    reads.clear()
-    put(saver, "0040")
+    uses = _checkpoint_log._USES_MAX
+    # The first put has two appends: one finds that the thread is new.
+    for number in range(uses - 1):
+        put(saver, f"{number:04}")
     assert reads == [_checkpoint_log._WINDOW_LINES]
-    claim = client.session("langgraph/talk").stream("checkpoints").last(1)[0].record["claim"]
-    assert claim[1] == "0039"
+    put(saver, "0007")
+    stream = client.session("langgraph/talk").stream("checkpoints")
+    (record,) = stream.last(1)
+    assert record.record["claim"][1] == "0006"
+    # What is read by the way serves as well.
+    saver.get_tuple(place())
+    reads.clear()
+    for number in range(uses):
+        put(saver, f"{number:04}")
+    assert reads == []
 
 
-@pytest.mark.parametrize("is_claimed", [True, False])
-def test_ids_in_any_order_are_exact_with_and_without_claims(
-    saver: Any, claims: Callable[[bool], None], seed: int, is_claimed: bool
+@pytest.mark.parametrize("uses", [1, 3, 100])
+def test_ids_in_any_order_are_exact_however_old_a_claim_is(
+    saver: Any, monkeypatch: pytest.MonkeyPatch, seed: int, uses: int
 ) -> None:
-    claims(is_claimed)
+    monkeypatch.setattr(_checkpoint_log, "_USES_MAX", uses)
+    others = [StenoSaver(saver._threads.client) for _ in range(3)]
     ids = [f"{number:04}" for number in random.Random(seed).sample(range(1000), 60)]
     for number, name in enumerate(ids, 1):
-        put(saver, name)
+        put(others[number % 3], name)
+        if number % 7 == 0:
+            assert others[number % 2].get_tuple(place()).checkpoint["id"] == max(ids[:number])
         assert saver.get_tuple(place()).checkpoint["id"] == max(ids[:number])
     assert names(saver) == sorted(ids, reverse=True)
 
 
 def test_operations_that_came_between_a_claim_and_its_record_are_seen(
-    saver: Any, client: steno.BlockingClient, claims: Callable[[bool], None]
+    saver: Any, client: steno.BlockingClient
 ) -> None:
-    claims(False)
     put(saver, "5")
     stream = client.session("langgraph/talk").stream("checkpoints")
     (record,) = stream.last(1)
@@ -256,30 +252,52 @@ def test_operations_that_came_between_a_claim_and_its_record_are_seen(
     stream.append({**record.record, "checkpoint": "7", "id": "slow", "claim": claim})
     assert saver.get_tuple(place()).checkpoint["id"] == "9"
     assert names(saver) == ["9", "7", "5", "3"]
-    claims(True)
     put(saver, "8")
-    assert names(saver) == ["9", "8", "7", "5", "3"]
     assert stream.last(1)[0].record["claim"] == ["slow", "9"]
+    assert names(saver) == ["9", "8", "7", "5", "3"]
 
 
-def test_claims_and_removals_of_another_life_of_the_stream_are_void(
-    saver: Any, client: steno.BlockingClient, claims: Callable[[bool], None]
+def test_claims_and_removals_of_a_deleted_thread_are_void(
+    saver: Any, client: steno.BlockingClient
 ) -> None:
-    claims(True)
     put(saver, "5")
+    saver.get_tuple(place())
     put(saver, "6", "5")
     (record,) = client.session("langgraph/talk").stream("checkpoints").last(1)
-    # Every thread begins at the same position.
+    # The new thread has the same positions, and the saver still has the claim of the old one.
     saver.delete_thread("talk")
-    put(saver, "9")
+    other: Any = StenoSaver(client)
+    put(other, "9")
+    put(saver, "7")
     stream = client.session("langgraph/talk").stream("checkpoints")
-    stream.append({**record.record, "checkpoint": "7", "id": "late"})
+    (late,) = stream.last(1)
+    assert late.record["claim"] == record.record["claim"]
     gone = record.record["claim"][0]
     stream.append({"through": gone, "id": "drop", "ns": "", "contents": {"drop": ["9"]}})
     stream.append({"note": "of another program"})
     assert names(saver, limit=1) == ["9"]
     put(saver, "8")
     assert names(saver) == ["9", "8", "7"]
+
+
+def test_a_reading_that_a_deletion_ends_gives_no_claim(
+    saver: Any, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ["9", *"12345"]:
+        put(saver, name)
+    reader: Any = StenoSaver(client)
+    records = BlockingStream.records
+
+    def deleted_meanwhile(stream: BlockingStream, *between: Any) -> Any:
+        saver.delete_thread("talk")
+        return records(stream, *between)
+
+    monkeypatch.setattr(BlockingStream, "records", deleted_meanwhile)
+    assert reader.get_tuple(place(checkpoint="0")) is None
+    monkeypatch.undo()
+    client.undelete("langgraph/talk")
+    put(reader, "6")
+    assert reader.get_tuple(place()).checkpoint["id"] == "9"
 
 
 def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,22 +4,21 @@ An operation is one atomic batch: a line with the operation and its contents, or
 large contents before the line of the operation. Nobody locks the stream, and most operations are
 appended without reading it.
 
-A reader wants the greatest id, and ids may be in any order. One operation of about four therefore
-has a claim, for which its writer read the end of the stream:
+A reader wants the greatest id, and ids may be in any order. Operations therefore have a claim:
 
     {"checkpoint": "1f0a", "ns": "", ..., "id": "8c1f", "claim": ["03aa", "1f09"]}
 
-The operation with that random `id`, and all before it, name no checkpoint with an id greater than
-`1f09`. A reader that looks for 1f0a and has read back to that operation needs no earlier line,
-however long the stream is. Operations that came between the read and the claim are met before.
-A claim that outlives its stream names an operation that the next stream lacks: it is never met.
-Claims save time only: without any, a reader reads the whole stream.
+The operation with the random `id` 03aa, and all before it, name no checkpoint with an id greater
+than `1f09`. A reader that looks for 1f0a and has read back to that operation needs no earlier line,
+however long the stream is. A writer repeats the claim that its last reading of the stream gave, and
+reads anew after some operations. An old claim is as true as a new one: operations that came later,
+from any process, are those that a reader meets before 03aa. A claim that outlives its stream names
+an operation that the next stream lacks, and is never met: without claims a reader reads everything.
 """
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from random import randrange
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,11 +31,14 @@ if TYPE_CHECKING:
     from steno._async.stream import Stream
     from steno._sync.stream import BlockingStream
 
-_OPERATIONS_PER_CLAIM: Final = 4
-"""Operations of which one has a claim: a reader reads about as many more than it needs."""
+_USES_MAX: Final = 8
+"""Operations with one claim: a reader reads about as many more than it needs."""
 
-_WINDOW_LINES: Final = 8
-"""Lines that a reading begins with; each further window has four times as many."""
+_CLAIMS_MAX: Final = 1024
+"""Streams whose claims are kept; others are read again."""
+
+_WINDOW_LINES: Final = 4
+"""Lines that a reading begins with; each further window has twice as many."""
 
 _WINDOW_LINES_MAX: Final = 128
 """Lines of the largest window, which is in memory: the contents of a checkpoint may be large."""
@@ -64,17 +66,14 @@ async def records_of(
     after: steno.Position | None = None,
     until: steno.Position | None = None,
 ) -> AsyncIterator[steno.StreamRecord]:
-    """Yield the records between two positions; none if the session was deleted meanwhile."""
+    """Yield the records between two positions, through an async client or a blocking one."""
     records = stream.records(after, until)
-    try:
-        if isinstance(records, AsyncIterator):
-            async for record in records:
-                yield record
-        else:
-            for record in records:
-                yield record
-    except NotFound:
-        return
+    if isinstance(records, AsyncIterator):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +152,13 @@ class CheckpointLog:
     """The operations on the checkpoints of some namespaces of one thread.
 
     Attributes:
+        claims: the claims of this and other streams.
         client: an async client or a blocking one.
         session: the session of the thread.
         stream: the name of the stream.
     """
 
+    claims: "Claims"
     client: "steno.Client | steno.BlockingClient"
     session: str
     stream: str
@@ -168,12 +169,40 @@ class CheckpointLog:
         Raises:
             NotFound: there is no such session.
         """
-        claim = {} if randrange(_OPERATIONS_PER_CLAIM) else await self._claim()
+        while (claim := self.claims.use(self)) is None:
+            async for _, top in self.bounded_rows():
+                if top is not None:
+                    break
         stream = await self._opened()
         lines = _lines({**operation, "id": token_hex(8), **claim}, contents)
         await ready(stream.append(lines))
 
-    async def rows(self) -> AsyncIterator[Row]:
+    async def bounded_rows(self) -> AsyncIterator[tuple[Row, str | None]]:
+        """Yield the operations, the last one first, and keep a claim for operations that follow.
+
+        Yields:
+            An operation, and the least id that this and all earlier operations do not exceed; None
+            if that is unknown.
+        """
+        last, greatest = "", ""
+        bound: str | None = None
+        claims: dict[str, str] = {}
+        async for row in self._rows():
+            last = last or row.id
+            top = claims.pop(row.id, None)
+            greatest = max(greatest, row.checkpoint, top or "")
+            if top is not None and bound is None:
+                self.claims.keep(self, {"claim": [last, greatest]})
+            if top is not None and (bound is None or top < bound):
+                bound = top
+            if "claim" in row.operation:
+                met, claimed = row.operation["claim"]
+                claims[met] = min(claimed, claims.get(met, claimed))
+            yield row, bound
+        if bound is None:
+            self.claims.keep(self, {"claim": [last, greatest]} if last else {})
+
+    async def _rows(self) -> AsyncIterator[Row]:
         """Yield the operations, the last one first; none if the session is missing."""
         stream = await self._opened()
         window = _WINDOW_LINES
@@ -187,10 +216,10 @@ class CheckpointLog:
                 yield row
             if low.line == 0:
                 return
-            window = min(4 * window, _WINDOW_LINES_MAX)
+            window = min(2 * window, _WINDOW_LINES_MAX)
             start = steno.Position(low.generation, max(0, low.line - window))
-            earlier = [each async for each in records_of(stream, start, low)]
-            pending, low = earlier + pending, start
+            pending = [each async for each in records_of(stream, start, low)] + pending
+            low = start
 
     async def _opened(self) -> "Stream | BlockingStream":
         found: Stream | BlockingStream = await ready(
@@ -198,16 +227,29 @@ class CheckpointLog:
         )
         return found
 
-    async def _claim(self) -> Operation:
-        """The claim of the next operation; nothing if it is the first one."""
-        last, top, bound = "", "", _Bound()
-        async for row in self.rows():
-            last = last or row.id
-            top = max(top, row.checkpoint)
-            if bound.take(row):
-                top = max(top, bound.top or "")
-                break
-        return {"claim": [last, top]} if last else {}
+
+class Claims:
+    """The last claim of each stream, which a reading gave, and how often it was used."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[Operation, int]] = {}
+
+    def use(self, log: CheckpointLog) -> Operation | None:
+        """Return the claim of the next operation; None if the stream has to be read for one."""
+        place = log.session, log.stream
+        claim, uses = self._kept.get(place, ({}, _USES_MAX))
+        if uses >= _USES_MAX:
+            return None
+        self._kept[place] = claim, uses + 1
+        return claim
+
+    def keep(self, log: CheckpointLog, claim: Operation) -> None:
+        """Keep a claim for the next operations; an empty one if the stream has none yet."""
+        place = log.session, log.stream
+        self._kept.pop(place, None)
+        self._kept[place] = claim, 0
+        if len(self._kept) > _CLAIMS_MAX:
+            self._kept.pop(next(iter(self._kept)), None)
 
 
 class Reading:
@@ -232,14 +274,18 @@ class Reading:
         self._removed: set[tuple[str, str]] = set()
 
     async def entries(self) -> AsyncIterator[Entry]:
-        """Yield the checkpoints."""
-        bound = _Bound()
-        async for row in self._log.rows():
-            self.last = self.last or row.id
-            if bound.take(row):
-                for entry in self._pop(bound.top):
-                    yield entry
-            self._take(row)
+        """Yield the checkpoints; none any more when the session is deleted meanwhile."""
+        bound: str | None = None
+        try:
+            async for row, top in self._log.bounded_rows():
+                self.last = self.last or row.id
+                if top != bound:
+                    bound = top
+                    for entry in self._pop(bound):
+                        yield entry
+                self._take(row)
+        except NotFound:
+            return
         for entry in self._pop(None):
             yield entry
 
@@ -267,33 +313,6 @@ class Reading:
                 entry.writes.append(row)
             elif entry.put is None:
                 entry.put = row
-
-
-class _Bound:
-    """The least bound of the claims whose operation was met.
-
-    Attributes:
-        top: no operation that is still to be met names a greater id; None if that is unknown.
-    """
-
-    def __init__(self) -> None:
-        self.top: str | None = None
-        self._claims: dict[str, str] = {}
-
-    def take(self, row: Row) -> bool:
-        """Take in an operation; later ones were taken in before.
-
-        Returns:
-            Whether `top` is lower now; it is true of this operation, too.
-        """
-        top = self._claims.pop(row.id, None)
-        if "claim" in row.operation:
-            met, claimed = row.operation["claim"]
-            self._claims[met] = min(claimed, self._claims.get(met, claimed))
-        if top is None or (self.top is not None and top >= self.top):
-            return False
-        self.top = top
-        return True
 
 
 def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:
