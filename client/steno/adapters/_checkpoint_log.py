@@ -81,12 +81,17 @@ class Row:
     """An operation in a stream.
 
     Attributes:
-        operation: the record of its last line.
-        parts: the records of the lines before that one.
+        line: its last line.
+        parts: the lines before that one.
     """
 
-    operation: Operation
+    line: steno.StreamRecord
     parts: list[steno.StreamRecord]
+
+    @property
+    def operation(self) -> Operation:
+        """The record of its last line."""
+        return self.line.record
 
     @property
     def id(self) -> str:
@@ -112,9 +117,9 @@ class Row:
             return contents
         if len(self.parts) != self.operation["parts"]:
             raise Corrupt(
-                f"the contents of the checkpoint {self.checkpoint!r} are damaged in its stream:"
-                " steno verify names the session and the line, and an earlier checkpoint of the"
-                " thread can be used"
+                f"the contents of the checkpoint {self.checkpoint!r} before {self.line.cursor} of"
+                " its stream are damaged: steno verify names the session and the line, and an"
+                " earlier checkpoint of the thread can be used"
             )
         found: dict[str, Any] = msgspec.json.decode("".join(p.record["part"] for p in self.parts))
         return found
@@ -189,15 +194,16 @@ class CheckpointLog:
         claims: dict[str, str] = {}
         async for row in self._rows():
             last = last or row.id
-            top = claims.pop(row.id, None)
-            greatest = max(greatest, row.checkpoint, top or "")
-            if top is not None and bound is None:
-                self.claims.keep(self, {"claim": [last, greatest]})
-            if top is not None and (bound is None or top < bound):
+            greatest = max(greatest, row.checkpoint)
+            if row.id in claims:
+                top = claims.pop(row.id)
+                greatest = max(greatest, top)
+                if bound is None:
+                    self.claims.keep(self, {"claim": [last, greatest]})
                 bound = top
             if "claim" in row.operation:
                 met, claimed = row.operation["claim"]
-                claims[met] = min(claimed, claims.get(met, claimed))
+                claims[met] = claimed
             yield row, bound
         if bound is None:
             self.claims.keep(self, {"claim": [last, greatest]} if last else {})
@@ -333,7 +339,7 @@ def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:
     last, parts = pending.pop(), list[steno.StreamRecord]()
     while pending and pending[-1].cursor.line >= first:
         parts.insert(0, pending.pop())
-    return Row(last.record, parts)
+    return Row(last, parts)
 
 
 def _lines(operation: Operation, contents: dict[str, Any]) -> list[bytes]:
