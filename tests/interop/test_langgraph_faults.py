@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ import steno
 from interop.adapter_processes import put_checkpoints, resume_graph
 from interop.frameworks import framework
 from interop.langgraph_samples import approval_graph, checkpoint, names, place, put
+from steno._sync.stream import BlockingStream
 from steno.adapters import _checkpoint_log
-from steno.adapters._checkpoint_log import CheckpointLog, Requests
+from steno.adapters._checkpoint_log import CheckpointLog
 from steno.adapters.langgraph import StenoSaver
 from support.daemons import end_daemon_of
 
@@ -165,28 +167,76 @@ def test_small_values_are_readable_in_the_records(saver: Any, client: steno.Bloc
 # --- reading ------------------------------------------------------------------------------------
 
 
-def test_the_newest_checkpoint_needs_one_read_however_long_the_thread_is(
-    saver: Any, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of lines of the reads of streams so far."""
+    found: list[int] = []
+    last, records = BlockingStream.last, BlockingStream.records
+
+    def counted_last(stream: BlockingStream, count: int) -> list[steno.StreamRecord]:
+        found.append(count)
+        return last(stream, count)
+
+    def counted_records(stream: BlockingStream, after: Any = None, until: Any = None) -> Any:
+        found.append(until.line - after.line)
+        return records(stream, after, until)
+
+    monkeypatch.setattr(BlockingStream, "last", counted_last)
+    monkeypatch.setattr(BlockingStream, "records", counted_records)
+    return found
+
+
+def test_the_newest_checkpoint_needs_few_lines_however_long_the_thread_is(
+    saver: Any, reads: list[int]
 ) -> None:
     for number in range(120):
-        config = put(saver, f"{number:04}", a="x" * 100)
-        saver.put_writes(config, [("a", 1)], "task")
-    read: list[int] = []
-    for name in ("last", "span"):
-        wrapped = getattr(Requests, name)
-
-        async def counted(*args: Any, wrapped: Any = wrapped) -> Any:
-            records = await wrapped(*args)
-            read.append(len(records))
-            return records
-
-        monkeypatch.setattr(Requests, name, counted)
+        saver.put_writes(put(saver, f"{number:04}", a="x" * 100), [("a", 1)], "task")
+    reads.clear()
     assert saver.get_tuple(place()).checkpoint["id"] == "0119"
-    assert read == [_checkpoint_log._WINDOW_LINES]
-    assert names(saver, limit=3) == ["0119", "0118", "0117"]
-    read.clear()
+    assert sum(reads) <= 32
+    put(saver, "0120")
+    reads.clear()
+    assert saver.get_tuple(place()).checkpoint["id"] == "0120"
+    assert reads == [_checkpoint_log._WINDOW_LINES]
+    assert names(saver, limit=3) == ["0120", "0119", "0118"]
+    reads.clear()
     assert saver.get_tuple(place(checkpoint="0070")).pending_writes == [("task", "a", 1)]
-    assert sum(read) < 180
+    assert sum(reads) < 240
+
+
+def test_a_reading_serves_some_puts(
+    saver: Any, client: steno.BlockingClient, reads: list[int]
+) -> None:
+    uses = _checkpoint_log._USES_MAX
+    # The first put has two appends: one finds that the thread is new.
+    for number in range(uses - 1):
+        put(saver, f"{number:04}")
+    assert reads == [_checkpoint_log._WINDOW_LINES]
+    put(saver, "0007")
+    stream = client.session("langgraph/talk").stream("checkpoints")
+    (record,) = stream.last(1)
+    assert record.record["claim"][1] == "0006"
+    # What is read by the way serves as well.
+    saver.get_tuple(place())
+    reads.clear()
+    for number in range(uses):
+        put(saver, f"{number:04}")
+    assert reads == []
+
+
+@pytest.mark.parametrize("uses", [1, 3, 100])
+def test_ids_in_any_order_are_exact_however_old_a_claim_is(
+    saver: Any, monkeypatch: pytest.MonkeyPatch, seed: int, uses: int
+) -> None:
+    monkeypatch.setattr(_checkpoint_log, "_USES_MAX", uses)
+    others = [StenoSaver(saver._threads.client) for _ in range(3)]
+    ids = [f"{number:04}" for number in random.Random(seed).sample(range(1000), 60)]
+    for number, name in enumerate(ids, 1):
+        put(others[number % 3], name)
+        if number % 7 == 0:
+            assert others[number % 2].get_tuple(place()).checkpoint["id"] == max(ids[:number])
+        assert saver.get_tuple(place()).checkpoint["id"] == max(ids[:number])
+    assert names(saver) == sorted(ids, reverse=True)
 
 
 def test_operations_that_came_between_a_claim_and_its_record_are_seen(
@@ -198,30 +248,56 @@ def test_operations_that_came_between_a_claim_and_its_record_are_seen(
     # The record of a writer that was slow: others wrote 9 and 3 since it read the end.
     put(saver, "9")
     put(saver, "3", "5")
-    stream.append({**record.record, "checkpoint": "7", "seen": "0:1", "top": "5"})
+    claim = [record.record["id"], "5"]
+    stream.append({**record.record, "checkpoint": "7", "id": "slow", "claim": claim})
     assert saver.get_tuple(place()).checkpoint["id"] == "9"
     assert names(saver) == ["9", "7", "5", "3"]
     put(saver, "8")
+    assert stream.last(1)[0].record["claim"] == ["slow", "9"]
     assert names(saver) == ["9", "8", "7", "5", "3"]
-    assert stream.last(1)[0].record["top"] == "9"
 
 
-def test_claims_of_another_life_of_the_stream_are_void(
+def test_claims_and_removals_of_a_deleted_thread_are_void(
     saver: Any, client: steno.BlockingClient
 ) -> None:
     put(saver, "5")
+    saver.get_tuple(place())
+    put(saver, "6", "5")
+    (record,) = client.session("langgraph/talk").stream("checkpoints").last(1)
+    # The new thread has the same positions, and the saver still has the claim of the old one.
+    saver.delete_thread("talk")
+    other: Any = StenoSaver(client)
+    put(other, "9")
+    put(saver, "7")
     stream = client.session("langgraph/talk").stream("checkpoints")
-    (record,) = stream.last(1)
-    stream.delete()
-    put(saver, "9")
-    stream.append({**record.record, "checkpoint": "7", "seen": "0:1", "top": "5"})
-    stream.append({**record.record, "checkpoint": "6", "seen": "1:9", "top": "5"})
-    stream.append(
-        {"before": "1:9", "ns": "", "contents": {"drop": ["9"]}, "seen": "1:9", "top": ""}
-    )
+    (late,) = stream.last(1)
+    assert late.record["claim"] == record.record["claim"]
+    gone = record.record["claim"][0]
+    stream.append({"through": gone, "id": "drop", "ns": "", "contents": {"drop": ["9"]}})
     stream.append({"note": "of another program"})
+    assert names(saver, limit=1) == ["9"]
     put(saver, "8")
-    assert names(saver) == ["9", "8", "7", "6"]
+    assert names(saver) == ["9", "8", "7"]
+
+
+def test_a_reading_that_a_deletion_ends_gives_no_claim(
+    saver: Any, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ["9", *"12345"]:
+        put(saver, name)
+    reader: Any = StenoSaver(client)
+    records = BlockingStream.records
+
+    def deleted_meanwhile(stream: BlockingStream, *between: Any) -> Any:
+        saver.delete_thread("talk")
+        return records(stream, *between)
+
+    monkeypatch.setattr(BlockingStream, "records", deleted_meanwhile)
+    assert reader.get_tuple(place(checkpoint="0")) is None
+    monkeypatch.undo()
+    client.undelete("langgraph/talk")
+    put(reader, "6")
+    assert reader.get_tuple(place()).checkpoint["id"] == "9"
 
 
 def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,10 +318,10 @@ def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.M
 
 def test_damaged_contents_are_named(saver: Any, client: steno.BlockingClient, root: Path) -> None:
     put(saver, "1")
-    put(saver, "2", a="x" * 100_000)
+    put(saver, "2", a="x" * (3 << 20))
     client.drain()
     path = root / "sessions/langgraph/talk/stream-checkpoints.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'\n{"metadata', b'\n!"metadata'))
+    path.write_bytes(path.read_bytes().replace(b'\n{"part', b'\n!"part'))
     with pytest.raises(steno.Corrupt, match="the contents of the checkpoint '2'"):
         saver.get_tuple(place())
     assert saver.get_tuple(place(checkpoint="1")) is not None

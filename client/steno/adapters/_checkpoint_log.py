@@ -1,21 +1,26 @@
-"""Streams of operations on checkpoints, read from their end in the order of the checkpoints' ids.
+"""Streams of operations on checkpoints, read from their end.
 
-An operation is one atomic batch. Its last line has the operation, its contents are there too if
-they are small, else in the lines before it. Each operation has a claim about the lines before it:
+An operation is one atomic batch: a line with the operation and its contents, or lines with parts of
+large contents before the line of the operation. Nobody locks the stream, and most operations are
+appended without reading it.
 
-    {"checkpoint": "1f0a", "ns": "", ..., "seen": "0:17", "top": "1f09"}
+A reader wants the greatest id, and ids may be in any order. Operations therefore have a claim:
 
-The lines before 0:17 name no checkpoint with an id greater than `1f09`. A reader that looks for
-1f0a from the end of the stream needs no earlier line, however long the stream is. Ids that ascend,
-as those of the framework do, are found at once; other orders cost time, and give the same result.
-A writer reads the last operation for its claim. It needs no lock: other operations may come in
-between, and `seen` leaves them to the reader.
+    {"checkpoint": "1f0a", "ns": "", ..., "id": "8c1f", "claim": ["03aa", "1f09"]}
+
+The operation with the random `id` 03aa, and all before it, name no checkpoint with an id greater
+than `1f09`. A reader that looks for 1f0a and has read back to that operation needs no earlier line,
+however long the stream is. A writer repeats the claim that its last reading of the stream gave, and
+reads anew after some operations. An old claim is as true as a new one: operations that came later,
+from any process, are those that a reader meets before 03aa. A claim that outlives its stream names
+an operation that the next stream lacks, and is never met: without claims a reader reads everything.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, cast
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -26,133 +31,79 @@ if TYPE_CHECKING:
     from steno._async.stream import Stream
     from steno._sync.stream import BlockingStream
 
-_WINDOW_LINES: Final = 8
-"""Lines that a reading from the end begins with; each further one has four times as many."""
+_USES_MAX: Final = 8
+"""Operations with one claim: a reader reads about as many more than it needs."""
+
+_CLAIMS_MAX: Final = 1024
+"""Streams whose claims are kept; others are read again."""
+
+_WINDOW_LINES: Final = 4
+"""Lines that a reading begins with; each further window has twice as many."""
 
 _WINDOW_LINES_MAX: Final = 128
 """Lines of the largest window, which is in memory: the contents of a checkpoint may be large."""
 
-_INLINE_BYTES_MAX: Final = 16 * 1024
-"""Bytes of contents in the line of the operation, which the next writer reads."""
-
 _PART_CHARS_MAX: Final = 2 * 1024 * 1024
-"""Characters of one line of contents. A character takes 4 bytes at most, or 2 if it is quoted, so
+"""Characters of contents in one line. A character takes 4 bytes at most, or 2 if it is quoted, so
 that a line has at most 8 MiB of the 16 MiB of a record."""
 
-_START: Final = steno.Position(0, 0)
-
 Operation = dict[str, Any]
-"""A record: what happens to `checkpoint` in the namespace `ns`, and the claim.
+"""A record: what happens to `checkpoint` in the namespace `ns`.
 
-With `task` it adds writes, and else it stores the checkpoint. With `before` it names none: it
-removes what the lines before that position have about the checkpoints in its contents.
+With `task` it adds writes, and else it stores the checkpoint. With `through` it names none: it
+removes the checkpoints in its contents, as the operation with that `id` and all before it left
+them.
 """
 
 
-class Requests:
-    """The requests of an adapter, through an async client or a blocking one.
-
-    With a blocking client no method suspends.
-    """
-
-    def __init__(self, client: "steno.Client | steno.BlockingClient") -> None:
-        self._client = client
-
-    async def open(self, session: str) -> None:
-        """Create a session if it is missing."""
-        await _ready(self._client.open(session, follow=False))
-
-    async def sessions(self, prefix: str) -> list[str]:
-        """Return the ids of the sessions with this beginning."""
-        return [entry.session for entry in await _ready(self._client.sessions(prefix))]
-
-    async def streams(self, session: str) -> list[str]:
-        """Return the names of a session's streams, none if it is missing."""
-        try:
-            return [each.name for each in await _ready(self._client.session(session).streams())]
-        except NotFound:
-            return []
-
-    async def delete(self, session: str) -> None:
-        """Move a session to the trash; nothing if it is missing."""
-        try:
-            await _ready(self._client.delete(session))
-        except NotFound:
-            return
-
-    async def fork(self, session: str, new_session: str) -> None:
-        """Create a session with the streams of another one."""
-        await _ready(self._client.session(session).fork(new_session))
-
-    async def append(
-        self, session: str, stream: str, lines: Sequence[bytes], key: str | None = None
-    ) -> None:
-        """Append a batch."""
-        await _ready((await self._stream(session, stream)).append(list(lines), key=key))
-
-    async def last(self, session: str, stream: str, count: int) -> list[steno.StreamRecord]:
-        """Return the last records, none if the session is missing."""
-        try:
-            stored: list[steno.StreamRecord] = await _ready(
-                (await self._stream(session, stream)).last(count)
-            )
-        except NotFound:
-            return []
-        return stored
-
-    async def head(self, session: str, stream: str) -> steno.Position:
-        """Return the end of a stream; the start if it or the session is missing."""
-        try:
-            head: steno.Position = await _ready((await self._stream(session, stream)).head())
-        except NotFound:
-            return _START
-        return head
-
-    async def span(
-        self, session: str, stream: str, after: steno.Position, line: int | None
-    ) -> list[steno.StreamRecord]:
-        """Return the records between two lines, none if the session is missing.
-
-        Args:
-            session: the session.
-            stream: the stream.
-            after: where to begin.
-            line: where to end, None for the end of the stream.
-        """
-        until = None if line is None else steno.Position(after.generation, line)
-        records = (await self._stream(session, stream)).records(after, until)
-        try:
-            if isinstance(records, AsyncIterator):
-                return [record async for record in records]
-            return list(records)
-        except NotFound:
-            return []
-
-    async def _stream(self, session: str, stream: str) -> "Stream | BlockingStream":
-        found: Stream | BlockingStream = await _ready(self._client.session(session).stream(stream))
-        return found
-
-
-async def _ready(answer: Any) -> Any:
-    """The answer of either client."""
+async def ready(answer: Any) -> Any:
+    """Return the answer of an async client or a blocking one; with the latter nothing waits."""
     return await answer if isawaitable(answer) else answer
+
+
+async def records_of(
+    stream: "Stream | BlockingStream",
+    after: steno.Position | None = None,
+    until: steno.Position | None = None,
+) -> AsyncIterator[steno.StreamRecord]:
+    """Yield the records between two positions, through an async client or a blocking one."""
+    records = stream.records(after, until)
+    if isinstance(records, AsyncIterator):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operation in a stream, with the lines of its contents.
+    """An operation in a stream.
 
     Attributes:
-        operation: the record of its last line.
-        first: where its batch begins.
-        claim: the line that its claim is about, and the greatest id before it; None if it is void.
-        parts: the records of the lines before the last one.
+        line: its last line.
+        parts: the lines before that one.
     """
 
-    operation: Operation
-    first: steno.Position
-    claim: tuple[int, str] | None
-    parts: Sequence[steno.StreamRecord]
+    line: steno.StreamRecord
+    parts: list[steno.StreamRecord]
+
+    @property
+    def operation(self) -> Operation:
+        """The record of its last line."""
+        return self.line.record
+
+    @property
+    def id(self) -> str:
+        """The random id of the operation."""
+        text: str = self.operation["id"]
+        return text
+
+    @property
+    def checkpoint(self) -> str:
+        """The id of its checkpoint, empty for a removal."""
+        name: str = self.operation.get("checkpoint", "")
+        return name
 
     @property
     def contents(self) -> dict[str, Any]:
@@ -161,19 +112,17 @@ class Row:
         Raises:
             Corrupt: a line of it is damaged.
         """
-        if "contents" in self.operation:
-            contents: dict[str, Any] = self.operation["contents"]
+        contents: dict[str, Any] | None = self.operation.get("contents")
+        if contents is not None:
             return contents
         if len(self.parts) != self.operation["parts"]:
             raise Corrupt(
-                f"the contents of the checkpoint {self.operation.get('checkpoint', '')!r} behind"
-                f" {self.first} of its stream are damaged: steno verify names the session and the"
-                " line, and an earlier checkpoint of the thread can be used"
+                f"the contents of the checkpoint {self.checkpoint!r} before {self.line.cursor} of"
+                " its stream are damaged: steno verify names the session and the line, and an"
+                " earlier checkpoint of the thread can be used"
             )
-        if "part" not in self.parts[0].record:
-            return self.parts[0].record
-        text = "".join(part.record["part"] for part in self.parts)
-        return cast("dict[str, Any]", msgspec.json.decode(text))
+        found: dict[str, Any] = msgspec.json.decode("".join(p.record["part"] for p in self.parts))
+        return found
 
 
 @dataclass(slots=True)
@@ -203,19 +152,21 @@ class Entry:
         return {} if self.put is None else self.put.contents
 
 
+@dataclass(frozen=True, slots=True)
 class CheckpointLog:
     """The operations on the checkpoints of some namespaces of one thread.
 
-    Args:
-        requests: performs them.
+    Attributes:
+        claims: the claims of this and other streams.
+        client: an async client or a blocking one.
         session: the session of the thread.
-        stream: the stream.
+        stream: the name of the stream.
     """
 
-    def __init__(self, requests: Requests, session: str, stream: str) -> None:
-        self._requests = requests
-        self._session = session
-        self._stream = stream
+    claims: "Claims"
+    client: "steno.Client | steno.BlockingClient"
+    session: str
+    stream: str
 
     async def add(self, operation: Operation, contents: dict[str, Any]) -> None:
         """Append an operation as a whole.
@@ -223,113 +174,151 @@ class CheckpointLog:
         Raises:
             NotFound: there is no such session.
         """
-        seen, top = await self._claim()
-        operation |= {"seen": str(seen), "top": top}
-        await self._requests.append(self._session, self._stream, _lines(operation, contents))
+        while (claim := self.claims.use(self)) is None:
+            async for _, top in self.bounded_rows():
+                if top is not None:
+                    break
+        stream = await self._opened()
+        lines = _lines({**operation, "id": token_hex(8), **claim}, contents)
+        await ready(stream.append(lines))
 
-    async def rows(self) -> AsyncIterator[Row]:
-        """Yield the operations, the last one first."""
+    async def bounded_rows(self) -> AsyncIterator[tuple[Row, str | None]]:
+        """Yield the operations, the last one first, and keep a claim for operations that follow.
+
+        Yields:
+            An operation, and the least id that this and all earlier operations do not exceed; None
+            if that is unknown.
+        """
+        last, greatest = "", ""
+        bound: str | None = None
+        claims: dict[str, str] = {}
+        async for row in self._rows():
+            last = last or row.id
+            greatest = max(greatest, row.checkpoint)
+            if row.id in claims:
+                top = claims.pop(row.id)
+                greatest = max(greatest, top)
+                if bound is None:
+                    self.claims.keep(self, {"claim": [last, greatest]})
+                bound = top
+            if "claim" in row.operation:
+                met, claimed = row.operation["claim"]
+                claims[met] = claimed
+            yield row, bound
+        if bound is None:
+            self.claims.keep(self, {"claim": [last, greatest]} if last else {})
+
+    async def _rows(self) -> AsyncIterator[Row]:
+        """Yield the operations, the last one first; none if the session is missing."""
+        stream = await self._opened()
         window = _WINDOW_LINES
-        pending = await self._requests.last(self._session, self._stream, window)
-        low = pending[0].cursor if pending else await self.head()
+        try:
+            pending: list[steno.StreamRecord] = await ready(stream.last(window))
+            low = pending[0].cursor if pending else await ready(stream.head())
+        except NotFound:
+            return
         while True:
             while (row := _pop_row(pending, low.line)) is not None:
                 yield row
             if low.line == 0:
                 return
-            window = min(4 * window, _WINDOW_LINES_MAX)
+            window = min(2 * window, _WINDOW_LINES_MAX)
             start = steno.Position(low.generation, max(0, low.line - window))
-            earlier = await self._requests.span(self._session, self._stream, start, low.line)
-            pending, low = earlier + pending, start
+            pending = [each async for each in records_of(stream, start, low)] + pending
+            low = start
 
-    async def entries(self, ns: str | None = None) -> AsyncIterator[Entry]:
-        """Yield the checkpoints that are stored, the greatest id first; None for all namespaces.
-
-        Only the lines are read that the entries up to the present one depend on.
-        """
-        fold = _Fold(ns)
-        async for row in self.rows():
-            if fold.take(row):
-                for entry in fold.complete():
-                    yield entry
-        for entry in fold.rest():
-            yield entry
-
-    async def head(self) -> steno.Position:
-        """Return the end of the stream."""
-        return await self._requests.head(self._session, self._stream)
-
-    async def _claim(self) -> tuple[steno.Position, str]:
-        """The claim of the next operation, derived from the last one and what it left out."""
-        records = await self._requests.last(self._session, self._stream, 1)
-        if not records:
-            return _START, ""
-        (last,) = records
-        seen, top = _claim_of(last) or (0, "")
-        if not _is_operation(last) or seen < _first_line(last):
-            start = steno.Position(last.cursor.generation, seen)
-            records = await self._requests.span(self._session, self._stream, start, None)
-        names = [record.record.get("checkpoint", "") for record in records if _is_operation(record)]
-        return (_behind(records[-1]) if records else _START), max([top, *names])
+    async def _opened(self) -> "Stream | BlockingStream":
+        found: Stream | BlockingStream = await ready(
+            self.client.session(self.session).stream(self.stream)
+        )
+        return found
 
 
-class _Fold:
-    """Operations, taken in from the last one on, as entries."""
+class Claims:
+    """The last claim of each stream, which a reading gave, and how often it was used."""
 
-    def __init__(self, ns: str | None) -> None:
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[Operation, int]] = {}
+
+    def use(self, log: CheckpointLog) -> Operation | None:
+        """Return the claim of the next operation; None if the stream has to be read for one."""
+        place = log.session, log.stream
+        claim, uses = self._kept.get(place, ({}, _USES_MAX))
+        if uses >= _USES_MAX:
+            return None
+        self._kept[place] = claim, uses + 1
+        return claim
+
+    def keep(self, log: CheckpointLog, claim: Operation) -> None:
+        """Keep a claim for the next operations; an empty one if the stream has none yet."""
+        place = log.session, log.stream
+        self._kept.pop(place, None)
+        self._kept[place] = claim, 0
+        if len(self._kept) > _CLAIMS_MAX:
+            self._kept.pop(next(iter(self._kept)), None)
+
+
+class Reading:
+    """The checkpoints that a stream has, the greatest id first.
+
+    Only the lines are read that the entries up to the present one depend on.
+
+    Args:
+        log: the stream.
+        ns: a namespace, None for all of them.
+
+    Attributes:
+        last: the id of the last operation when the reading began, empty if there is none.
+    """
+
+    def __init__(self, log: CheckpointLog, ns: str | None = None) -> None:
+        self.last = ""
+        self._log = log
         self._ns = ns
         self._found: dict[tuple[str, str], Entry] = {}
-        self._removals: list[tuple[steno.Position, str, frozenset[str]]] = []
-        self._claims: list[tuple[int, str]] = []
-        self._bound: str | None = None
+        self._removals: list[Row] = []
+        self._removed: set[tuple[str, str]] = set()
 
-    def take(self, row: Row) -> bool:
-        """Take in an operation; True if more entries may be complete now."""
-        if self._ns is None or row.operation["ns"] == self._ns:
-            self._take(row)
-        if row.claim is not None:
-            self._claims.append(row.claim)
-        line = row.first.line
-        bound = min((top for seen, top in self._claims if seen >= line), default=None)
-        self._claims = [claim for claim in self._claims if claim[0] < line]
-        if bound is None or (self._bound is not None and bound >= self._bound):
-            return False
-        self._bound = bound
-        return True
+    async def entries(self) -> AsyncIterator[Entry]:
+        """Yield the checkpoints; none any more when the session is deleted meanwhile."""
+        bound: str | None = None
+        try:
+            async for row, top in self._log.bounded_rows():
+                self.last = self.last or row.id
+                if top != bound:
+                    bound = top
+                    for entry in self._pop(bound):
+                        yield entry
+                self._take(row)
+        except NotFound:
+            return
+        for entry in self._pop(None):
+            yield entry
 
-    def complete(self) -> list[Entry]:
-        """Remove and return the entries that no earlier line can change, the greatest id first."""
-        bound = self._bound or ""
-        return self._pop([key for key in self._found if key[1] > bound])
-
-    def rest(self) -> list[Entry]:
-        """Remove and return all entries, after the first line was taken in."""
-        return self._pop(list(self._found))
-
-    def _pop(self, keys: list[tuple[str, str]]) -> list[Entry]:
+    def _pop(self, top: str | None) -> list[Entry]:
+        """Remove and return the entries that no line up to a bound can change; None for all."""
+        keys = [key for key in self._found if top is None or key[1] > top]
         keys.sort(key=lambda key: key[1], reverse=True)
-        found = [self._found.pop(key) for key in keys]
-        return [entry for entry in found if entry.put is not None]
+        entries = [self._found.pop(key) for key in keys]
+        return [entry for entry in entries if entry.put is not None]
 
     def _take(self, row: Row) -> None:
-        operation = row.operation
-        if "before" in operation:
-            before = steno.Position.parse(operation["before"])
-            # Else its writer read an earlier life of the stream, with other checkpoints.
-            if before <= row.first:
-                self._removals.append((before, operation["ns"], frozenset(row.contents["drop"])))
+        """Take in an operation; later ones were taken in before."""
+        operation, ns = row.operation, row.operation["ns"]
+        for each in self._removals:
+            if each.operation["through"] == row.id:
+                removed = each.contents["drop"]
+                self._removed |= {(each.operation["ns"], name) for name in removed}
+        if self._ns not in {None, ns}:
             return
-        key = operation["ns"], operation["checkpoint"]
-        if any(
-            row.first < before and key[0] == ns and key[1] in drop
-            for before, ns, drop in self._removals
-        ):
-            return
-        entry = self._found.setdefault(key, Entry(*key))
-        if "task" in operation:
-            entry.writes.append(row)
-        elif entry.put is None:
-            entry.put = row
+        if "through" in operation:
+            self._removals.append(row)
+        elif (key := (ns, row.checkpoint)) not in self._removed:
+            entry = self._found.setdefault(key, Entry(*key))
+            if "task" in operation:
+                entry.writes.append(row)
+            elif entry.put is None:
+                entry.put = row
 
 
 def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:
@@ -339,53 +328,26 @@ def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:
         pending: records in order.
         low: the line that they begin with.
     """
-    while pending and not _is_operation(pending[-1]):
+    while pending and not pending[-1].record.keys() >= {"ns", "id"}:
         # Contents whose operation is damaged, or a line of another program.
         pending.pop()
-    if not pending or (line := _first_line(pending[-1])) < low:
+    if not pending:
         return None
-    last = pending.pop()
-    number = len(pending)
-    while number and pending[number - 1].cursor.line >= line:
-        number -= 1
-    parts = pending[number:]
-    del pending[number:]
-    first = steno.Position(last.cursor.generation, line)
-    return Row(last.record, first, _claim_of(last), parts)
-
-
-def _is_operation(record: steno.StreamRecord) -> bool:
-    return record.record.keys() >= {"ns", "seen", "top"}
-
-
-def _first_line(record: steno.StreamRecord) -> int:
-    parts: int = record.record.get("parts", 0)
-    return record.cursor.line - parts
-
-
-def _claim_of(record: steno.StreamRecord) -> tuple[int, str] | None:
-    """The line and the id of a claim; None if its writer saw another life of the stream."""
-    if not _is_operation(record):
+    first = pending[-1].cursor.line - pending[-1].record.get("parts", 0)
+    if first < low:
         return None
-    seen = steno.Position.parse(record.record["seen"])
-    if seen.generation != record.cursor.generation or seen.line > _first_line(record):
-        return None
-    return seen.line, record.record["top"]
-
-
-def _behind(record: steno.StreamRecord) -> steno.Position:
-    return steno.Position(record.cursor.generation, record.cursor.line + 1)
+    last, parts = pending.pop(), list[steno.StreamRecord]()
+    while pending and pending[-1].cursor.line >= first:
+        parts.insert(0, pending.pop())
+    return Row(last, parts)
 
 
 def _lines(operation: Operation, contents: dict[str, Any]) -> list[bytes]:
     """The batch of an operation."""
     data = msgspec.json.encode(contents)
-    if len(data) <= _INLINE_BYTES_MAX:
-        return [msgspec.json.encode({**operation, "contents": contents})]
-    parts = [data] if len(data) <= _PART_CHARS_MAX else _cut(data.decode())
-    return [*parts, msgspec.json.encode({**operation, "parts": len(parts)})]
-
-
-def _cut(text: str) -> list[bytes]:
+    if len(data) <= _PART_CHARS_MAX:
+        return [msgspec.json.encode({**operation, "contents": msgspec.Raw(data)})]
+    text = data.decode()
     starts = range(0, len(text), _PART_CHARS_MAX)
-    return [msgspec.json.encode({"part": text[each : each + _PART_CHARS_MAX]}) for each in starts]
+    parts = [{"part": text[each : each + _PART_CHARS_MAX]} for each in starts]
+    return [msgspec.json.encode(each) for each in [*parts, {**operation, "parts": len(parts)}]]

@@ -2,10 +2,10 @@
 
 import heapq
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from steno.adapters._checkpoint_log import CheckpointLog, Entry
+from steno.adapters._checkpoint_log import CheckpointLog, Entry, Reading
 from steno.adapters._checkpoint_threads import Threads
 from steno.adapters._checkpoint_values import Stored, serialized, stored
 from steno.adapters._optional import framework
@@ -16,7 +16,8 @@ _COUNTERS: Final = "counters_since_delta_snapshot"
 Config = Mapping[str, Any]
 """A `RunnableConfig`: `configurable` has `thread_id`, `checkpoint_ns` and `checkpoint_id`."""
 
-Value = TypeVar("Value")
+_Link = tuple[str | None, set[str]]
+"""The parent of a checkpoint, and the channels whose value is stored with the checkpoint."""
 
 
 class Serializer(Protocol):
@@ -76,7 +77,7 @@ class CheckpointStore:
     async def get_tuple(self, config: Config) -> Any:
         """Return a checkpoint, or the newest one if the configuration has no id."""
         thread, ns, name = _place(config)
-        entry = await _find(self.threads.log(thread, ns).entries(ns), name)
+        entry = await _find(Reading(self.threads.log(thread, ns), ns).entries(), name)
         if entry is None:
             return None
         return self._tuple(thread, entry, config if name else None)
@@ -104,16 +105,13 @@ class CheckpointStore:
 
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of some runs from all threads."""
-        if not run_ids:
-            return
-        for _, log in await self.threads.logs():
-            before = await log.head()
-            drop: dict[str, list[str]] = {}
-            async for entry in log.entries():
-                if self._metadata(entry).get("run_id") in run_ids:
-                    drop.setdefault(entry.ns, []).append(entry.name)
-            for ns, names in drop.items():
-                await log.add({"before": str(before), "ns": ns}, {"drop": names})
+        for thread in await self.threads.names() if run_ids else []:
+            for log in await self.threads.logs(thread):
+                reading, drop = Reading(log), dict[str, list[str]]()
+                async for entry in reading.entries():
+                    if self._metadata(entry).get("run_id") in run_ids:
+                        drop.setdefault(entry.ns, []).append(entry.name)
+                await _remove(reading, log, drop)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """Remove the checkpoints of some threads, or all but the last ones."""
@@ -123,7 +121,7 @@ class CheckpointStore:
             if strategy == "delete":
                 await self.threads.delete(thread)
                 continue
-            for log in await self.threads.logs_of(thread):
+            for log in await self.threads.logs(thread):
                 await self._keep_latest(log)
 
     async def delta_history(self, config: Config, channels: Sequence[str]) -> dict[str, Any]:
@@ -148,17 +146,14 @@ class CheckpointStore:
 
     async def _entries(self, config: Config | None) -> AsyncIterator[tuple[Any, Entry]]:
         """The entries of a namespace, a thread or all threads, the greatest id first."""
-        ns = None
         if config is None:
-            logs: Sequence[tuple[Any, CheckpointLog]] = await self.threads.logs()
+            threads, ns = await self.threads.names(), None
         else:
-            thread, ns = (
-                config["configurable"]["thread_id"],
-                config["configurable"].get("checkpoint_ns"),
-            )
-            logs = [(thread, log) for log in await self.threads.logs_of(thread, ns)]
+            place = config["configurable"]
+            threads, ns = [place["thread_id"]], place.get("checkpoint_ns")
+        logs = [(each, log) for each in threads for log in await self.threads.logs(each, ns)]
+        sources = [Reading(log, ns).entries() for _, log in logs]
         heap: list[tuple[_Descending, int, Entry]] = []
-        sources = [log.entries(ns) for _, log in logs]
         for number, source in enumerate(sources):
             await _push(heap, number, source)
         while heap:
@@ -169,7 +164,7 @@ class CheckpointStore:
     async def _ancestors(self, thread: Any, ns: str, name: str | None) -> AsyncIterator[Entry]:
         """The ancestors of a checkpoint, its parent first."""
         log, visited = self.threads.log(thread, ns), set[str]()
-        entries = log.entries(ns)
+        entries = Reading(log, ns).entries()
         while (entry := await _find(entries, name)) is not None and entry.name not in visited:
             if visited:
                 yield entry
@@ -179,21 +174,19 @@ class CheckpointStore:
                 return
             if name >= entry.name:
                 # A parent with a greater id, as another clock makes it, lies behind the reader.
-                entries = log.entries(ns)
+                entries = Reading(log, ns).entries()
 
     async def _keep_latest(self, log: CheckpointLog) -> None:
-        before = await log.head()
-        chains: dict[str, _Chain] = {}
-        async for entry in log.entries():
-            chain = chains.get(entry.ns)
-            if chain is None:
-                chain = chains[entry.ns] = _Chain(entry.name, self._delta_channels(entry))
-            chain.links[entry.name] = entry.parent, set(entry.contents["values"])
-        for ns, chain in chains.items():
-            keep = chain.needed()
-            drop = [name for name in chain.links if name not in keep]
-            if drop:
-                await log.add({"before": str(before), "ns": ns}, {"drop": drop})
+        reading = Reading(log)
+        missing: dict[str, set[str]] = {}
+        links: dict[str, dict[str, _Link]] = {}
+        async for entry in reading.entries():
+            if entry.ns not in links:
+                missing[entry.ns] = self._delta_channels(entry)
+            values = set(entry.contents["values"])
+            links.setdefault(entry.ns, {})[entry.name] = entry.parent, values
+        drop = {ns: _unneeded(chain, missing[ns]) for ns, chain in links.items()}
+        await _remove(reading, log, drop)
 
     def _delta_channels(self, entry: Entry) -> set[str]:
         """The channels of a checkpoint whose value is stored with an ancestor."""
@@ -225,33 +218,6 @@ class CheckpointStore:
         return self.serde.loads_typed(serialized(value))
 
 
-@dataclass(slots=True)
-class _Chain:
-    """The checkpoints of one namespace, as links to their parents.
-
-    Attributes:
-        latest: the last checkpoint.
-        channels: its delta channels that need an ancestor.
-        links: for each checkpoint its parent, and the channels that it has a value of.
-    """
-
-    latest: str
-    channels: set[str]
-    links: dict[str, tuple[str | None, set[str]]] = field(
-        default_factory=dict[str, tuple[str | None, set[str]]]
-    )
-
-    def needed(self) -> set[str]:
-        """The last checkpoint, and its ancestors up to a value of each of the channels."""
-        keep, missing = {self.latest}, set(self.channels)
-        name = self.links[self.latest][0]
-        while missing and name in self.links and name not in keep:
-            keep.add(name)
-            name, present = self.links[name]
-            missing -= present
-        return keep
-
-
 class _Descending(str):
     """Text that sorts the other way round."""
 
@@ -264,6 +230,29 @@ class _Descending(str):
 def base() -> Any:
     """The module of the interface, imported when it is first needed."""
     return framework("langgraph.checkpoint.base", "langgraph")
+
+
+def _unneeded(links: Mapping[str, _Link], missing: set[str]) -> list[str]:
+    """The checkpoints but the last one and its ancestors up to a value of each channel.
+
+    Args:
+        links: the checkpoints of a namespace, the last one first.
+        missing: the delta channels of the last one that have no value there.
+    """
+    latest = next(iter(links))
+    keep, name = {latest}, links[latest][0]
+    while missing and name is not None and name in links and name not in keep:
+        keep.add(name)
+        name, present = links[name]
+        missing = missing - present
+    return [each for each in links if each not in keep]
+
+
+async def _remove(reading: Reading, log: CheckpointLog, drop: Mapping[str, list[str]]) -> None:
+    """Remove checkpoints of some namespaces, as the reading found them."""
+    for ns, names in drop.items():
+        if names:
+            await log.add({"through": reading.last, "ns": ns}, {"drop": names})
 
 
 async def _push(

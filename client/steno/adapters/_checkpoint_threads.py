@@ -1,12 +1,12 @@
 """Threads of LangGraph as sessions, and their namespaces as streams."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 import steno
-from steno.adapters._checkpoint_log import CheckpointLog, Operation, Requests
+from steno.adapters._checkpoint_log import CheckpointLog, Claims, Operation, ready, records_of
 from steno.adapters._names import DIGEST, digest_of, name_of, segment_or_digest
 from steno_protocol.errors import NotFound
 
@@ -18,17 +18,18 @@ _NAMES: Final = f"{DIGEST}names"
 """The session with the thread ids of those segments, in its stream `names`."""
 
 
+@dataclass(frozen=True, slots=True)
 class Threads:
     """The threads below a prefix; a thread's id is any text.
 
-    Args:
-        requests: performs them.
+    Attributes:
+        client: an async client or a blocking one.
         prefix: the first segment of the ids of the sessions.
     """
 
-    def __init__(self, requests: Requests, prefix: str) -> None:
-        self._requests = requests
-        self._prefix = prefix
+    client: steno.Client | steno.BlockingClient
+    prefix: str
+    _claims: Claims = field(default_factory=Claims)
 
     async def add(
         self, thread: Any, ns: str, operation: Operation, contents: dict[str, Any]
@@ -39,62 +40,65 @@ class Threads:
             await log.add(operation, contents)
         except NotFound:
             await self._note(thread)
-            await self._requests.open(self._session(thread))
+            await ready(self.client.open(log.session, follow=False))
             await log.add(operation, contents)
 
     async def delete(self, thread: Any) -> None:
         """Move a thread to the trash; nothing if it is missing."""
-        await self._requests.delete(self._session(thread))
+        try:
+            await ready(self.client.delete(self._session(thread)))
+        except NotFound:
+            return
 
     async def copy(self, source: Any, target: Any) -> None:
         """Copy a thread, as a fork of its session; nothing if it is missing."""
-        if await self.logs_of(source):
+        if await self.logs(source):
             await self._note(target)
-            await self._requests.fork(self._session(source), self._session(target))
+            await ready(self.client.session(self._session(source)).fork(self._session(target)))
 
     def log(self, thread: Any, ns: str) -> CheckpointLog:
         """Return the stream of a namespace."""
         stream = f"{_ROOT}-{digest_of(ns)[:2]}" if ns else _ROOT
-        return CheckpointLog(self._requests, self._session(thread), stream)
+        return CheckpointLog(self._claims, self.client, self._session(thread), stream)
 
-    async def logs_of(self, thread: Any, ns: str | None = None) -> Sequence[CheckpointLog]:
+    async def logs(self, thread: Any, ns: str | None = None) -> list[CheckpointLog]:
         """Return the stream of a namespace, or all streams of a thread."""
         if ns is not None:
             return [self.log(thread, ns)]
         session = self._session(thread)
-        streams = await self._requests.streams(session)
-        return [
-            CheckpointLog(self._requests, session, stream)
-            for stream in streams
-            if stream.split("-")[0] == _ROOT
-        ]
+        try:
+            streams = await ready(self.client.session(session).streams())
+        except NotFound:
+            return []
+        names = [each.name for each in streams if each.name.split("-")[0] == _ROOT]
+        return [CheckpointLog(self._claims, self.client, session, name) for name in names]
 
-    async def logs(self) -> Sequence[tuple[str, CheckpointLog]]:
-        """Return all streams of all threads, each with the id of its thread."""
-        prefix = f"{self._prefix}/"
-        segments = [each.removeprefix(prefix) for each in await self._requests.sessions(prefix)]
-        names = await self._names()
-        threads = [
-            names.get(each, name_of(each))
+    async def names(self) -> list[str]:
+        """Return the ids of all threads."""
+        start = f"{self.prefix}/"
+        sessions = [each.session for each in await ready(self.client.sessions(start))]
+        noted: dict[str, str] = {}
+        if f"{start}{_NAMES}" in sessions:
+            async for record in records_of(await self._noted()):
+                name = record.record["thread_id"]
+                noted[segment_or_digest(name)] = name
+        segments = [each.removeprefix(start) for each in sessions]
+        return [
+            noted.get(each, name_of(each))
             for each in segments
             if each != _NAMES and "/" not in each
         ]
-        return [(thread, log) for thread in threads for log in await self.logs_of(thread)]
-
-    async def _names(self) -> dict[str, str]:
-        session = f"{self._prefix}/{_NAMES}"
-        records = await self._requests.span(session, "names", steno.Position(0, 0), None)
-        names = [str(record.record["thread_id"]) for record in records]
-        return {segment_or_digest(name): name for name in names}
 
     async def _note(self, thread: Any) -> None:
         """Note a thread's id if it cannot be derived from the id of its session."""
         segment = segment_or_digest(str(thread))
         if segment.startswith(DIGEST):
-            session = f"{self._prefix}/{_NAMES}"
-            await self._requests.open(session)
             line = msgspec.json.encode({"thread_id": str(thread)})
-            await self._requests.append(session, "names", [line], key=digest_of(segment))
+            await ready(self.client.open(f"{self.prefix}/{_NAMES}", follow=False))
+            await ready((await self._noted()).append(line, key=digest_of(segment)))
+
+    async def _noted(self) -> Any:
+        return await ready(self.client.session(f"{self.prefix}/{_NAMES}").stream("names"))
 
     def _session(self, thread: Any) -> str:
-        return f"{self._prefix}/{segment_or_digest(str(thread))}"
+        return f"{self.prefix}/{segment_or_digest(str(thread))}"

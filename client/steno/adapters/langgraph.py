@@ -16,7 +16,6 @@ from random import random
 from typing import Any, TypeVar
 
 import steno
-from steno.adapters._checkpoint_log import Requests
 from steno.adapters._checkpoint_store import CheckpointStore, Config, base
 from steno.adapters._checkpoint_threads import Threads
 
@@ -69,7 +68,7 @@ class StenoSaver:
     ) -> None:
         initialise: Callable[..., None] = super().__init__
         initialise(serde=serde)
-        self._threads = Threads(Requests(client), prefix)
+        self._threads = Threads(client, prefix)
         is_async = isinstance(client, steno.Client)
         self._loop = asyncio.get_running_loop() if is_async else None
 
