@@ -75,7 +75,7 @@ def test_key_files_are_private_and_never_overwritten(root: Path, tmp_path: Path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     again = call("keys", "new", "laptop", "-o", str(tmp_path / "other.key"))
-    assert "revoke it first" in again.err
+    assert "revoke it with `steno keys revoke` first" in again.err
     assert not (tmp_path / "other.key").exists()
     assert (
         "never overwritten" in call("keys", "new", "tablet", "-o", str(folder / "server.key")).err

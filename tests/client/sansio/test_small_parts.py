@@ -125,7 +125,7 @@ def test_value_with_a_json_form_is_written_in_it() -> None:
 
 @pytest.mark.parametrize("odd", [5, None, 1.5, True, "text", bytearray(b"{}")], ids=repr)
 def test_value_other_than_messages_is_refused(odd: object) -> None:
-    with pytest.raises(BadRequest, match=f"not a {type(odd).__name__}$"):
+    with pytest.raises(BadRequest, match=f"this is of the type {type(odd).__name__}$"):
         encode_messages(odd)  # type: ignore[arg-type]
 
 
