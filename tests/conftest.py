@@ -37,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(chosen)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The workers of `-n auto`: one more than processors, as many tests wait for other processes."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     """Say how to repeat this run."""
     seed = config.getoption("hypothesis_seed")

@@ -154,7 +154,7 @@ def test_an_item_that_is_no_message_is_named_by_its_number() -> None:
                                              f" {type(odd).__name__}$"):  # fmt: skip
             encode_messages([DATA, odd])  # type: ignore[list-item]
     for whole in (ListModel(), MessageDataclass):
-        with pytest.raises(BadRequest, match=f"a message is a dict, .*, not a"
+        with pytest.raises(BadRequest, match=f"a message is a dict, .* the type"
                                              f" {type(whole).__name__}$"):  # fmt: skip
             encode_messages(whole)  # type: ignore[arg-type]
 
