@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The workers of `-n auto`: one more than processors, as many tests wait for other processes."""
+    """The workers of `-n auto`: one more than processors, as many tests wait for processes."""
     return (os.cpu_count() or 1) + 1
 
 
