@@ -102,17 +102,17 @@ class Searcher:
         """
         limit = min(limit, PAGE_MAX)
         found = index.find(search.typed, search.filters, search.order, offset, 2 * limit)
-        mark = marker(search.typed)
-        generations: dict[str, int | None] = {}
         hits: list[Hit] = []
         seen = 0
-        for place in found.places:
-            if len(hits) == limit:
-                break
-            seen += 1
-            hit = self._hit(index, place, generations, mark)
-            if hit is not None:
-                hits.append(hit)
+        generations: dict[str, int | None] = {}
+        with marker(search.typed) as mark:
+            for place in found.places:
+                if len(hits) == limit:
+                    break
+                seen += 1
+                hit = self._hit(index, place, generations, mark)
+                if hit is not None:
+                    hits.append(hit)
         is_end = seen == len(found.places) and seen < 2 * limit
         after = None if is_end or offset + seen >= RESULTS_MAX else offset + seen
         return Page(hits, found.count, found.is_ranked, after)

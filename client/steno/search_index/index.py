@@ -449,17 +449,15 @@ class Index:
             self._base.set_progress_handler(None, 0)
 
 
-def marker(typed: str) -> Callable[[str], list[str]]:
-    """The function that finds the words of a query in a text.
+@contextmanager
+def marker(typed: str) -> Generator[Callable[[str], list[str]]]:
+    """Yields the function that finds the words of a query in a text.
 
     It returns the parts of the text; every second one is a found word.
     """
     asked = " OR ".join(terms(typed))
     with _translated():
         base = sqlite3.connect(":memory:", check_same_thread=False)
-        base.execute(
-            "CREATE VIRTUAL TABLE shown USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
-        )
 
     def marked(text: str) -> list[str]:
         with _translated():
@@ -473,7 +471,15 @@ def marker(typed: str) -> Callable[[str], list[str]]:
             return [joined(separated(text))]
         return joined(row[0].replace(END, BEGIN)).split(BEGIN)
 
-    return marked
+    try:
+        with _translated():
+            base.execute(
+                "CREATE VIRTUAL TABLE shown"
+                " USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
+            )
+        yield marked
+    finally:
+        base.close()
 
 
 def _first_row(at: float) -> int:

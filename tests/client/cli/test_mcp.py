@@ -49,7 +49,7 @@ def test_without_the_extra_the_error_says_what_to_install(root: Path) -> None:
 
 
 def test_a_closed_stdin_is_refused(root: Path) -> None:
-    pytest.importorskip("mcp", reason="it comes with the extra `mcp`")
+    pytest.importorskip("mcp_types", reason="it comes with the extra `mcp`")
     steno = Steno(root)
     ran = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *steno.words("mcp")],

@@ -171,7 +171,8 @@ def test_no_typed_text_is_an_error_of_syntax(pairs: list[tuple[str, str]]) -> No
             except BadRequest:
                 assert not any(map(str.isalnum, typed)) or "*" in typed
             else:
-                assert "".join(marker(typed)(text)) == "".join(marker("x")(text))
+                with marker(typed) as marked, marker("x") as other:
+                    assert "".join(marked(text)) == "".join(other(text))
 
 
 @pytest.mark.parametrize(
