@@ -101,7 +101,7 @@ class _Routes:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._queries = Queries(viewer.client, viewer.pulse, viewer.redactor)
+        self._queries = Queries(viewer.client, viewer.watches, viewer.pulse, viewer.redactor)
         self._changes = Changes(viewer.client, viewer.redactor, is_allowed=viewer.may_write)
         self._files = _static_files()
 

@@ -82,3 +82,6 @@ SEARCH_PAGE_MAX: Final = 20
 
 INDEX_PAUSE_S: Final = 2.0
 """Between two passes over the sessions while a page shows the search; a pass lists them all."""
+
+TAIL_BYTES_MAX: Final = 512 * KIB
+"""The last lines of a followed session that are kept, so that a page's rows cost no read."""

@@ -28,7 +28,7 @@ from steno.viewer.limits import (
 from steno.viewer.outline import Outline
 from steno.viewer.pulse import Pulse
 from steno.viewer.rows import Row, Rows, hole, image_of
-from steno.viewer.watches import Watch
+from steno.viewer.watches import Watch, Watches
 from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest, NotFound, StenoError
 from steno_protocol.positions import Position
@@ -46,12 +46,14 @@ class Queries:
 
     Args:
         client: the client of the daemon.
+        watches: the sessions that pages follow.
         pulse: the state of the daemon.
         redactor: masks the secrets in every answer.
     """
 
-    def __init__(self, client: Client, pulse: Pulse, redactor: Redactor) -> None:
+    def __init__(self, client: Client, watches: Watches, pulse: Pulse, redactor: Redactor) -> None:
         self._client = client
+        self._watches = watches
         self._pulse = pulse
         self._redactor = redactor
         self._rows = _KeptRows()
@@ -112,7 +114,10 @@ class Queries:
         self, session: str, first: Position, end: Position, *, is_whole: bool = False
     ) -> list[msgspec.Raw]:
         start = Position(first.generation, max(0, first.line - LOOK_BACK_MAX))
-        records = [each async for each in self._client.session(session).records(start, end)]
+        watch = self._watches.known(session)
+        records = None if watch is None else watch.latest(start, end)
+        if records is None:
+            records = [each async for each in self._client.session(session).records(start, end)]
         return await anyio.to_thread.run_sync(_rows_of, records, first, is_whole, self._redactor)
 
     async def lines_of(self, session: str, end: Position) -> list[bytes]:

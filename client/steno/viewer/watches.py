@@ -5,6 +5,7 @@ from it and read the records in sight themselves, so that a page costs the daemo
 rows in sight.
 """
 
+from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ import anyio.abc
 from steno._async.client import Client
 from steno._async.session import Session
 from steno._redaction.redactor import Redactor
-from steno.values import DmailEvent, Live, RecordsEvent, Reset
-from steno.viewer.limits import RESETS_KEPT_MAX, WATCH_LINGER_S, WATCHES_MAX
+from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset
+from steno.viewer.limits import RESETS_KEPT_MAX, TAIL_BYTES_MAX, WATCH_LINGER_S, WATCHES_MAX
 from steno.viewer.outline import Outline
 from steno.viewer.turns import EventIndex
 from steno_protocol.errors import NotFound, StenoError
@@ -57,6 +58,7 @@ class Watch:
         outline: checkpoints and token counts of the present generation.
         past: those of past generations, from the first line that is not in the generation before.
         events: the index of the wire file.
+        tail: the last lines of the context, as they came.
         error: why it cannot be followed any longer.
         pages: how many pages follow it.
     """
@@ -70,6 +72,7 @@ class Watch:
     outline: Outline = field(default_factory=Outline)
     past: dict[int, Outline] = field(default_factory=dict[int, Outline])
     events: EventIndex = field(default_factory=EventIndex)
+    tail: deque[RecordsEvent] = field(default_factory=deque[RecordsEvent])
     error: StenoError | None = None
     pages: int = 0
     _is_begun: bool = False
@@ -117,6 +120,15 @@ class Watch:
                 return self.rewrites[number:]
         return [Rewrite(before, self.head.generation, 0, "away")]
 
+    def latest(self, start: Position, end: Position) -> list[Record] | None:
+        """The records of a range that has just been written; None if they must be read."""
+        if not self.tail or start < self.tail[0].first or end > self.tail[-1].next:
+            return None
+        parts = [each for each in self.tail if each.next > start and each.first < end]
+        return [
+            record for part in parts for record in part.records() if start <= record.cursor < end
+        ]
+
     async def follow(self, session: Session) -> None:
         """Follow the session until it is gone."""
         try:
@@ -144,6 +156,7 @@ class Watch:
             case RecordsEvent() if event.file == "context":
                 self.head = max(self.head, event.next)
                 self.outline.apply(event.first.line, event.lines())
+                self._keep(event)
             case RecordsEvent():
                 self.wire_head = max(self.wire_head, event.next)
                 self._add_events(event)
@@ -172,6 +185,14 @@ class Watch:
             self.events.add(event)
         self.events.end = max(self.events.end, self.wire_head.line)
 
+    def _keep(self, event: RecordsEvent) -> None:
+        """Keep the lines for the pages, which ask for them next."""
+        if self.tail and self.tail[-1].next != event.first:
+            self.tail.clear()
+        self.tail.append(event)
+        while sum(len(each.block) for each in self.tail) > TAIL_BYTES_MAX:
+            self.tail.popleft()
+
     def _add_events(self, event: RecordsEvent) -> None:
         for record in event.wire_records():
             self.events.add(record)
@@ -183,6 +204,7 @@ class Watch:
             self.events.cut(event.kept)
             self.wire_head = event.head
             return
+        self.tail.clear()
         before = (self.incarnation, self.head.generation)
         self.rewrites.append(Rewrite(before, event.generation, event.kept, event.why))
         del self.rewrites[:-RESETS_KEPT_MAX]
@@ -232,6 +254,11 @@ class Watches:
             yield watch
         if not watch.pages:
             self._tasks.start_soon(self._linger, watch)
+
+    def known(self, session: str) -> Watch | None:
+        """The watch of a session that a page follows."""
+        found = self._watches.get(session)
+        return None if found is None or found[0].error is not None else found[0]
 
     def _watch(self, session: str) -> Watch:
         found = self._watches.get(session)

@@ -1,0 +1,93 @@
+"""The last lines of a followed session, which its pages get without a read."""
+
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import steno
+from steno.values import Record, RecordsEvent, Reset
+from steno.viewer.limits import TAIL_BYTES_MAX
+from steno.viewer.watches import Watch
+from steno_protocol.positions import Position
+
+pytestmark = pytest.mark.anyio
+
+
+class _Events:
+    """A subscription with events that are there already."""
+
+    incarnation = "one"
+
+    def __init__(self, events: Iterable[Any]) -> None:
+        self._events = list(events)
+
+    async def __aenter__(self) -> "_Events":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for each in self._events:
+            yield each
+        raise steno.NotFound("it ended")
+
+
+async def followed(*events: Any) -> Watch:
+    """A watch that has seen these events."""
+    watch = Watch("talk")
+    session = SimpleNamespace(subscribe=lambda *_, **__: _Events(events))
+    await watch.follow(session)  # type: ignore[arg-type]
+    return watch
+
+
+def block(first: int, count: int, *, generation: int = 0, size: int = 1) -> RecordsEvent:
+    lines = [b'{"n":%d,"x":"%s"}\n' % (first + n, b"x" * size) for n in range(count)]
+    at = Position(generation, first)
+    return RecordsEvent(at, Position(generation, first + count), b"".join(lines))
+
+
+def numbers(records: list[Record] | None) -> list[int] | None:
+    return None if records is None else [each.record["n"] for each in records]
+
+
+async def test_ranges_of_the_latest_lines_are_known_and_others_are_not() -> None:
+    watch = await followed(block(5, 3), block(8, 1), block(9, 4))
+    for start in range(5, 14):
+        for end in range(start, 14):
+            found = watch.latest(Position(0, start), Position(0, end))
+            assert numbers(found) == list(range(start, end))
+    assert watch.latest(Position(0, 4), Position(0, 8)) is None
+    assert watch.latest(Position(0, 8), Position(0, 14)) is None
+    assert watch.latest(Position(1, 0), Position(1, 1)) is None
+
+
+async def test_lines_before_a_gap_are_forgotten() -> None:
+    watch = await followed(block(0, 3), block(5, 2))
+    assert watch.latest(Position(0, 1), Position(0, 2)) is None
+    assert numbers(watch.latest(Position(0, 5), Position(0, 7))) == [5, 6]
+
+
+async def test_a_rewrite_forgets_the_lines_that_it_may_have_replaced() -> None:
+    reset = Reset(
+        file="context", incarnation="one", generation=1, kept=1, head=Position(1, 1), why="revert"
+    )
+    watch = await followed(block(0, 3), reset, block(1, 2, generation=1))
+    assert watch.latest(Position(0, 0), Position(0, 1)) is None
+    assert watch.latest(Position(1, 0), Position(1, 2)) is None
+    assert numbers(watch.latest(Position(1, 1), Position(1, 3))) == [1, 2]
+
+
+async def test_the_kept_lines_are_bounded() -> None:
+    size = TAIL_BYTES_MAX // 4
+    watch = await followed(*(block(number, 1, size=size) for number in range(9)))
+    assert sum(len(each.block) for each in watch.tail) <= TAIL_BYTES_MAX
+    assert watch.latest(Position(0, 0), Position(0, 1)) is None
+    assert numbers(watch.latest(Position(0, 8), Position(0, 9))) == [8]
+
+
+async def test_a_session_without_new_lines_has_none() -> None:
+    watch = Watch("talk")
+    assert watch.latest(Position(0, 0), Position(0, 0)) is None
