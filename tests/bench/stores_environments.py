@@ -77,7 +77,7 @@ CANDIDATES: Final = (
         "Agno",
         "bench.stores_peers:AgnoDriver",
         "`SqliteDb(db_file=path)`; it sets WAL itself; an entry is a run",
-        ("agno==3.1.10", "sqlalchemy"),
+        ("agno==3.1.10", "sqlalchemy[asyncio]"),
     ),
     Candidate(
         "kimi-cli",
