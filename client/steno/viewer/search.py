@@ -15,7 +15,6 @@ import anyio
 import anyio.to_thread
 
 from steno._sync.client import BlockingClient
-from steno.values import Record
 from steno.viewer.limits import INDEX_PAUSE_S, SEARCH_PAGE_MAX
 from steno.web.limits import SHUTDOWN_S
 from steno_protocol.errors import StenoError, Unreachable
@@ -23,10 +22,7 @@ from steno_protocol.errors import StenoError, Unreachable
 if TYPE_CHECKING:
     from steno.search_index.filling import Pass
     from steno.search_index.folder import IndexFolder
-    from steno.search_index.hits import Hit, Page, Search
-
-Shown = Callable[[Record], Record]
-"""What is shown of a record."""
+    from steno.search_index.hits import Hit, Page, Search, Shown
 
 Connect = Callable[[], "tuple[BlockingClient, IndexFolder]"]
 """Connects a client for the threads of the search, and names the folder of the index."""
@@ -34,11 +30,6 @@ Connect = Callable[[], "tuple[BlockingClient, IndexFolder]"]
 
 _NICENESS: Final = 10
 """The priority of the thread that fills the index: agents and pages go first."""
-
-
-def unmasked(record: Record) -> Record:
-    """All of a record."""
-    return record
 
 
 class SearchService:
@@ -49,7 +40,7 @@ class SearchService:
         shown: what is shown of a record; called before its words are marked and its text is cut.
     """
 
-    def __init__(self, connect: Connect, shown: Shown = unmasked) -> None:
+    def __init__(self, connect: Connect, shown: "Shown") -> None:
         self._connect = connect
         self._shown = shown
         self._parts: tuple[BlockingClient, IndexFolder] | None = None

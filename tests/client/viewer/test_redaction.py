@@ -9,7 +9,7 @@ import pytest
 import steno as steno_client
 from steno.viewer.app import _Routes  # pyright: ignore[reportPrivateUsage]
 from support.command import Steno
-from support.viewer import RunningViewer, viewing
+from support.viewer import RunningViewer, viewing, wait_for
 
 KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
 TICKET = "TICKET-4711"
@@ -54,16 +54,17 @@ def write_secrets(root: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def steno(shared_root: Path) -> Steno:
+def steno(shared_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Steno:
     """The command on a root with secrets, and with a pattern of its own."""
     write_secrets(shared_root)
     (shared_root / "config.toml").write_text("[redact]\nticket = 'TICKET-[0-9]+'\n")
-    return Steno(shared_root)
+    return Steno(shared_root, XDG_CACHE_HOME=str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="module")
 def viewer(steno: Steno) -> Iterator[RunningViewer]:
     with viewing(steno) as running:
+        wait_for(lambda: running.visit.get("search/progress")["complete"])
         yield running
 
 
@@ -81,7 +82,7 @@ ASKED = {
     "wire/events": {"session": "talk", "first": "0", "end": "100"},
     "now": {},
     "doctor": {},
-    "search": {"q": "ticket", "limit": "5"},
+    "search": {"q": "prompt"},
     "search/progress": {},
     **{
         f"export {form}": {"session": "talk", "until": "0:6", "format": form}
@@ -117,7 +118,7 @@ def test_no_answer_contains_a_secret(viewer: RunningViewer, asked: str) -> None:
     assert KEY[8:20] not in text
 
 
-@pytest.mark.parametrize("asked", ["session", "rows", "tree", "wire", "wire/events",
+@pytest.mark.parametrize("asked", ["session", "rows", "search", "tree", "wire", "wire/events",
                                    "export markdown", "export html", "export json"])  # fmt: skip
 def test_a_mask_stands_where_a_secret_was(viewer: RunningViewer, asked: str) -> None:
     text = answer(viewer, asked)

@@ -91,3 +91,11 @@ async def test_the_kept_lines_are_bounded() -> None:
 async def test_a_session_without_new_lines_has_none() -> None:
     watch = Watch("talk")
     assert watch.latest(Position(0, 0), Position(0, 0)) is None
+
+
+async def test_lines_of_a_deleted_session_are_not_those_of_the_next_one() -> None:
+    reset = Reset(
+        file="context", incarnation="two", generation=0, kept=0, head=Position(0, 3), why="created"
+    )
+    watch = await followed(block(0, 3), reset)
+    assert watch.latest(Position(0, 0), Position(0, 3)) is None
