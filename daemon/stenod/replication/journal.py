@@ -1,0 +1,174 @@
+"""The journal interface: one ordered subject of messages for each folder of the session tree.
+
+A message is durable on a majority of the servers when `publish` returns its sequence. `NatsJournal`
+implements it, and the tests have a model of it in memory. All methods block, may be called from any
+thread, and have a deadline of their own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """What a message is.
+
+    Attributes:
+        OWN: its owner takes the folder over; the body is empty.
+        PART: the beginning of a change that the next message continues.
+        CHANGE: a change, or the last part of one.
+        SNAPSHOT: the whole folder; what is before it is not needed any more.
+    """
+
+    OWN = "own"
+    PART = "part"
+    CHANGE = "change"
+    SNAPSHOT = "snapshot"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A daemon that owns folders.
+
+    Attributes:
+        host: the identity of its root, which lasts.
+        incarnation: the identity of its process.
+        endpoint: where its clients reach it.
+    """
+
+    host: str
+    incarnation: str
+    endpoint: str
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message of the journal.
+
+    Attributes:
+        sequence: its number, which grows from message to message of a folder, with gaps.
+        owner: who published it.
+        kind: what it is.
+        body: its content.
+        at: Unix time in seconds at which the servers took it.
+    """
+
+    sequence: int
+    owner: Owner
+    kind: Kind
+    body: bytes
+    at: float
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """A message to publish.
+
+    Attributes:
+        folder: the path of the folder in the session tree, such as `a/b`.
+        after: the sequence of the folder's last message, 0 if there is none: the fence.
+        owner: who publishes it.
+        kind: what it is.
+        body: its content, at most `limits.JOURNAL_BODY_BYTES_MAX` bytes.
+    """
+
+    folder: str
+    after: int
+    owner: Owner
+    kind: Kind
+    body: bytes
+
+
+class Fenced(OSError):
+    """The folder has a newer message of another owner; what was published is not in the journal.
+
+    Attributes:
+        newer: that message.
+    """
+
+    def __init__(self, folder: str, newer: Message) -> None:
+        super().__init__(None, f"{newer.owner.endpoint} owns {folder!r} now")
+        self.newer = newer
+
+
+class InDoubt(OSError):
+    """The servers did not answer before the deadline; what was published may be in the journal."""
+
+
+class JournalLost(OSError):
+    """No server was reached, or none can answer; nothing was published."""
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Another daemon that was heard.
+
+    Attributes:
+        owner: its identity.
+        heard_s: seconds since it was last heard.
+    """
+
+    owner: Owner
+    heard_s: float
+
+
+class Journal(Protocol):
+    """The messages of all folders, and the daemons that publish them."""
+
+    def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """Publish a message to each of several folders, all at the same time.
+
+        A message that gets no answer is sent again under the same id until the deadline.
+
+        Returns:
+            For each the sequence under which a majority has it on disk, else `Fenced`, `InDoubt`,
+            `JournalLost`, or an OSError that says what the operator has to do.
+        """
+        ...
+
+    def last(self, folder: str) -> Message | None:
+        """Returns a folder's last message; None if it has none.
+
+        It may be an older one than the last: only `publish` decides.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
+        """Returns a folder's messages from behind `after` up to `last`, in order, all of them.
+
+        Raises:
+            JournalLost: not all of them came before the deadline.
+        """
+        ...
+
+    def folders(self) -> dict[str, int]:
+        """Returns the folders with messages, with the number of their messages.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def purge(self, folder: str, before: int) -> None:
+        """Remove a folder's messages with a sequence below `before`.
+
+        Raises:
+            OSError: some or none were removed.
+        """
+        ...
+
+    def announce(self, owner: Owner, topic: str, body: bytes) -> None:
+        """Tell all daemons something, in a plain message that may be lost; never waits."""
+        ...
+
+    def listen(self, hear: Callable[[str, bytes], None]) -> None:
+        """Call `hear` with topic and body of each announcement, those of this daemon included.
+
+        It is called in a thread of the journal, and must not block.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; waiting callers get `JournalLost` or `InDoubt`."""
+        ...
