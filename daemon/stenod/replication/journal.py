@@ -19,13 +19,16 @@ class Kind(StrEnum):
         OWN: its owner takes the folder over; the body is empty.
         PART: the beginning of a change that the next message continues.
         CHANGE: a change, or the last part of one.
-        SNAPSHOT: the whole folder; what is before it is not needed any more.
+        SNAPSHOT: the beginning of a copy of the whole folder, which `PART` and `CHANGE` messages
+            continue: what is before it is not needed once the copy is whole.
+        GONE: the folder was removed; what follows begins with an empty one.
     """
 
     OWN = "own"
     PART = "part"
     CHANGE = "change"
     SNAPSHOT = "snapshot"
+    GONE = "gone"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -79,7 +82,9 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Fenced(OSError):
-    """The folder has a newer message of another owner; what was published is not in the journal.
+    """The folder has a newer message, so what was published is not in the journal.
+
+    The newer message is another owner's, or an earlier one of the same owner that was in doubt.
 
     Attributes:
         newer: that message.
