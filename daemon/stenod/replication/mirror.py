@@ -210,7 +210,11 @@ class Mirror:
             files = _Files(self._disk, self._folder, nest)
             try:
                 rests = {
-                    number: (name, base.files[number].size, self._cut(name, base.files[number].size))
+                    number: (
+                        name,
+                        base.files[number].size,
+                        self._cut(name, base.files[number].size),
+                    )
                     for name, number in base.names.items()
                 }
                 for name, number in base.names.items():
@@ -330,9 +334,7 @@ class _Files:
                 write_all(self._disk, self._handle(entry.file), entry.data)
             case Copy():
                 piece = Range(0, entry.source_offset, entry.size)
-                copy_all(
-                    self._disk, self._handle(entry.source), self._handle(entry.file), piece
-                )
+                copy_all(self._disk, self._handle(entry.source), self._handle(entry.file), piece)
             case Cut():
                 self._disk.truncate(self._handle(entry.file), entry.size)
             case _:

@@ -256,3 +256,10 @@ def ship_all(
         answers = journal.publish(list(wanted.values())) if wanted else []
         sent = dict(zip(wanted, answers, strict=True))
     return outcomes
+
+
+def raise_first(outcomes: Sequence[OSError | None]) -> None:
+    """Raise the first error of several outcomes, if there is one."""
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome

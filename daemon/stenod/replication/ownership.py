@@ -7,16 +7,24 @@ made equal to the journal after that, and opened as after a crash.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import Busy, Held
+from steno_protocol.errors import Busy
 from stenod.core.manifest import Manifest
 from stenod.replication.hosts import Hosts
-from stenod.replication.journal import Fenced, Journal, Kind, Message, Owner, Publication
-from stenod.replication.mirror import Mark, Mirror, is_replicated, read_mark, save_mark
-from stenod.replication.owned_folder import OwnedFolder, ship, ship_all
+from stenod.replication.journal import (
+    Fenced,
+    Journal,
+    Kind,
+    Message,
+    Owner,
+    Publication,
+    held,
+)
+from stenod.replication.mirror import Mark, Mirror, is_replicated, save_mark
+from stenod.replication.owned_folder import OwnedFolder, raise_first, ship
 from stenod.store.disk import Disk
 
 
@@ -103,7 +111,7 @@ class Ownership:
         if folder is None:
             return
         with folder.lock:
-            _raise(ship(self.journal, [folder]))
+            raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
             message = Publication(path, folder.sequence, owner, Kind.OWN, b"")
             outcome = self.journal.publish([message])[0]
@@ -112,7 +120,7 @@ class Ownership:
             self.forget(path)
 
     def forget(self, path: str) -> None:
-        """Forget a folder and those below it, which are not open; the next use reads the journal."""
+        """Forget a closed folder and those below it; the next use reads the journal."""
         with self._lock:
             for each in [each for each in self._folders if is_within(each, path)]:
                 del self._folders[each]
@@ -134,9 +142,7 @@ class Ownership:
         if not folder.is_published:
             return
         with suppress(FileNotFoundError), self.opened(folder.path) as handle:
-            save_mark(
-                self._disk, handle, Mark(folder.sequence, self.owner.host, folder.manifest)
-            )
+            save_mark(self._disk, handle, Mark(folder.sequence, self.owner.host, folder.manifest))
             folder.published_bytes = 0
 
     @contextmanager
@@ -144,7 +150,7 @@ class Ownership:
         """Open a folder of the tree until the block ends; FileNotFoundError if there is none."""
         handle = self._disk.open_root(self._tree, create=create)
         try:
-            for segment in path.split("/"):
+            for segment in filter(None, path.split("/")):
                 parent, handle = handle, self._disk.open_folder(handle, segment, create=create)
                 self._disk.close(parent)
             yield handle
@@ -155,9 +161,9 @@ class Ownership:
 
     def _acquire(self, path: str) -> OwnedFolder | None:
         last = self.journal.last(path)
-        if last is None and not self._is_here(path):
+        is_here = self._is_here(path)
+        if last is None and not is_here:
             return None
-        before = self._folders.get(path)
         sequence, previous = self._own(path, last)
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
@@ -168,7 +174,11 @@ class Ownership:
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
             if not made.is_joined:
                 self._join(folder, handle)
-        self.save_mark(folder)
+        if folder.manifest.names or is_here:
+            self.save_mark(folder)
+        else:
+            # The journal knows that the folder is gone: nothing may stand at its place.
+            self._remove_empty(path)
         self._keep(folder)
         if previous is not None and previous.owner.host != self.owner.host:
             self.hosts.tell_taken(path)
@@ -176,7 +186,6 @@ class Ownership:
                 "taken_over", session=path, after=previous.owner.endpoint,
                 read_bytes=made.read_bytes,
             )  # fmt: skip
-        del before
         return folder
 
     def _own(self, path: str, last: Message | None) -> tuple[int, Message | None]:
@@ -185,9 +194,7 @@ class Ownership:
             if last is not None:
                 self._check_free(path, last.owner)
             after = 0 if last is None else last.sequence
-            outcome = self.journal.publish(
-                [Publication(path, after, self.owner, Kind.OWN, b"")]
-            )[0]
+            outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
             if isinstance(outcome, int):
                 return outcome, last
             if not isinstance(outcome, Fenced):
@@ -211,13 +218,18 @@ class Ownership:
         except OSError:
             return False
 
+    def _remove_empty(self, path: str) -> None:
+        above, _, name = path.rpartition("/")
+        with suppress(OSError), self.opened(above) as handle:
+            self._disk.remove_folder(handle, name)
+
     def _join(self, folder: OwnedFolder, handle: int) -> None:
         """Bring the files of a folder into the journal, which never had them."""
         with folder.lock:
             for name in self._disk.names(handle):
                 if is_replicated(name):
                     folder.note_name(self._disk, handle, name)
-            _raise(ship(self.journal, [folder]))
+            raise_first(ship(self.journal, [folder]))
 
     def _keep(self, folder: OwnedFolder) -> None:
         with self._lock:
@@ -231,7 +243,7 @@ class Ownership:
                     del self._folders[each.path]
 
     @contextmanager
-    def _alone(self, path: str) -> Iterator[None]:
+    def _alone(self, path: str) -> Generator[None]:
         """One opening of a folder at a time: two threads must not mirror one folder."""
         with self._lock:
             lock = self._opening.setdefault(path, threading.Lock())
@@ -242,19 +254,3 @@ class Ownership:
 def is_within(path: str, above: str) -> bool:
     """Whether a folder is another one or below it."""
     return path == above or path.startswith(f"{above}/")
-
-
-def held(session: str, owner: Owner) -> Held:
-    """Return the error for a session that another daemon owns."""
-    return Held(
-        f"the daemon at {owner.endpoint} owns the session: send the command there; clients do so"
-        " by themselves, and `steno cluster status` shows the owners",
-        session=session,
-        endpoint=owner.endpoint,
-    )
-
-
-def _raise(outcomes: list[OSError | None]) -> None:
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
