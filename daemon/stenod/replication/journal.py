@@ -7,6 +7,7 @@ thread, and have a deadline of their own.
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from errno import EBADMSG
 from typing import Protocol
 
 import msgspec
@@ -79,7 +80,10 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Fenced(OSError):
-    """The folder has a newer message of another owner; what was published is not in the journal.
+    """The folder has a newer message than `after`; what was published is not in the journal.
+
+    Its owner is another daemon, or the caller itself: a publication of its own that was in doubt
+    came into the journal after all.
 
     Attributes:
         newer: that message.
@@ -96,6 +100,23 @@ class InDoubt(OSError):
 
 class JournalLost(OSError):
     """No server was reached, or none can answer; nothing was published."""
+
+
+class ForeignMessage(OSError):
+    """The folder's subject has a message of another program; nothing was published.
+
+    Attributes:
+        sequence: its number.
+    """
+
+    def __init__(self, folder: str, sequence: int) -> None:
+        super().__init__(
+            EBADMSG,
+            f"message {sequence} of the cluster's journal of {folder!r} is not steno's: find the"
+            " program that publishes it, take its permission to publish to steno.> away, and"
+            f" remove the message with `nats stream rmm`, number {sequence}",
+        )
+        self.sequence = sequence
 
 
 class Peer(msgspec.Struct, frozen=True):
