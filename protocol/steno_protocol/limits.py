@@ -588,30 +588,3 @@ after the other, and with 16 hardly more."""
 
 SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose fastest quarter gives the speed of the disk, despite single slow ones."""
-
-# --- replication -------------------------------------------------------------------------------
-
-JOURNAL_DATA_BYTES_MAX: Final = 900_000
-"""Bytes of session files in one message of the journal; NATS servers take messages up to 1 MiB
-unless they are told otherwise. Larger changes are several messages that count as one."""
-
-JOURNAL_COPY_BYTES_MIN: Final = 4096
-"""Bytes of a copied range from which on the journal has a reference to it instead of the bytes."""
-
-NAME_BYTES_MAX: Final = 255
-"""Bytes of a file's name, as file systems allow."""
-
-JOURNAL_MARK_BYTES: Final = 8 * MIB
-"""Bytes of messages after which a folder's place in the journal is saved for the next opening."""
-
-MIRROR_HANDLES_MAX: Final = 32
-"""Files that are open at a time while a mirror is made."""
-
-FOLDERS_OWNED_MAX: Final = 4096
-"""Folders whose manifests are kept in memory; more are kept only while they are in use."""
-
-HEARTBEATS_PER_DEATH: Final = 5
-"""Words of a living daemon within the time after which it counts as dead."""
-
-OWN_ATTEMPTS_MAX: Final = 8
-"""Attempts to own a folder whose last message changes meanwhile."""

@@ -10,7 +10,8 @@ else, such as mounts and the trash, is this machine's alone.
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
-from steno_protocol import limits, paths
+from steno_protocol import paths
+from stenod.replication import limits
 from stenod.replication.mirror import MARK, is_replicated
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.replication.ownership import Ownership

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from steno_protocol import limits
+from stenod.replication import limits
 from stenod.replication.journal import Journal, Owner, Peer
 
 _ALIVE = "alive"

@@ -7,6 +7,7 @@ thread, and have a deadline of their own.
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from errno import EBADMSG
 from typing import Protocol
 
 import msgspec
@@ -110,7 +111,7 @@ class InDoubt(DiskRefused):
     def refusal(self, session: str) -> StenoError:
         """Return the error for the sender."""
         return StorageFailed(
-            f"the journal did not answer in time: {self}; what came of the command is looked up"
+            f"the journal did not answer in time: {self.strerror}; what came of the command is looked up"
             " when the session is next used (`steno cluster status` shows the servers)",
             session=session,
         )
@@ -122,7 +123,7 @@ class JournalLost(DiskRefused):
     def refusal(self, session: str) -> StenoError:
         """Return the error for the sender."""
         return StorageFailed(
-            f"the journal cannot be reached: {self}; nothing of the command was kept, start a"
+            f"the journal cannot be reached: {self.strerror}; nothing of the command was kept, start a"
             " majority of its servers (`steno cluster status` shows them) and send it again",
             session=session,
         )
@@ -136,6 +137,23 @@ def held(session: str, owner: Owner) -> Held:
         session=session,
         endpoint=owner.endpoint,
     )
+
+
+class ForeignMessage(OSError):
+    """The folder's subject has a message of another program; nothing was published.
+
+    Attributes:
+        sequence: its number.
+    """
+
+    def __init__(self, folder: str, sequence: int) -> None:
+        super().__init__(
+            EBADMSG,
+            f"message {sequence} of the cluster's journal of {folder!r} is not steno's: find the"
+            " program that publishes it, take its permission to publish to steno.> away, and"
+            f" remove the message with `nats stream rmm`, number {sequence}",
+        )
+        self.sequence = sequence
 
 
 class Peer(msgspec.Struct, frozen=True):

@@ -12,10 +12,11 @@ from typing import Final, assert_never
 
 import msgspec
 
-from steno_protocol import limits, paths
+from steno_protocol import paths
 from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name
 from stenod.core.journal_replay import JournalReplay
 from stenod.core.manifest import Manifest
+from stenod.replication import limits
 from stenod.replication.journal import Kind, Message
 from stenod.replication.owned_folder import crc_of
 from stenod.store.disk import Disk

@@ -3,9 +3,7 @@
 import threading
 import zlib
 from collections.abc import Generator, Sequence
-from typing import Final
 
-from steno_protocol import limits
 from steno_protocol.journal_entries import (
     AnyEntry,
     Append,
@@ -15,12 +13,11 @@ from steno_protocol.journal_entries import (
     Name,
     encode_entries,
 )
+from steno_protocol.limits import COPY_BYTES
 from stenod.core.manifest import Manifest
+from stenod.replication import limits
 from stenod.replication.journal import Fenced, InDoubt, Journal, Kind, Owner, Publication
 from stenod.store.disk import Disk, FileStat
-
-_ENTRY_BYTES: Final = 64
-"""Bytes of an entry beside its data and names, at most."""
 
 
 class OwnedFolder:
@@ -212,19 +209,19 @@ def _bodies_of(entries: Sequence[AnyEntry]) -> list[bytes]:
     part: list[AnyEntry] = []
     size = 0
     for entry in entries:
-        bytes_more = len(entry.data) if isinstance(entry, Append) else limits.NAME_BYTES_MAX
-        if part and size + bytes_more > limits.JOURNAL_DATA_BYTES_MAX:
+        entry_bytes = limits.ENTRY_BYTES + (len(entry.data) if isinstance(entry, Append) else 0)
+        if part and size + entry_bytes > limits.JOURNAL_BODY_BYTES_MAX:
             bodies.append(encode_entries(part))
             part, size = [], 0
         part.append(entry)
-        size += bytes_more + _ENTRY_BYTES
+        size += entry_bytes
     return [*bodies, encode_entries(part)]
 
 
 def crc_of(disk: Disk, handle: int, start: int, end: int, crc: int = 0) -> int:
     """Return the CRC-32 of a range of a file, continued from that of the bytes before."""
-    for offset in range(start, end, limits.COPY_BYTES):
-        crc = zlib.crc32(disk.read(handle, min(limits.COPY_BYTES, end - offset), offset), crc)
+    for offset in range(start, end, COPY_BYTES):
+        crc = zlib.crc32(disk.read(handle, min(COPY_BYTES, end - offset), offset), crc)
     return crc
 
 

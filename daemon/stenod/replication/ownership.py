@@ -10,9 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
-from steno_protocol import limits, paths
+from steno_protocol import paths
 from steno_protocol.errors import Busy
 from stenod.core.manifest import Manifest
+from stenod.replication import limits
 from stenod.replication.hosts import Hosts
 from stenod.replication.journal import (
     Fenced,

@@ -1,0 +1,110 @@
+"""Bounds of replication: messages, waits and pages."""
+
+from typing import Final
+
+from steno_protocol.limits import KIB, MIB
+
+JOURNAL_BODY_BYTES_MAX: Final = 900_000
+"""Bytes of a message's body. A server takes 1 MiB with its headers unless it is configured
+otherwise; a larger change goes in parts."""
+
+HEADER_BYTES_MAX: Final = 4 * KIB
+"""Bytes of a message's headers: five short values, and the address of a daemon."""
+
+SUBJECT_CHARS_MAX: Final = 2000
+"""Characters of a subject. A server closes a connection that sends a control line of more than
+4 KiB, which has the subject and the address for the answer."""
+
+SHARDS_MAX: Final = 64
+"""Streams of a cluster. Each is a consensus group of its own; the servers keep up with thousands of
+them, but one disk gains nothing from more than a few."""
+
+REPLICAS_MAX: Final = 5
+"""Replicas of a stream: as many as the servers allow."""
+
+DUPLICATE_WINDOW_S: Final = 120.0
+"""Time for which the servers know the ids of messages. A message is sent again for `publish_s`,
+which is far shorter."""
+
+PUBLISH_S_MAX: Final = 60.0
+"""Longest deadline of a publication: half of the time for which the servers know its id."""
+
+CONNECT_S: Final = 1.0
+"""Time to connect to a server. The next one is tried then; a stopped one accepts nothing."""
+
+RECONNECT_S: Final = 0.1
+"""Pause after no server could be reached."""
+
+PING_S: Final = 1.0
+"""Time between two pings to the server."""
+
+PINGS_UNANSWERED_MAX: Final = 1
+"""Pings without an answer, after which the connection is given up: 2 s at most, which is less than
+the time after which other daemons regard a silent one as dead."""
+
+RESEND_S: Final = 1.0
+"""Time without an answer after which a message is sent again, under the same id. A leader is
+replaced within about this time."""
+
+CHECK_S: Final = 0.5
+"""Time for the answer to a ping after `RESEND_S`; without it another server is chosen."""
+
+RETRY_S: Final = 0.001
+"""First pause before a message is sent again whose refusal may pass; each next one is twice as
+long. A leader refuses the next message of a subject while it still applies the one before, which
+takes about a millisecond."""
+
+RETRY_S_MAX: Final = 0.1
+"""Longest pause before a message is sent again; the servers choose a leader in 0.5 to 2 s."""
+
+SETUP_RETRY_S: Final = 0.5
+"""Pause before the streams are asked for again, while the servers choose a leader."""
+
+READ_S: Final = 10.0
+"""Time without a new message after which reading fails: a replica that lags catches up earlier."""
+
+READ_BATCH_MESSAGES: Final = 256
+"""Messages of a folder that are requested at a time."""
+
+READ_BATCH_BYTES: Final = 4 * MIB
+"""Bytes of messages that are requested at a time. The servers send without flow control, and the
+client drops what exceeds 128 MiB."""
+
+PENDING_BYTES_MAX: Final = 64 * MIB
+"""Bytes that wait for the connection before publishing waits for them."""
+
+ANNOUNCEMENTS_MAX: Final = 1024
+"""Announcements that wait for their turn; more are dropped, as any of them may be lost."""
+
+MONITOR_S: Final = 2.0
+"""Time for the answer of a server's monitoring."""
+
+MONITOR_BYTES_MAX: Final = 4 * MIB
+"""Bytes of an answer of a server's monitoring; it has about 2 KiB."""
+
+CLOSE_S: Final = 2.0
+"""Time to end the connection; a server that does not answer is left."""
+
+JOURNAL_DATA_BYTES_MAX: Final = 850_000
+"""Bytes of session files, names and numbers in one message's body."""
+
+ENTRY_BYTES: Final = 320
+"""Bytes of an entry without its data at most: a file's name has 255."""
+
+JOURNAL_COPY_BYTES_MIN: Final = 4 * KIB
+"""Bytes of a copied range from which on the journal has a reference to it instead of the bytes."""
+
+JOURNAL_MARK_BYTES: Final = 8 * MIB
+"""Bytes of messages after which a folder's place in the journal is saved for the next opening."""
+
+MIRROR_HANDLES_MAX: Final = 32
+"""Files that are open at a time while a mirror is made."""
+
+FOLDERS_OWNED_MAX: Final = 4096
+"""Folders whose manifests are kept in memory; more are kept only while they are in use."""
+
+HEARTBEATS_PER_DEATH: Final = 5
+"""Words of a living daemon within the time after which it counts as dead."""
+
+OWN_ATTEMPTS_MAX: Final = 8
+"""Attempts to own a folder whose last message changes meanwhile."""

@@ -1,0 +1,175 @@
+"""One publication: sent under one id until the servers decide, or the deadline comes."""
+
+import asyncio
+import secrets
+
+from stenod.replication import limits
+from stenod.replication.jetstream import direct_get
+from stenod.replication.journal import (
+    Fenced,
+    ForeignMessage,
+    InDoubt,
+    JournalLost,
+    Kind,
+    Publication,
+)
+from stenod.replication.nats_connection import (
+    Connection,
+    NoRespondersError,
+    NotConnectedError,
+    Reply,
+    UnansweredError,
+)
+from stenod.replication.options import ReplicationOptions
+from stenod.replication.subjects import shard_of, stream_name, subject_of
+from stenod.replication.verdicts import (
+    Again,
+    Refused,
+    Stored,
+    Verdict,
+    WrongSequence,
+    verdict_of,
+)
+from stenod.replication.wire import KIND, MESSAGE_ID, headers_of, message_of, sequence_of
+
+
+class Publishing:
+    """The attempts to publish one message.
+
+    Args:
+        connection: the connection to the servers.
+        options: the cluster.
+        publication: what is published.
+        deadline: when to give up, by the clock of the event loop.
+
+    Raises:
+        OSError: the folder has no subject.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        options: ReplicationOptions,
+        publication: Publication,
+        deadline: float,
+    ) -> None:
+        self._connection = connection
+        self._publication = publication
+        self._deadline = deadline
+        self._subject = subject_of(options.cluster, options.streams, publication.folder)
+        self._stream = stream_name(options.cluster, shard_of(publication.folder, options.streams))
+        self._id = secrets.token_hex(16)
+        self._headers = headers_of(publication, self._id)
+        self._is_in_doubt = False
+        self._reason = "no server has been asked yet"
+        self._pause_s = limits.RETRY_S
+
+    async def outcome(self) -> int | OSError:
+        """Returns the sequence of the message, or why there is none."""
+        clock = asyncio.get_running_loop().time
+        while (left_s := self._deadline - clock()) > 0 and not self._connection.is_closed:
+            found = await self._attempt(left_s)
+            if found is not None:
+                return found
+        return self._given_up()
+
+    async def _attempt(self, left_s: float) -> int | OSError | None:
+        """Send it once. Returns None if it has to be sent again."""
+        wait_s = min(left_s, limits.RESEND_S)
+        body = self._publication.body
+        try:
+            reply = await self._connection.request(self._subject, body, wait_s, self._headers)
+        except NotConnectedError as error:
+            self._reason = str(error)
+            await self._connection.wait_connected(left_s)
+        except NoRespondersError:
+            await self._pause(f"stream {self._stream} has no leader, or is not there")
+        except UnansweredError as error:
+            self._is_in_doubt = True
+            self._reason = str(error)
+            await self._connection.check()
+        except OSError as error:
+            return error
+        else:
+            return await self._judged(verdict_of(reply.body, self._stream))
+        return None
+
+    async def _judged(self, verdict: Verdict) -> int | OSError | None:
+        match verdict:
+            case Stored(sequence):
+                return sequence
+            case WrongSequence(last) if last > self._publication.after:
+                return await self._overtaken()
+            case WrongSequence(last):
+                # A leader that does not know yet that it is none any more.
+                await self._pause(
+                    f"the leader of {self._stream} knows messages up to {last} of the folder, and"
+                    f" {self._publication.after} was published"
+                )
+            case Again(reason, may_be_stored):
+                self._is_in_doubt |= may_be_stored
+                await self._pause(reason)
+            case Refused():
+                return self._in_doubt() or verdict.error(self._publication.folder)
+        return None
+
+    async def _overtaken(self) -> int | OSError | None:
+        """Decide by the message that the folder has behind the fence."""
+        newest = await self._read({"last_by_subj": self._subject})
+        if newest is None or sequence_of(newest.headers) <= self._publication.after:
+            await self._pause("the replica that answered lags")
+            return None
+        if self._is_ours(newest):
+            return sequence_of(newest.headers)
+        if self._is_in_doubt:
+            return await self._overtaken_in_doubt(newest)
+        return self._fenced(newest)
+
+    async def _overtaken_in_doubt(self, newest: Reply) -> int | OSError | None:
+        """Decide whether an attempt without an answer came before the newest message."""
+        first = await self._read(
+            {"seq": self._publication.after + 1, "next_by_subj": self._subject}
+        )
+        if first is None:
+            await self._pause("the replica that answered lags")
+            return None
+        if self._is_ours(first):
+            return sequence_of(first.headers)
+        found = self._fenced(newest)
+        if isinstance(found, Fenced) and self._may_be_purged(first):
+            return self._in_doubt()
+        return found
+
+    def _may_be_purged(self, first: Reply) -> bool:
+        # Messages are purged behind a snapshot only, which may have parts.
+        return first.headers.get(KIND) in {Kind.PART, Kind.SNAPSHOT}
+
+    def _fenced(self, newest: Reply) -> OSError:
+        folder = self._publication.folder
+        try:
+            return Fenced(folder, message_of(folder, newest.headers, newest.body))
+        except ForeignMessage as error:
+            return error
+
+    def _is_ours(self, reply: Reply) -> bool:
+        return reply.headers.get(MESSAGE_ID) == self._id
+
+    async def _read(self, request: dict[str, int | str]) -> Reply | None:
+        """Read a message of the subject from any replica; None if none has it or answers."""
+        try:
+            return await direct_get(self._connection, self._stream, request)
+        except (NotConnectedError, NoRespondersError, UnansweredError):
+            return None
+
+    async def _pause(self, reason: str) -> None:
+        self._reason = reason
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, limits.RETRY_S_MAX)
+
+    def _in_doubt(self) -> InDoubt | None:
+        if not self._is_in_doubt:
+            return None
+        return InDoubt(None, f"{self._reason}; what was sent may be stored")
+
+    def _given_up(self) -> OSError:
+        return self._in_doubt() or JournalLost(None, self._reason)

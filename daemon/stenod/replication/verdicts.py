@@ -1,0 +1,140 @@
+"""What an answer of JetStream means for what was asked."""
+
+from dataclasses import dataclass
+from errno import EACCES, EIO, EMSGSIZE, ENOSPC, EPROTO
+from typing import Any, Final
+
+import msgspec
+
+STREAM_NOT_FOUND: Final = 10059
+"""There is no stream of that name."""
+
+_WRONG_LAST_SEQUENCE: Final = 10071
+_STORE_FAILED: Final = 10077
+_TOO_LARGE: Final = 10054
+_FULL: Final = {10002, 10023, 10028, 10047, 10120}
+"""Resources of the account or of the servers: storage, memory, or none granted at all."""
+
+_NOT_ENABLED: Final = {10035, 10039, 10076}
+_UNDECIDED: Final = {10158, 10163, 10164, 10167}
+"""The leader still applies the message before, or one with the same id."""
+
+_UNAVAILABLE: Final = {10005, 10008, 10009, 10118, 10194}
+"""No leader, or too few servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A majority has the message on disk.
+
+    Attributes:
+        sequence: its number.
+    """
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrongSequence:
+    """The leader knows another last message of the subject; nothing was stored.
+
+    Attributes:
+        last: its number, 0 if the leader knows none.
+    """
+
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The refusal may pass.
+
+    Attributes:
+        reason: what the servers lack.
+        may_be_stored: the leader failed while it stored, so other servers may have the message.
+    """
+
+    reason: str
+    may_be_stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was stored, and nothing will be before the operator acts.
+
+    Attributes:
+        number: the errno.
+        text: what happened and what to do.
+    """
+
+    number: int
+    text: str
+
+    def error(self, folder: str | None = None) -> OSError:
+        """Returns it as an error."""
+        return (
+            OSError(self.number, self.text, folder) if folder else OSError(self.number, self.text)
+        )
+
+
+Verdict = Stored | WrongSequence | Again | Refused
+
+
+def decoded_answer(body: bytes) -> dict[str, Any]:
+    """Returns an answer's fields; what is no JSON object becomes an error that may pass."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {"error": {"code": 500, "description": f"an answer that is not JSON: {body[:80]!r}"}}
+
+
+def verdict_of(body: bytes, stream: str) -> Verdict:
+    """Returns what the answer to a publication means."""
+    answer = decoded_answer(body)
+    if (error := answer.get("error")) is None:
+        return Stored(int(answer["seq"]))
+    if error.get("err_code") == _WRONG_LAST_SEQUENCE:
+        return WrongSequence(_last_of(str(error.get("description", ""))))
+    return failure_of(error, stream)
+
+
+def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
+    """Returns what an error of JetStream means, whatever was asked."""
+    code = int(error.get("err_code", 0))
+    said = f"the servers answer {str(error.get('description', error))!r}"
+    if code in _UNDECIDED:
+        return Again(said)
+    if code in _UNAVAILABLE:
+        return Again(f"{said}: stream {stream} has no majority of its servers")
+    if code == STREAM_NOT_FOUND:
+        return Again(f"{said}: stream {stream} is created as soon as they have a leader")
+    if code in _FULL or (code == _STORE_FAILED and "maximum" in said):
+        return Refused(
+            ENOSPC,
+            f"{said}: stream {stream} is full. `steno cluster status` shows its size; remove"
+            " sessions and run `steno gc`, or allow it more bytes on the servers",
+        )
+    return _other_failure(code, int(error.get("code", 500)), said, stream)
+
+
+def _other_failure(code: int, status: int, said: str, stream: str) -> Again | Refused:
+    if code in _NOT_ENABLED:
+        return Refused(
+            EACCES,
+            f"{said}: enable JetStream on the servers and for the account that"
+            " replication.credentials names",
+        )
+    if code == _TOO_LARGE:
+        return Refused(
+            EMSGSIZE, f"{said}: remove the limit max_msg_size from stream {stream}, or raise it"
+        )
+    if code == _STORE_FAILED:
+        return Again(f"{said}: look at the disks of the servers of {stream}", may_be_stored=True)
+    if status >= 500:
+        return Again(said, may_be_stored=status == 500)
+    return Refused(EPROTO if code else EIO, f"{said} for stream {stream}: ask its operator")
+
+
+def _last_of(description: str) -> int:
+    number = description.rpartition(":")[2].strip()
+    return int(number) if number.isdigit() else 0

@@ -1,0 +1,293 @@
+"""A model of the journal in memory, with the faults that a cluster has.
+
+stream = MemoryStream(seed=7, rates={Fault.LATE: 0.05})
+journal = stream.join("host-1")
+stream.partition("host-1")
+stream.heal("host-1")
+"""
+
+import random
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from errno import EMSGSIZE, ENOSPC
+
+from stenod.replication import limits
+from stenod.replication.journal import (
+    Fenced,
+    ForeignMessage,
+    InDoubt,
+    JournalLost,
+    Message,
+    Owner,
+    Publication,
+)
+
+
+class Fault(Enum):
+    """What goes wrong with one call.
+
+    Attributes:
+        UNANSWERED: the message is stored, and the answer is lost.
+        DROPPED: the message is lost, and nobody says so.
+        LATE: the message is stored at some later time, if its fence still holds then.
+        STALE: `last` returns the message before the last one.
+    """
+
+    UNANSWERED = auto()
+    DROPPED = auto()
+    LATE = auto()
+    STALE = auto()
+
+
+IN_DOUBT = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE)
+
+
+@dataclass
+class MemoryStream:
+    """The servers: all messages of all folders.
+
+    Attributes:
+        seed: of the faults.
+        rates: how often each fault comes, from 0 to 1.
+        now: the clock of the servers.
+        capacity: bytes of all bodies that they store.
+    """
+
+    seed: int = 0
+    rates: Mapping[Fault, float] = field(default_factory=dict[Fault, float])
+    now: Callable[[], float] = lambda: 0.0
+    capacity: int = 2**40
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._forced: dict[str, deque[Fault]] = defaultdict(deque)
+        self._messages: dict[str, list[Message | int]] = {}
+        self._late: dict[str, list[Publication]] = defaultdict(list)
+        self._sequence = 0
+        self._parted: set[str] = set()
+        self._hearers: list[tuple[str, Callable[[str, bytes], None]]] = []
+        self._lock = threading.RLock()
+
+    def join(self, host: str) -> "MemoryJournal":
+        """The journal of a host."""
+        return MemoryJournal(self, host)
+
+    def partition(self, host: str) -> None:
+        """Cut a host off."""
+        self._parted.add(host)
+
+    def heal(self, host: str) -> None:
+        """Let a host reach the servers again."""
+        self._parted.discard(host)
+
+    def force(self, host: str, *faults: Fault) -> None:
+        """Let the next calls of a host that a fault fits go wrong."""
+        with self._lock:
+            self._forced[host].extend(faults)
+
+    def settle(self, folder: str | None = None) -> None:
+        """Store what is late, as far as its fence holds."""
+        with self._lock:
+            for each in [folder] if folder is not None else list(self._late):
+                for publication in self._late.pop(each, ()):
+                    self._store(publication)
+
+    def publish_foreign(self, folder: str) -> int:
+        """Store a message of another program. Returns its sequence."""
+        with self._lock:
+            self._sequence += 1
+            self._messages.setdefault(folder, []).append(self._sequence)
+            return self._sequence
+
+    # --- the journals -----------------------------------------------------------------------------
+
+    def check_reached(self, host: str) -> None:
+        """Raise JournalLost for a host that is cut off."""
+        if host in self._parted:
+            raise JournalLost(None, "no server is reached")
+
+    def publish(self, host: str, publication: Publication) -> int | OSError:
+        """Publish one message."""
+        with self._lock:
+            if host in self._parted:
+                return JournalLost(None, "no server is reached")
+            self._let_late_arrive(publication.folder)
+            match self._fault(host, IN_DOUBT):
+                case Fault.DROPPED:
+                    return InDoubt(None, "the message was lost")
+                case Fault.LATE:
+                    self._late[publication.folder].append(publication)
+                    return InDoubt(None, "the message is late")
+                case Fault.UNANSWERED:
+                    self._store(publication)
+                    return InDoubt(None, "the answer was lost")
+                case _:
+                    return self._store(publication)
+
+    def last(self, host: str, folder: str) -> Message | None:
+        """The last message, or the one before it."""
+        with self._lock:
+            self.check_reached(host)
+            messages = self._messages.get(folder, [])
+            if self._fault(host, (Fault.STALE,)) is not None:
+                messages = messages[:-1]
+            return _checked(folder, messages[-1]) if messages else None
+
+    def read(self, host: str, folder: str, after: int, last: int) -> list[Message]:
+        """The messages from behind `after` up to `last`."""
+        with self._lock:
+            self.check_reached(host)
+            found = [
+                _checked(folder, message)
+                for message in self._messages.get(folder, [])
+                if after < _number(message) <= last
+            ]
+        if after < last and (not found or found[-1].sequence != last):
+            raise JournalLost(None, f"no replica has message {last}")
+        return found
+
+    def folders(self, host: str) -> dict[str, int]:
+        """The number of messages by folder."""
+        with self._lock:
+            self.check_reached(host)
+            return {folder: len(found) for folder, found in self._messages.items() if found}
+
+    def purge(self, host: str, folder: str, before: int) -> None:
+        """Remove the messages below a sequence."""
+        with self._lock:
+            self.check_reached(host)
+            kept = [each for each in self._messages.get(folder, []) if _number(each) >= before]
+            self._messages[folder] = kept
+
+    def announce(self, host: str, topic: str, body: bytes) -> None:
+        """Deliver to all hosts that are reached."""
+        if host in self._parted:
+            return
+        for listener, hear in list(self._hearers):
+            if listener not in self._parted:
+                hear(topic, body)
+
+    def listen(self, host: str, hear: Callable[[str, bytes], None]) -> None:
+        """Deliver to `hear` what is announced from now on."""
+        self._hearers.append((host, hear))
+
+    def _let_late_arrive(self, folder: str) -> None:
+        """What is late comes before the next message of its folder, or not at all."""
+        late = self._late.pop(folder, [])
+        for publication in late:
+            if self._random.random() < 0.5:
+                self._store(publication)
+
+    def _fault(self, host: str, fitting: Sequence[Fault]) -> Fault | None:
+        forced = self._forced[host]
+        if forced and forced[0] in fitting:
+            return forced.popleft()
+        for fault in fitting:
+            if self._random.random() < self.rates.get(fault, 0.0):
+                return fault
+        return None
+
+    def _store(self, publication: Publication) -> int | OSError:
+        messages = self._messages.setdefault(publication.folder, [])
+        newest = messages[-1] if messages else 0
+        if _number(newest) > publication.after:
+            return _overtaken(publication.folder, newest)
+        if _number(newest) < publication.after:
+            return JournalLost(None, f"the servers have messages up to {_number(newest)} only")
+        if self._size() + len(publication.body) > self.capacity:
+            return OSError(ENOSPC, "the stream is full")
+        self._sequence += 1
+        messages.append(
+            Message(
+                self._sequence, publication.owner, publication.kind, publication.body, self.now()
+            )
+        )
+        return self._sequence
+
+    def _size(self) -> int:
+        return sum(
+            len(message.body)
+            for messages in self._messages.values()
+            for message in messages
+            if isinstance(message, Message)
+        )
+
+
+class MemoryJournal:
+    """The journal as one host sees it. Implements `Journal`."""
+
+    def __init__(self, stream: MemoryStream, host: str) -> None:
+        self._stream = stream
+        self._host = host
+        self._is_closed = False
+
+    def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """Publish a message to each of several folders."""
+        return [self._publish(publication) for publication in publications]
+
+    def last(self, folder: str) -> Message | None:
+        """Returns a folder's last message, or an older one."""
+        self._check_open()
+        return self._stream.last(self._host, folder)
+
+    def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
+        """Returns a folder's messages from behind `after` up to `last`."""
+        self._check_open()
+        yield from self._stream.read(self._host, folder, after, last)
+
+    def folders(self) -> dict[str, int]:
+        """Returns the folders with messages, with the number of their messages."""
+        self._check_open()
+        return self._stream.folders(self._host)
+
+    def purge(self, folder: str, before: int) -> None:
+        """Remove a folder's messages with a sequence below `before`."""
+        self._check_open()
+        self._stream.purge(self._host, folder, before)
+
+    def announce(self, owner: Owner, topic: str, body: bytes) -> None:
+        """Tell all hosts something."""
+        if not self._is_closed:
+            self._stream.announce(self._host, topic, body)
+
+    def listen(self, hear: Callable[[str, bytes], None]) -> None:
+        """Call `hear` with each announcement."""
+        self._stream.listen(self._host, lambda topic, body: self._hear(hear, topic, body))
+
+    def close(self) -> None:
+        """Let every later call fail."""
+        self._is_closed = True
+
+    def _publish(self, publication: Publication) -> int | OSError:
+        if self._is_closed:
+            return JournalLost(None, "the journal is closed")
+        if len(publication.body) > limits.JOURNAL_BODY_BYTES_MAX:
+            return OSError(EMSGSIZE, "the message is too large for the servers")
+        return self._stream.publish(self._host, publication)
+
+    def _hear(self, hear: Callable[[str, bytes], None], topic: str, body: bytes) -> None:
+        if not self._is_closed:
+            hear(topic, body)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise JournalLost(None, "the journal is closed")
+
+
+def _number(message: Message | int) -> int:
+    return message if isinstance(message, int) else message.sequence
+
+
+def _checked(folder: str, message: Message | int) -> Message:
+    if isinstance(message, int):
+        raise ForeignMessage(folder, message)
+    return message
+
+
+def _overtaken(folder: str, newest: Message | int) -> OSError:
+    if isinstance(newest, int):
+        return ForeignMessage(folder, newest)
+    return Fenced(folder, newest)
