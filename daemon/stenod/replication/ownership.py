@@ -99,6 +99,7 @@ class Ownership:
                 folder = self.found(path)
                 if folder is None:
                     folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
+                    folder.is_mark_due = True
                     self._keep(folder)
         return folder
 
@@ -144,7 +145,7 @@ class Ownership:
             return
         with suppress(FileNotFoundError), self.opened(folder.path) as handle:
             save_mark(self._disk, handle, Mark(folder.sequence, self.owner.host, folder.manifest))
-            folder.published_bytes = 0
+            folder.is_mark_due = False
 
     @contextmanager
     def opened(self, path: str, *, create: bool = False) -> Generator[int]:
