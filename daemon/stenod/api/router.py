@@ -14,6 +14,7 @@ from steno_protocol.commands import (
     Checkpoint,
     Clear,
     Clients,
+    Cluster,
     CompactAbort,
     CompactBegin,
     CompactCommit,
@@ -26,6 +27,7 @@ from steno_protocol.commands import (
     Fork,
     Gc,
     Grant,
+    HandOver,
     Hello,
     List,
     Mutation,
@@ -66,6 +68,7 @@ from steno_protocol.events import Event, Lagged, Reset
 from steno_protocol.messages import Request, Unreadable, decode_requests, refuse_version_1
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
+    ClusterReport,
     Done,
     ErrorReply,
     MailReport,
@@ -128,7 +131,9 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(reply)
 
 
-_ChangingCommand = Open | Fork | Rename | Delete | DeleteStream | Undelete | Describe | Gc
+_ChangingCommand = (
+    Open | Fork | Rename | Delete | DeleteStream | Undelete | Describe | Gc | HandOver
+)
 """The slow commands that change files."""
 
 
@@ -366,7 +371,7 @@ class Router:
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
                 | CompactBegin() | PendingDmail() | Describe() | Fork() | Rename() | Delete()
-                | Undelete() | Trash() | Gc() | Streams() | DeleteStream()
+                | Undelete() | Trash() | Gc() | Streams() | DeleteStream() | Cluster() | HandOver()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -458,8 +463,22 @@ class Router:
                 asker.reply(MailReport(mail=await self._queries.pending_mail(command.session)))
             case Gc():
                 asker.reply(await self._collector.collect(command))
+            case Cluster():
+                asker.peer.check_backpressure()
+                asker.reply(await self._report_cluster(command))
+            case HandOver():
+                await self._registry.hand_over(command.session, command.host)
+                asker.reply(Done())
             case _:
                 assert_never(command)
+
+    async def _report_cluster(self, command: Cluster) -> ClusterReport:
+        member = self._registry.member
+        if member is None:
+            return ClusterReport()
+        return await self._services.read(
+            lambda: member.report(command.prefix, command.after, command.limit)
+        )
 
     async def _read(self, asker: _Asker, command: Read) -> None:
         body, block = await self._queries.read(command, is_local=asker.peer.user is None)

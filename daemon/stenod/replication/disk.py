@@ -241,6 +241,7 @@ class ReplicatedDisk:
                 self._files[handle].note_content(self._disk, handle)
             errors = dict(zip(distinct, ship(self._ownership.journal, distinct), strict=True))
             for folder in distinct:
+                self._ownership.note_outcome(folder, errors[folder])
                 if folder.is_mark_due:
                     with suppress(OSError):
                         self._ownership.save_mark(folder)

@@ -108,3 +108,9 @@ HEARTBEATS_PER_DEATH: Final = 5
 
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
+
+READY_S: Final = 15.0
+"""Time that a starting daemon waits for a majority of the servers."""
+
+HOST_CHARS_MAX: Final = 64
+"""Characters of a root's identity."""
