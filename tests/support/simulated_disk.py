@@ -99,6 +99,8 @@ class SimulatedDisk:
         free_bytes: room that is left, or None for no limit.
     """
 
+    syncs_share_fate = True
+
     def __init__(
         self,
         seed: int = 0,

@@ -405,6 +405,7 @@ class Router:
     async def _serve_in_task(self, asker: _Asker, command: SlowCommand) -> None:
         """Serve a command that waits for files; every outcome is a reply."""
         try:
+            await self._acquire(asker, command)
             await self._serve_slow(asker, command)
         except Exception as error:
             asker.refuse(self._error_of(asker, command, error))
@@ -417,6 +418,13 @@ class Router:
         if isinstance(error, OSError) and not isinstance(command, _ChangingCommand):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return ErrorMapping(asker.session or "", self._services.log).of(error)
+
+    async def _acquire(self, asker: _Asker, command: SlowCommand) -> None:
+        """Make this daemon the owner of the command's sessions, if it shares them with others."""
+        if asker.session is not None:
+            await self._registry.acquire(asker.session)
+        if isinstance(command, Fork | Rename):
+            await self._registry.acquire(command.new_session)
 
     async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
         match command:

@@ -260,10 +260,17 @@ class Feed:
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
-    def end(self, why: str, new_session: str | None = None) -> None:
-        """End all subscriptions with an event, which has the new id of a renamed session."""
+    def end(self, why: str, new_session: str | None = None, *, is_moved: bool = False) -> None:
+        """End all subscriptions with an event.
+
+        Args:
+            why: the reason.
+            new_session: the new id of a renamed session.
+            is_moved: another daemon owns the session now.
+        """
         for subscriber in tuple(self._subscribers):
-            self._end_subscription(subscriber, Gone(why=why, new_session=new_session))
+            gone = Gone(why=why, new_session=new_session, moved=is_moved)
+            self._end_subscription(subscriber, gone)
 
     def end_stalled(self) -> int:
         """End subscriptions that have been stalled for too long; returns their number."""

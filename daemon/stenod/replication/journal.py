@@ -12,6 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from steno_protocol.errors import Held, StenoError, StorageFailed
+from stenod.store.disk import DiskRefused
+
 
 class Kind(StrEnum):
     """What a message is.
@@ -20,13 +23,16 @@ class Kind(StrEnum):
         OWN: its owner takes the folder over; the body is empty.
         PART: the beginning of a change that the next message continues.
         CHANGE: a change, or the last part of one.
-        SNAPSHOT: the whole folder; what is before it is not needed any more.
+        SNAPSHOT: the beginning of a copy of the whole folder, which `PART` and `CHANGE` messages
+            continue: what is before it is not needed once the copy is whole.
+        GONE: the folder was removed; what follows begins with an empty one.
     """
 
     OWN = "own"
     PART = "part"
     CHANGE = "change"
     SNAPSHOT = "snapshot"
+    GONE = "gone"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -79,27 +85,58 @@ class Publication(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Fenced(OSError):
-    """The folder has a newer message than `after`; what was published is not in the journal.
+class Fenced(DiskRefused):
+    """The folder has a newer message, so what was published is not in the journal.
 
-    Its owner is another daemon, or the caller itself: a publication of its own that was in doubt
-    came into the journal after all.
+    The newer message is another owner's, or an earlier one of the same owner that was in doubt.
 
     Attributes:
         newer: that message.
     """
 
+    is_final = True
+
     def __init__(self, folder: str, newer: Message) -> None:
-        super().__init__(None, f"{newer.owner.endpoint} owns {folder!r} now")
+        super().__init__(f"{newer.owner.endpoint} owns {folder!r} now")
         self.newer = newer
 
+    def refusal(self, session: str) -> StenoError:
+        """Return the error for the sender, whose client goes to the owner."""
+        return held(session, self.newer.owner)
 
-class InDoubt(OSError):
+
+class InDoubt(DiskRefused):
     """The servers did not answer before the deadline; what was published may be in the journal."""
 
+    def refusal(self, session: str) -> StenoError:
+        """Return the error for the sender."""
+        return StorageFailed(
+            f"the journal did not answer in time: {self.strerror}; what came of the command is looked up"
+            " when the session is next used (`steno cluster status` shows the servers)",
+            session=session,
+        )
 
-class JournalLost(OSError):
+
+class JournalLost(DiskRefused):
     """No server was reached, or none can answer; nothing was published."""
+
+    def refusal(self, session: str) -> StenoError:
+        """Return the error for the sender."""
+        return StorageFailed(
+            f"the journal cannot be reached: {self.strerror}; nothing of the command was kept, start a"
+            " majority of its servers (`steno cluster status` shows them) and send it again",
+            session=session,
+        )
+
+
+def held(session: str, owner: Owner) -> Held:
+    """Return the error for a session that another daemon owns."""
+    return Held(
+        f"the daemon at {owner.endpoint} owns the session: send the command there; clients do so"
+        " by themselves, and `steno cluster status` shows the owners",
+        session=session,
+        endpoint=owner.endpoint,
+    )
 
 
 class ForeignMessage(OSError):

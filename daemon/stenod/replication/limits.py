@@ -84,3 +84,27 @@ MONITOR_BYTES_MAX: Final = 4 * MIB
 
 CLOSE_S: Final = 2.0
 """Time to end the connection; a server that does not answer is left."""
+
+JOURNAL_DATA_BYTES_MAX: Final = 850_000
+"""Bytes of session files, names and numbers in one message's body."""
+
+ENTRY_BYTES: Final = 320
+"""Bytes of an entry without its data at most: a file's name has 255."""
+
+JOURNAL_COPY_BYTES_MIN: Final = 4 * KIB
+"""Bytes of a copied range from which on the journal has a reference to it instead of the bytes."""
+
+JOURNAL_MARK_BYTES: Final = 8 * MIB
+"""Bytes of messages after which a folder's place in the journal is saved for the next opening."""
+
+MIRROR_HANDLES_MAX: Final = 32
+"""Files that are open at a time while a mirror is made."""
+
+FOLDERS_OWNED_MAX: Final = 4096
+"""Folders whose manifests are kept in memory; more are kept only while they are in use."""
+
+HEARTBEATS_PER_DEATH: Final = 5
+"""Words of a living daemon within the time after which it counts as dead."""
+
+OWN_ATTEMPTS_MAX: Final = 8
+"""Attempts to own a folder whose last message changes meanwhile."""

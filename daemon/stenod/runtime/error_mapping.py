@@ -10,6 +10,7 @@ from steno_protocol.errors import (
     Busy,
     ErrorCode,
     Expired,
+    Held,
     Internal,
     NotFound,
     OutcomeUnknown,
@@ -18,6 +19,7 @@ from steno_protocol.errors import (
     StorageFailed,
 )
 from stenod.runtime.internal_errors import fault_of
+from stenod.store.disk import DiskRefused
 from stenod.store.jsonl import Replaced
 
 _OWNER: Final = "check its owner and permissions (`steno doctor`)"
@@ -67,13 +69,18 @@ class ErrorMapping:
             case _:
                 return self.internal(error)
 
-    def storage_failed(self, error: OSError, path: str | None = None) -> StorageFailed:
+    def storage_failed(self, error: OSError, path: str | None = None) -> StenoError:
         """Map a disk error after which nothing of the command is on the disk.
+
+        A replicated disk has a refusal of its own, such as that another daemon owns the session.
 
         Args:
             error: the disk's error.
             path: the path of the file, which the error may lack or shorten.
         """
+        if isinstance(error, DiskRefused):
+            self._note("storage_refused", str(error))
+            return error.refusal(self._session)
         text = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
         self._note("storage_failed", text)
         return StorageFailed(
@@ -170,6 +177,9 @@ def doubted(error: StenoError, command: Mutation, gone: str | None = None) -> St
         gone: why a session that existed before does not exist now; None if none existed.
     """
     if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
+        return error
+    if isinstance(error, Held) and error.endpoint is not None:
+        # The client repeats it at the owner, which looks its key up.
         return error
     if isinstance(error, NotFound):
         if gone is None:

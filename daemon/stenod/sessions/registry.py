@@ -43,6 +43,8 @@ class Registry:
         group_commit: serves the commands that were submitted since its last run.
         check_root: called before a session is opened or changed as a whole; it closes the registry
             if the root may be another daemon's.
+        own: called in a thread before a closed session is used: makes this daemon its owner, and
+            its files up to date; None if the daemon shares no sessions with other daemons.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Registry:
         handles: HandleLimit | None = None,
     ) -> None:
         self.check_root: Callable[[], None] = lambda: None
+        self.own: Callable[[Place], None] | None = None
         self._root_checked_at = -limits.ROOM_CHECK_S
         self._trees = trees
         self._disk = disk
@@ -367,13 +370,38 @@ class Registry:
             self.check_taking()
             place = self._trees.place(session)
             self._check_kept_out(place)
-            identity = await self._services.read(lambda: self._trees.identity(place, create=create))
+            identity = await self._services.read(lambda: self._identity(place, create=create))
             other = self._sessions.get(identity)
             if other is not None:
                 await self.close_moved([(other, other.place)])
             self._check_kept_out(place)
             found = self._addresses.get(session) or self._add(place, identity)
         return found
+
+    def _identity(self, place: Place, *, create: bool) -> tuple[int, int]:
+        if self.own is not None:
+            self.own(place)
+        return self._trees.identity(place, create=create)
+
+    async def acquire(self, session: str) -> None:
+        """Make this daemon the owner of a closed session, if it shares sessions with others.
+
+        Raises:
+            Held: a living daemon owns it.
+            OSError: the journal or the disk failed.
+        """
+        own = self.own
+        if own is not None and session not in self._addresses:
+            place = self._trees.place(session)
+            await self._services.read(lambda: own(place))
+
+    async def lose(self, session: str) -> None:
+        """Close a session that another daemon owns now; its followers go there."""
+        found = self._addresses.get(session)
+        if found is not None:
+            await self._end(found)
+            self._services.log("session_lost", session=session)
+            _end_feeds([found], "another daemon owns the session now", is_moved=True)
 
     async def _resolve(self, session: str) -> None:
         """Find the writer of commands that were queued for a closed session, or refuse them."""
@@ -498,10 +526,10 @@ class Registry:
             del self._addresses[address]
 
 
-def _end_feeds(sessions: Iterable[Session], why: str) -> None:
+def _end_feeds(sessions: Iterable[Session], why: str, *, is_moved: bool = False) -> None:
     for session in sessions:
         for writer in session.writers:
-            writer.feed.end(why)
+            writer.feed.end(why, is_moved=is_moved)
 
 
 def _kept_out(place: Place) -> Busy:

@@ -12,6 +12,19 @@ from typing import Protocol
 
 import msgspec
 
+from steno_protocol.errors import StenoError
+
+
+class DiskRefused(OSError):
+    """The disk refuses a change for a reason that the sender of the command has to know."""
+
+    is_final: bool = False
+    """True if the change was surely not made, and no later one on the same handles can be."""
+
+    def refusal(self, session: str) -> StenoError:
+        """Return the error for the sender."""
+        raise NotImplementedError
+
 
 class FileStat(msgspec.Struct, frozen=True, gc=False):
     """The metadata of a file or folder.
@@ -38,7 +51,14 @@ class Disk(Protocol):
     only the page cache until `fdatasync` or `fsync` of that file. Creating, linking, renaming and
     removing names change only the cached folder until `fsync` of that folder. A crash of the
     process loses nothing. A power cut loses any part of what was not synced, or all of it.
+
+    Attributes:
+        syncs_share_fate: if one of several syncs at the same time failed, the success of another
+            proves nothing.
     """
+
+    @property
+    def syncs_share_fate(self) -> bool: ...
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """Open a folder by its path; with `create`, make it and its parents with mode 0700."""
@@ -132,7 +152,8 @@ class Disk(Protocol):
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """Make several files durable at the same time; returns each file's error, or None.
 
-        If one sync failed, the success of another proves nothing: its bytes may be lost.
+        If one sync failed, the success of another proves nothing if `syncs_share_fate`: its bytes
+        may be lost.
         """
         ...
 

@@ -176,12 +176,12 @@ class JsonlLog:
     def sync_all(logs: "Sequence[JsonlLog]") -> list[OSError | None]:
         """Make the lines appended to several logs of one disk durable, as a group commit.
 
-        The logs share one verdict: if the sync of one log fails, no log is durable. A disk that
-        fails a flush reports the error to one of the overlapping syncs, and the other syncs return
-        success though their bytes are lost.
+        On most disks the logs share one verdict: if the sync of one log fails, no log is durable. A
+        disk that fails a flush reports the error to one of the overlapping syncs, and the other
+        syncs return success though their bytes are lost.
 
         Returns:
-            For each log None if all are durable, else an error.
+            For each log None if it is durable, else an error.
         """
         if len(logs) == 1:
             try:
@@ -191,13 +191,14 @@ class JsonlLog:
             return [None]
         errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
         first = next((error for error in errors if error is not None), None)
-        if first is None:
-            for log in logs:
+        is_shared = first is not None and logs[0]._disk.syncs_share_fate
+        outcomes = [first if error is None and is_shared else error for error in errors]
+        for log, outcome in zip(logs, outcomes, strict=True):
+            if outcome is None:
                 log._finish_sync()
-            return errors
-        for log in logs:
-            log._failed_syncs.add(log._identity)
-        return [first if error is None else error for error in errors]
+            else:
+                log._failed_syncs.add(log._identity)
+        return outcomes
 
     def _finish_sync(self) -> None:
         self.synced = self.size

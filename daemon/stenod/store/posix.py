@@ -44,6 +44,8 @@ class PosixDisk:
         overlap: the running syncs; overlapping syncs share one verdict.
     """
 
+    syncs_share_fate = True
+
     def __init__(self) -> None:
         self.overlap = Overlap()
         self._threads = ThreadPoolExecutor(COMMIT_THREADS_MAX, "sync")

@@ -11,6 +11,7 @@ from stenod.core.machine import ack_of
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping
+from stenod.store.disk import DiskRefused
 from stenod.store.jsonl import Replaced
 from stenod.writer.files import OpenFiles
 from stenod.writer.mailbox import Batch, answer_all, refuse_all
@@ -45,6 +46,11 @@ class CommitFailures:
         withdrawn.
         """
         opened = batch.opened
+        if isinstance(error, DiskRefused) and error.is_final:
+            # The files are another daemon's now: nothing of them is to be kept or taken back here.
+            self._files.abandon()
+            refuse_all(batch.decided, self._error_mapping.storage_failed(error))
+            return
         is_kept = await self._keep_earlier(batch)
         try:
             await self._services.read(opened.log.discard_unsynced)
@@ -106,9 +112,12 @@ class CommitFailures:
             The ack, if the rewrite took place.
 
         Raises:
-            StorageFailed, Busy: it did not take place; nothing changed.
+            StorageFailed, Busy, Held: it did not take place; nothing changed.
             OutcomeUnknown: the files cannot be opened either.
         """
+        if isinstance(error, DiskRefused) and error.is_final:
+            self._files.abandon()
+            raise self._error_mapping.storage_failed(error)
         self._files.set_aside(is_changed=isinstance(error, Replaced))
         try:
             again = await self._files.open(OpenOptions())

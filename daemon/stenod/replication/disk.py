@@ -1,0 +1,334 @@
+"""The replicated disk: a sync returns when a majority of the journal's servers has the bytes.
+
+It is the daemon's disk below everything else, so that writers, rewrites, recovery, forks and
+deletions need not know of the journal. Writes go to this machine's files at once; a sync publishes
+what was done to the folder, and leaves the file itself to the kernel: after a power cut the files
+are made again from the journal. A session's folder is one that lies in the session tree; everything
+else, such as mounts and the trash, is this machine's alone.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from steno_protocol import paths
+from stenod.replication import limits
+from stenod.replication.mirror import MARK, is_replicated
+from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
+from stenod.replication.ownership import Ownership
+from stenod.store.disk import Disk, FileStat
+from stenod.store.names import remove
+
+_NO_SESSIONS = (paths.QUARANTINE, paths.UPLOADS)
+
+
+class ReplicatedDisk:
+    """A `Disk` whose session tree is replicated.
+
+    Args:
+        disk: the disk of this machine.
+        tree: the path of the session tree.
+        ownership: the folders that this daemon owns.
+    """
+
+    syncs_share_fate = False
+
+    def __init__(self, disk: Disk, tree: str, ownership: Ownership) -> None:
+        self._disk = disk
+        self._tree = tree
+        self._ownership = ownership
+        # The path of each open folder of the tree, and the folder of each file open for writing.
+        self._folders: dict[int, str] = {}
+        self._files: dict[int, OwnedFolder] = {}
+
+    # --- opening ---------------------------------------------------------------------------------
+
+    def open_root(self, path: str, *, create: bool = False) -> int:
+        """Open a folder by its path."""
+        handle = self._disk.open_root(path, create=create)
+        if path == self._tree:
+            self._folders[handle] = ""
+        return handle
+
+    def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
+        """Open a folder in an open folder."""
+        handle = self._disk.open_folder(parent, name, create=create)
+        path = self._below(parent, name)
+        if path is not None:
+            self._folders[handle] = path
+        return handle
+
+    def open_read(self, folder: int, name: str) -> int:
+        """Open a file for reading."""
+        return self._disk.open_read(folder, name)
+
+    def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
+        """Open a file for reading and appending."""
+        owned = self._changing(folder, name)
+        if owned is None:
+            return self._disk.open_append(folder, name, create=create)
+        with owned.lock:
+            return self._noted(owned, name, self._disk.open_append(folder, name, create=create))
+
+    def open_new(self, folder: int, name: str) -> int:
+        """Create a file for appending."""
+        owned = self._changing(folder, name)
+        if owned is None:
+            return self._disk.open_new(folder, name)
+        with owned.lock:
+            handle = self._disk.open_new(folder, name)
+            # The inode of a removed file may come again.
+            owned.inodes.pop(self._disk.stat(handle).inode, None)
+            return self._noted(owned, name, handle)
+
+    def _noted(self, owned: OwnedFolder, name: str, handle: int) -> int:
+        owned.note_file(name, self._disk.stat(handle))
+        owned.handles += 1
+        self._files[handle] = owned
+        return handle
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+        self._folders.pop(handle, None)
+        owned = self._files.pop(handle, None)
+        if owned is not None:
+            with owned.lock:
+                owned.handles -= 1
+        self._disk.close(handle)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def stat(self, handle: int) -> FileStat:
+        """Returns the metadata of an open file or folder."""
+        return self._disk.stat(handle)
+
+    def stat_name(self, folder: int, name: str) -> FileStat | None:
+        """Returns the metadata of a name."""
+        return self._disk.stat_name(folder, name)
+
+    def has(self, folder: int, name: str, inode: int, size: int) -> bool:
+        """Returns whether a name leads to the file with this inode and size."""
+        return self._disk.has(folder, name, inode, size)
+
+    def names(self, folder: int) -> list[str]:
+        """Returns the names in a folder."""
+        return self._disk.names(folder)
+
+    def read(self, handle: int, size: int, offset: int) -> bytes:
+        """Returns bytes of a file."""
+        return self._disk.read(handle, size, offset)
+
+    def lock(self, handle: int) -> bool:
+        """Take the lock of an open file or folder on this machine."""
+        return self._disk.lock(handle)
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def write(self, handle: int, data: bytes) -> int:
+        """Append to the file."""
+        return self._disk.write(handle, data)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        owned = self._files.get(handle)
+        if owned is None:
+            self._disk.truncate(handle, size)
+            return
+        with owned.lock:
+            owned.note_cut(self._disk, handle, size)
+            self._disk.truncate(handle, size)
+
+    def mark_size_dirty(self, handle: int) -> None:
+        """Make the next sync of the file write its size."""
+        self._disk.mark_size_dirty(handle)
+
+    def overwrite(self, handle: int, offset: int, data: bytes) -> None:
+        """Overwrite bytes with the same bytes, which the journal has."""
+        self._disk.overwrite(handle, offset, data)
+
+    def copy(self, source: int, target: int, offset: int, size: int) -> int:
+        """Append a range of one file to another; the journal has a reference if it can."""
+        owned = self._files.get(target)
+        if owned is None:
+            return self._disk.copy(source, target, offset, size)
+        with owned.lock:
+            owned.note_content(self._disk, target)
+            copied = self._disk.copy(source, target, offset, size)
+            owned.note_copy(self._disk, self._disk.stat(source), target, offset, copied)
+            return copied
+
+    def link(self, folder: int, name: str, new_name: str, *, into: int | None = None) -> None:
+        """Give a file a second name."""
+        goal = folder if into is None else into
+        owned = self._changing(goal, new_name)
+        if owned is None:
+            self._disk.link(folder, name, new_name, into=into)
+            return
+        with owned.lock:
+            self._disk.link(folder, name, new_name, into=into)
+            owned.note_name(self._disk, goal, new_name)
+
+    def rename(self, folder: int, name: str, new_name: str) -> None:
+        """Rename a file within a folder."""
+        owned = self._changing(folder, name) or self._changing(folder, new_name)
+        if owned is None:
+            self._disk.rename(folder, name, new_name)
+            return
+        with owned.lock:
+            self._disk.rename(folder, name, new_name)
+            for each in (new_name, name):
+                if is_replicated(each):
+                    owned.note_name(self._disk, folder, each)
+
+    def unlink(self, folder: int, name: str) -> None:
+        """Remove a name of a file."""
+        owned = self._changing(folder, name)
+        if owned is None:
+            self._disk.unlink(folder, name)
+            return
+        with owned.lock:
+            self._disk.unlink(folder, name)
+            owned.note_unlink(name)
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        """Remove an empty folder."""
+        self._disk.remove_folder(folder, name)
+
+    # --- syncing ---------------------------------------------------------------------------------
+
+    def fdatasync(self, handle: int) -> None:
+        """Publish what was done to a file and its folder; durable on a majority on return."""
+        owned = self._files.get(handle)
+        if owned is None:
+            self._disk.fdatasync(handle)
+            return
+        raise_first(self._ship([handle], [owned]))
+
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
+        """Publish what was done to several files, side by side; each has a verdict of its own."""
+        owned = [self._files.get(handle) for handle in handles]
+        replicated = [
+            (handle, folder)
+            for handle, folder in zip(handles, owned, strict=True)
+            if folder is not None
+        ]
+        local = [handle for handle, folder in zip(handles, owned, strict=True) if folder is None]
+        verdicts: dict[int, OSError | None] = {}
+        if local:
+            verdicts.update(zip(local, self._disk.fdatasync_all(local), strict=True))
+        if replicated:
+            files, folders = zip(*replicated, strict=True)
+            verdicts.update(zip(files, self._ship(files, folders), strict=True))
+        return [verdicts[handle] for handle in handles]
+
+    def fsync(self, handle: int) -> None:
+        """Publish what was done to a file or folder; durable on a majority on return."""
+        path = self._folders.get(handle)
+        if path is None:
+            self.fdatasync(handle) if handle in self._files else self._disk.fsync(handle)
+            return
+        owned = self._ownership.found(path)
+        if owned is None:
+            self._disk.fsync(handle)
+            return
+        raise_first(self._ship([], [owned]))
+
+    def _ship(self, handles: Iterable[int], folders: Sequence[OwnedFolder]) -> list[OSError | None]:
+        """Publish files and their folders; returns the error of each folder."""
+        with ExitStack() as stack:
+            distinct = sorted(set(folders), key=lambda each: each.path)
+            for folder in distinct:
+                stack.enter_context(folder.lock)
+            for handle in handles:
+                self._files[handle].note_content(self._disk, handle)
+            errors = dict(zip(distinct, ship(self._ownership.journal, distinct), strict=True))
+            for folder in distinct:
+                if folder.published_bytes >= limits.JOURNAL_MARK_BYTES:
+                    with suppress(OSError):
+                        self._ownership.save_mark(folder)
+        return [errors[folder] for folder in folders]
+
+    # --- folders as a whole ----------------------------------------------------------------------
+
+    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+        """Move a folder with its sessions; the journal has them at one place after the other."""
+        source, goal = self._below(folder, name), self._below(target, new_name)
+        if source is None and goal is None:
+            self._disk.move(folder, name, target, new_name)
+            return
+        moved = self._disk.open_folder(folder, name)
+        try:
+            sessions = list(self._sessions(moved, ""))
+            come = self._come(moved, goal, sessions) if goal is not None else []
+            if source is not None:
+                self._leave(source, sessions)
+        finally:
+            self._disk.close(moved)
+        self._disk.move(folder, name, target, new_name)
+        for each in come:
+            self._ownership.save_mark(each)
+
+    def _come(self, moved: int, goal: str, sessions: Sequence[str]) -> list[OwnedFolder]:
+        """Publish sessions at their new place, whole."""
+        come: list[OwnedFolder] = []
+        for below in sessions:
+            owned = self._ownership.writable(f"{goal}{below}")
+            come.append(owned)
+            with owned.lock, self._opened(moved, below) as handle:
+                remove(self._disk, handle, MARK)
+                for name in self._disk.names(handle):
+                    if is_replicated(name):
+                        owned.note_name(self._disk, handle, name)
+                raise_first(ship(self._ownership.journal, [owned]))
+        return come
+
+    def _leave(self, source: str, sessions: Sequence[str]) -> None:
+        """Publish that sessions are gone from their place."""
+        for below in sessions:
+            owned = self._ownership.writable(f"{source}{below}")
+            with owned.lock:
+                raise_first(ship_all(self._ownership.journal, [owned.gone()]))
+            self._ownership.forget(owned.path)
+
+    def _sessions(self, folder: int, path: str) -> Iterable[str]:
+        """Yield the sessions in and below an open folder, as the rest of their path."""
+        if self._disk.stat_name(folder, paths.CONTEXT) is not None:
+            yield path
+        for name in self._disk.names(folder):
+            if _is_session_name(name):
+                with (
+                    suppress(NotADirectoryError, FileNotFoundError),
+                    self._opened(folder, f"/{name}") as below,
+                ):
+                    yield from self._sessions(below, f"{path}/{name}")
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _changing(self, folder: int, name: str) -> OwnedFolder | None:
+        """The folder of a replicated file that is about to change; None for any other file."""
+        path = self._folders.get(folder)
+        return self._ownership.writable(path) if path and is_replicated(name) else None
+
+    def _below(self, parent: int, name: str) -> str | None:
+        """The path of a folder in an open folder; None if it is not one of the session tree."""
+        path = self._folders.get(parent)
+        if path is None or not _is_session_name(name):
+            return None
+        return f"{path}/{name}" if path else name
+
+    @contextmanager
+    def _opened(self, folder: int, below: str) -> Generator[int]:
+        """Open a folder below an open one until the block ends."""
+        handle = folder
+        try:
+            for name in below.split("/")[1:]:
+                parent, handle = handle, self._disk.open_folder(handle, name)
+                if parent != folder:
+                    self._disk.close(parent)
+            yield handle
+        finally:
+            if handle != folder:
+                self._disk.close(handle)
+
+
+def _is_session_name(name: str) -> bool:
+    return not name.startswith(".") and name not in _NO_SESSIONS

@@ -1,0 +1,371 @@
+"""The mirror: a folder's files on this disk, made equal to the journal.
+
+The journal is the truth. Files that already have its content are kept, an older mirror gets what it
+lacks, and everything else is made again from the journal. What this disk has beyond the journal is
+kept aside in `quarantine/`, unless this daemon's root was the only owner since: then it is the
+session's own, such as lines that were acknowledged as `written`.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, assert_never
+
+import msgspec
+
+from steno_protocol import paths
+from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name
+from stenod.core.journal_replay import JournalReplay
+from stenod.core.manifest import Manifest
+from stenod.replication import limits
+from stenod.replication.journal import Kind, Message
+from stenod.replication.owned_folder import crc_of
+from stenod.store.disk import Disk
+from stenod.store.handles import copy_all, write_all
+from stenod.store.log import Copy as Range
+from stenod.store.names import read_file, remove, remove_all
+from stenod.store.quarantine import quarantine
+
+MARK: Final = "journal.mark"
+"""The file with a folder's place in the journal."""
+
+_NEST: Final = ".mirror"
+"""The folder in which new files are made."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The manifest of a folder at one of its messages; it is a hint, and every use checks it.
+
+    Attributes:
+        sequence: the message.
+        host: the root that wrote the mark; a copy of the folder elsewhere does not count.
+        manifest: the files after the message.
+    """
+
+    sequence: int
+    host: str
+    manifest: Manifest
+
+
+_mark_decoder = msgspec.json.Decoder(Mark)
+
+
+def is_replicated(name: str) -> bool:
+    """Whether a file of a session's folder belongs into the journal.
+
+    Marks are hints for openings on this disk, and other programs' files are not the session's.
+    """
+    if ".mark" in name or name.startswith("."):
+        return False
+    return name.endswith((".jsonl", ".jsonl.new")) or name in {paths.STATE, paths.STATE_NEW}
+
+
+def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
+    """Read a folder's mark; None if there is none of this root."""
+    try:
+        mark = _mark_decoder.decode(read_file(disk, folder, MARK))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return mark if mark.host == host else None
+
+
+def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
+    """Save a folder's mark; it is not synced."""
+    fresh = f"{MARK}.new"
+    remove(disk, folder, fresh)
+    handle = disk.open_new(folder, fresh)
+    try:
+        write_all(disk, handle, msgspec.json.encode(mark))
+    finally:
+        disk.close(handle)
+    disk.rename(folder, fresh, MARK)
+
+
+class Mirrored(msgspec.Struct, frozen=True):
+    """A folder that has the content of the journal.
+
+    Attributes:
+        manifest: its files in the journal; on the disk they may have more bytes.
+        inodes: the number of each file by its inode.
+        read_bytes: bytes of the messages that were read.
+        is_joined: False if the journal never had the folder's files, which were left as they are.
+    """
+
+    manifest: Manifest
+    inodes: dict[int, int]
+    read_bytes: int
+    is_joined: bool = True
+
+
+class Mirror:
+    """Makes one folder equal to the journal.
+
+    Args:
+        disk: the disk of the folder.
+        folder: the open folder.
+        host: this root.
+        read: returns the folder's messages behind a sequence, up to the one that owns it.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: int, host: str, read: Callable[[int], Iterator[Message]]
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._host = host
+        self._read = read
+        self._read_bytes = 0
+        self._gone_by: str | None = None
+
+    def make(self) -> Mirrored:
+        """Make the folder equal to the journal.
+
+        Raises:
+            Corrupt: the journal contradicts itself.
+            OSError: the journal or the disk failed; the next call goes on from the files.
+        """
+        mark = read_mark(self._disk, self._folder, self._host)
+        if mark is not None:
+            tail = list(self._counted(mark.sequence))
+            replay = JournalReplay(mark.manifest.copy())
+            changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
+            is_alone = all(message.owner.host == self._host for message in tail)
+            if self._is_unjoined(replay.manifest):
+                return self._unjoined(replay.manifest)
+            if self._holds(replay.manifest):
+                return self._kept(replay.manifest, is_alone=is_alone)
+            if self._holds(mark.manifest):
+                return self._made(mark.manifest, [changes], replay)
+        replay = JournalReplay(Manifest())
+        messages = self._counted(0)
+        return self._made(
+            Manifest(), (replay.feed(each.kind, each.body) for each in messages), replay
+        )
+
+    def _counted(self, after: int) -> Iterator[Message]:
+        for message in self._read(after):
+            self._read_bytes += len(message.body)
+            if message.kind is Kind.GONE:
+                self._gone_by = message.owner.host
+            elif message.kind is not Kind.OWN:
+                self._gone_by = None
+            yield message
+
+    def _is_unjoined(self, manifest: Manifest) -> bool:
+        """Whether files in this folder are not in the journal yet.
+
+        A daemon of this root that died while it moved the folder away left them, too.
+        """
+        if manifest.names:
+            return False
+        is_new = self._gone_by is None and manifest.next_file == 1
+        return is_new or self._gone_by == self._host
+
+    def _unjoined(self, manifest: Manifest) -> Mirrored:
+        return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)
+
+    def _holds(self, manifest: Manifest) -> bool:
+        """Whether each name leads to a file that begins with its content."""
+        checked: dict[int, int] = {}
+        for name, number in manifest.names.items():
+            found = self._disk.stat_name(self._folder, name)
+            content = manifest.files[number]
+            if found is None or found.size < content.size:
+                return False
+            if checked.setdefault(number, found.inode) != found.inode:
+                return False
+        return all(
+            self._crc(name, manifest.files[number].size) == manifest.files[number].crc
+            for number, name in {number: name for name, number in manifest.names.items()}.items()
+        )
+
+    def _crc(self, name: str, size: int) -> int:
+        handle = self._disk.open_read(self._folder, name)
+        try:
+            return crc_of(self._disk, handle, 0, size)
+        finally:
+            self._disk.close(handle)
+
+    def _kept(self, manifest: Manifest, *, is_alone: bool) -> Mirrored:
+        """The files have the journal's content, and perhaps more."""
+        inodes: dict[int, int] = {}
+        for name, number in manifest.names.items():
+            if not is_alone:
+                size = manifest.files[number].size
+                rest = self._cut(name, size)
+                if rest:
+                    quarantine(self._disk, self._folder, name, size, rest)
+            found = self._disk.stat_name(self._folder, name)
+            assert found is not None
+            inodes[found.inode] = number
+        self._remove_other_names(manifest, known=inodes)
+        return Mirrored(manifest, inodes, self._read_bytes)
+
+    def _made(
+        self,
+        base: Manifest,
+        changes: Iterable[Sequence[AnyEntry | None]],
+        replay: JournalReplay,
+    ) -> Mirrored:
+        """Apply changes to the files of `base`, and give the names to the files of the result."""
+        with self._nest() as nest:
+            files = _Files(self._disk, self._folder, nest)
+            try:
+                rests = {
+                    number: (
+                        name,
+                        base.files[number].size,
+                        self._cut(name, base.files[number].size),
+                    )
+                    for name, number in base.names.items()
+                }
+                for name, number in base.names.items():
+                    files.add(number, name)
+                known = {files.inode(number): number for number in base.files}
+                for entries in changes:
+                    for entry in entries:
+                        files.apply(entry)
+                for number, (name, size, rest) in rests.items():
+                    # Mostly the journal has brought the same bytes again.
+                    if rest and not files.has(number, size, rest):
+                        quarantine(self._disk, self._folder, name, size, rest)
+                manifest = replay.manifest
+                if self._is_unjoined(manifest):
+                    return self._unjoined(manifest)
+                inodes = {files.inode(number): number for number in manifest.files}
+                self._give_names(manifest, files, inodes, known)
+            finally:
+                files.close()
+        return Mirrored(manifest, inodes, self._read_bytes)
+
+    @contextmanager
+    def _nest(self) -> Generator[int]:
+        nest = self._disk.open_folder(self._folder, _NEST, create=True)
+        try:
+            for name in self._disk.names(self._folder):
+                if name.startswith(f"{_NEST}-"):
+                    self._disk.unlink(self._folder, name)
+            remove_all(self._disk, nest)
+            yield nest
+            remove_all(self._disk, nest)
+        finally:
+            self._disk.close(nest)
+        self._disk.remove_folder(self._folder, _NEST)
+
+    def _give_names(
+        self, manifest: Manifest, files: "_Files", inodes: dict[int, int], known: dict[int, int]
+    ) -> None:
+        # All files get a first name before any name is taken from another file.
+        for number in manifest.files:
+            files.link(number, f"{_NEST}-{number}")
+        self._remove_other_names(manifest, known={**known, **inodes})
+        for name, number in manifest.names.items():
+            found = self._disk.stat_name(self._folder, name)
+            if found is not None and inodes.get(found.inode) == number:
+                continue
+            if found is not None and found.inode not in known:
+                self._keep_aside(name, found.inode)
+            self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
+            self._disk.rename(self._folder, f"{_NEST}-name", name)
+        for number in manifest.files:
+            self._disk.unlink(self._folder, f"{_NEST}-{number}")
+        self._disk.fsync(self._folder)
+
+    def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
+        """Remove the names that the journal does not have; files it never had are kept aside."""
+        for name in self._replicated_names():
+            if name in manifest.names:
+                continue
+            found = self._disk.stat_name(self._folder, name)
+            is_unfinished = name in {paths.REWRITE, paths.STATE_NEW}
+            if found is not None and found.inode not in known and not is_unfinished:
+                self._keep_aside(name, found.inode)
+            self._disk.unlink(self._folder, name)
+
+    def _cut(self, name: str, size: int) -> bytes:
+        """Cut a file to a size; returns what it had behind that."""
+        handle = self._disk.open_append(self._folder, name)
+        try:
+            rest = self._disk.read(handle, self._disk.stat(handle).size - size, size)
+            if rest:
+                self._disk.truncate(handle, size)
+            return rest
+        finally:
+            self._disk.close(handle)
+
+    def _keep_aside(self, name: str, inode: int) -> None:
+        quarantined = self._disk.open_folder(self._folder, paths.QUARANTINE, create=True)
+        try:
+            kept = f"{name}.inode-{inode}"
+            remove(self._disk, quarantined, kept)
+            self._disk.link(self._folder, name, kept, into=quarantined)
+            self._disk.fsync(quarantined)
+        finally:
+            self._disk.close(quarantined)
+
+    def _replicated_names(self) -> list[str]:
+        return [name for name in self._disk.names(self._folder) if is_replicated(name)]
+
+
+class _Files:
+    """The files of a folder by their numbers, while changes are applied to them.
+
+    A few are open at a time, because a long history has more files than a process may open.
+    """
+
+    def __init__(self, disk: Disk, folder: int, nest: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._nest = nest
+        self._handles: dict[int, int] = {}
+        self._places: dict[int, tuple[int, str]] = {}
+
+    def add(self, number: int, name: str) -> None:
+        """Add a file of the folder, by one of its names."""
+        self._places[number] = self._folder, name
+
+    def apply(self, entry: AnyEntry | None) -> None:
+        """Apply an entry to the content of the files; names come last."""
+        match entry:
+            case None | Name():
+                return
+            case Create():
+                self._places[entry.file] = self._nest, str(entry.file)
+                self._disk.close(self._disk.open_new(self._nest, str(entry.file)))
+            case Append():
+                write_all(self._disk, self._handle(entry.file), entry.data)
+            case Copy():
+                piece = Range(0, entry.source_offset, entry.size)
+                copy_all(self._disk, self._handle(entry.source), self._handle(entry.file), piece)
+            case Cut():
+                self._disk.truncate(self._handle(entry.file), entry.size)
+            case _:
+                assert_never(entry)
+
+    def inode(self, number: int) -> int:
+        """The inode of a file."""
+        return self._disk.stat(self._handle(number)).inode
+
+    def has(self, number: int, offset: int, data: bytes) -> bool:
+        """Whether a file has these bytes at an offset."""
+        return self._disk.read(self._handle(number), len(data), offset) == data
+
+    def link(self, number: int, name: str) -> None:
+        """Give a file another name in the folder."""
+        place, old = self._places[number]
+        remove(self._disk, self._folder, name)
+        self._disk.link(place, old, name, into=self._folder)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._handles:
+            self._disk.close(self._handles.popitem()[1])
+
+    def _handle(self, number: int) -> int:
+        found = self._handles.get(number)
+        if found is None:
+            while len(self._handles) >= limits.MIRROR_HANDLES_MAX:
+                oldest = next(iter(self._handles))
+                self._disk.close(self._handles.pop(oldest))
+            place, name = self._places[number]
+            found = self._handles[number] = self._disk.open_append(place, name)
+        return found

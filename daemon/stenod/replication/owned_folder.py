@@ -1,0 +1,262 @@
+"""One folder that this daemon owns: what was done to it, and what of that is in the journal."""
+
+import threading
+import zlib
+from collections.abc import Generator, Sequence
+
+from steno_protocol.journal_entries import (
+    AnyEntry,
+    Append,
+    Copy,
+    Create,
+    Cut,
+    Name,
+    encode_entries,
+)
+from steno_protocol.limits import COPY_BYTES
+from stenod.core.manifest import Manifest
+from stenod.replication import limits
+from stenod.replication.journal import Fenced, InDoubt, Journal, Kind, Owner, Publication
+from stenod.store.disk import Disk, FileStat
+
+
+class OwnedFolder:
+    """A session's folder whose last message in the journal is of this daemon.
+
+    What is done to the folder is noted as entries; a sync publishes them. The lock is held while
+    that lasts, so there is one publication of a folder at a time.
+
+    Args:
+        path: the path in the session tree, such as `a/b`.
+        owner: this daemon.
+        sequence: the folder's last message in the journal, 0 if there is none.
+        manifest: the files as that message left them.
+        inodes: the number of each of these files by its inode on this disk.
+
+    Attributes:
+        lock: held during every use.
+        published_bytes: bytes published since the last mark.
+        handles: open handles of its files.
+        lost: another daemon owns it, and nothing can be published any more.
+    """
+
+    def __init__(
+        self, path: str, owner: Owner, sequence: int, manifest: Manifest, inodes: dict[int, int]
+    ) -> None:
+        self.path = path
+        self.sequence = sequence
+        self.manifest = manifest
+        self.inodes = inodes
+        self.lock = threading.RLock()
+        self.published_bytes = 0
+        self.handles = 0
+        self.lost: Fenced | None = None
+        self._owner = owner
+        self._pending: list[AnyEntry] = []
+        self._doubt: int | None = None
+
+    @property
+    def is_published(self) -> bool:
+        """True if the journal has all that was noted."""
+        return not self._pending and self._doubt is None and self.lost is None
+
+    # --- what was done ---------------------------------------------------------------------------
+
+    def note_file(self, name: str, file: FileStat) -> None:
+        """Note that a name leads to a file, which may be new or another program's."""
+        known = self.inodes.get(file.inode)
+        if known is None or known not in self.manifest.files:
+            self.inodes[file.inode] = self.manifest.next_file
+            self._note(Create(self.manifest.next_file, name))
+        elif self.manifest.names.get(name) != known:
+            self._note(Name(name, known))
+
+    def note_content(self, disk: Disk, handle: int) -> None:
+        """Note the bytes that a file has behind those of the manifest, or that it lost some."""
+        file = disk.stat(handle)
+        number = self.inodes.get(file.inode)
+        content = self.manifest.files.get(number) if number is not None else None
+        if number is None or content is None:
+            return
+        if file.size < content.size:
+            self.note_cut(disk, handle, file.size)
+            content = self.manifest.files[number]
+        while content.size < file.size:
+            step = min(limits.JOURNAL_DATA_BYTES_MAX, file.size - content.size)
+            data = disk.read(handle, step, content.size)
+            if not data:
+                break
+            self._note(Append(number, content.size, content.crc, data))
+            content = self.manifest.files[number]
+
+    def note_cut(self, disk: Disk, handle: int, size: int) -> None:
+        """Note that a file is cut to a size, before or after it is."""
+        number = self.inodes.get(disk.stat(handle).inode)
+        content = self.manifest.files.get(number) if number is not None else None
+        if number is not None and content is not None and size < content.size:
+            self._note(Cut(number, size, crc_of(disk, handle, 0, size)))
+
+    def note_copy(self, disk: Disk, source: FileStat, target: int, offset: int, size: int) -> None:
+        """Note that a range of a file was copied behind the end of another one.
+
+        Nothing is noted if the journal lacks the source; `note_content` finds the bytes then.
+        """
+        file, other = self.inodes.get(disk.stat(target).inode), self.inodes.get(source.inode)
+        if file is None or other is None or size < limits.JOURNAL_COPY_BYTES_MIN:
+            return
+        before, there = self.manifest.files.get(file), self.manifest.files.get(other)
+        if before is None or there is None or offset + size > there.size:
+            return
+        crc = crc_of(disk, target, before.size, before.size + size, before.crc)
+        self._note(Copy(file, before.size, before.crc, other, offset, size, crc))
+
+    def note_unlink(self, name: str) -> None:
+        """Note that a name was removed."""
+        if name in self.manifest.names:
+            self._note(Name(name, None))
+
+    def note_name(self, disk: Disk, folder: int, name: str) -> None:
+        """Note the file that a name leads to now, with its content if it is new here."""
+        file = disk.stat_name(folder, name)
+        if file is None:
+            self.note_unlink(name)
+            return
+        self.note_file(name, file)
+        if self.manifest.files[self.inodes[file.inode]].size < file.size:
+            handle = disk.open_read(folder, name)
+            try:
+                self.note_content(disk, handle)
+            finally:
+                disk.close(handle)
+
+    def _note(self, entry: AnyEntry) -> None:
+        self.manifest.apply(entry)
+        self._pending.append(entry)
+
+    # --- publishing ------------------------------------------------------------------------------
+
+    def shipping(self) -> Generator[Publication, int | OSError]:
+        """Yield what has to be published, one after another; each outcome is sent in.
+
+        The journal has all that was noted at the end.
+
+        Raises:
+            Fenced: another daemon owns the folder; nothing of the change is in the journal.
+            InDoubt: the change may be in the journal; the next shipping finds out.
+            OSError: nothing of the change is in the journal; the next shipping tries again.
+        """
+        if self.lost is not None:
+            raise self.lost
+        if self._doubt is not None:
+            yield from self._settle(self._doubt)
+        if self._pending:
+            count = len(self._pending)
+            bodies = _bodies_of(self._pending)
+            for body in bodies[:-1]:
+                yield from self._publish(Kind.PART, body, 0)
+            yield from self._publish(Kind.CHANGE, bodies[-1], count)
+            self._applied(count)
+
+    def gone(self) -> Generator[Publication, int | OSError]:
+        """Yield the message that the folder was removed; as `shipping`."""
+        self._pending.clear()
+        yield from self.shipping()
+        yield from self._publish(Kind.GONE, b"", 0)
+        self.manifest, self.inodes = Manifest(self.manifest.next_file), {}
+
+    def _publish(
+        self, kind: Kind, body: bytes, entries: int
+    ) -> Generator[Publication, int | OSError]:
+        outcome = yield Publication(self.path, self.sequence, self._owner, kind, body)
+        if isinstance(outcome, int):
+            self.sequence = outcome
+            self.published_bytes += len(body)
+            return
+        if isinstance(outcome, InDoubt):
+            self._doubt = entries
+        elif isinstance(outcome, Fenced):
+            self.lost = outcome
+        raise outcome
+
+    def _settle(self, entries: int) -> Generator[Publication, int | OSError]:
+        """Find out whether a message in doubt, with so many entries, is in the journal.
+
+        A read could miss it, since it may still come. Behind another message it cannot come.
+        """
+        outcome = yield Publication(self.path, self.sequence, self._owner, Kind.OWN, b"")
+        if isinstance(outcome, Fenced) and outcome.newer.owner == self._owner:
+            newer = outcome.newer
+            self.sequence, self._doubt = newer.sequence, None
+            if newer.kind is Kind.CHANGE:
+                self._applied(entries)
+            elif newer.kind is not Kind.OWN:
+                # The parts of an unfinished change are void behind this message.
+                yield from self._publish(Kind.OWN, b"", 0)
+        elif isinstance(outcome, int):
+            self.sequence, self._doubt = outcome, None
+        else:
+            if isinstance(outcome, Fenced):
+                self.lost = outcome
+            raise outcome
+
+    def _applied(self, entries: int) -> None:
+        del self._pending[:entries]
+
+
+def _bodies_of(entries: Sequence[AnyEntry]) -> list[bytes]:
+    """Return the entries as bodies of messages, in order."""
+    bodies: list[bytes] = []
+    part: list[AnyEntry] = []
+    size = 0
+    for entry in entries:
+        entry_bytes = limits.ENTRY_BYTES + (len(entry.data) if isinstance(entry, Append) else 0)
+        if part and size + entry_bytes > limits.JOURNAL_BODY_BYTES_MAX:
+            bodies.append(encode_entries(part))
+            part, size = [], 0
+        part.append(entry)
+        size += entry_bytes
+    return [*bodies, encode_entries(part)]
+
+
+def crc_of(disk: Disk, handle: int, start: int, end: int, crc: int = 0) -> int:
+    """Return the CRC-32 of a range of a file, continued from that of the bytes before."""
+    for offset in range(start, end, COPY_BYTES):
+        crc = zlib.crc32(disk.read(handle, min(COPY_BYTES, end - offset), offset), crc)
+    return crc
+
+
+def ship(journal: Journal, folders: Sequence[OwnedFolder]) -> list[OSError | None]:
+    """Publish what was noted in several folders, whose locks the caller holds.
+
+    Returns:
+        The error of each folder, or None if a majority has all of it on disk.
+    """
+    return ship_all(journal, [folder.shipping() for folder in folders])
+
+
+def ship_all(
+    journal: Journal, shippings: Sequence[Generator[Publication, int | OSError]]
+) -> list[OSError | None]:
+    """Run several shippings side by side, a message of each at a time; as `ship`."""
+    outcomes: list[OSError | None] = [None] * len(shippings)
+    sent: dict[int, int | OSError | None] = dict.fromkeys(range(len(shippings)))
+    while sent:
+        wanted: dict[int, Publication] = {}
+        for number, outcome in sent.items():
+            shipping = shippings[number]
+            try:
+                wanted[number] = next(shipping) if outcome is None else shipping.send(outcome)
+            except StopIteration:
+                continue
+            except OSError as error:
+                outcomes[number] = error
+        answers = journal.publish(list(wanted.values())) if wanted else []
+        sent = dict(zip(wanted, answers, strict=True))
+    return outcomes
+
+
+def raise_first(outcomes: Sequence[OSError | None]) -> None:
+    """Raise the first error of several outcomes, if there is one."""
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome

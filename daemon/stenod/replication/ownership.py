@@ -1,0 +1,257 @@
+"""The folders that this daemon owns, and how it comes to own one.
+
+Whoever appends a message behind a folder's last one owns the folder; the journal refuses everybody
+else from then on. What was published before and not answered cannot come any more, so the files are
+made equal to the journal after that, and opened as after a crash.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+from steno_protocol import paths
+from steno_protocol.errors import Busy
+from stenod.core.manifest import Manifest
+from stenod.replication import limits
+from stenod.replication.hosts import Hosts
+from stenod.replication.journal import (
+    Fenced,
+    Journal,
+    Kind,
+    Message,
+    Owner,
+    Publication,
+    held,
+)
+from stenod.replication.mirror import Mark, Mirror, is_replicated, save_mark
+from stenod.replication.owned_folder import OwnedFolder, raise_first, ship
+from stenod.store.disk import Disk
+
+
+class Ownership:
+    """The owned folders of one daemon.
+
+    Args:
+        disk: the disk of the session tree, without replication.
+        tree: the path of the session tree.
+        journal: the messages of all folders.
+        hosts: the other daemons.
+        log: logs an event with fields.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        tree: str,
+        journal: Journal,
+        hosts: Hosts,
+        log: Callable[..., None],
+    ) -> None:
+        self.journal = journal
+        self.hosts = hosts
+        self._disk = disk
+        self._tree = tree
+        self._log = log
+        self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
+        self._opening: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def owner(self) -> Owner:
+        """This daemon."""
+        return self.hosts.owner
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def found(self, path: str) -> OwnedFolder | None:
+        """Return a folder that this daemon owns, as far as it knows; None otherwise."""
+        folder = self._folders.get(path)
+        return folder if folder is not None and folder.lost is None else None
+
+    def acquire(self, path: str) -> OwnedFolder | None:
+        """Own a folder, and make its files equal to the journal; blocks.
+
+        Returns:
+            The folder; None if neither the journal nor this disk has it.
+
+        Raises:
+            Held: a living daemon owns it.
+            Busy: its ownership changes too often.
+            Corrupt: the journal contradicts itself.
+            OSError: the journal or the disk failed.
+        """
+        folder = self.found(path)
+        if folder is not None:
+            return folder
+        with self._alone(path):
+            folder = self.found(path)
+            if folder is None:
+                folder = self._acquire(path)
+            return folder
+
+    def writable(self, path: str) -> OwnedFolder:
+        """As `acquire`, but a folder that is nowhere begins with the next change."""
+        folder = self.acquire(path)
+        if folder is None:
+            with self._alone(path):
+                folder = self.found(path)
+                if folder is None:
+                    folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
+                    self._keep(folder)
+        return folder
+
+    def release_to(self, path: str, owner: Owner) -> None:
+        """Give a closed folder to another daemon, which may open it at once.
+
+        Raises:
+            OSError: this daemon owns it no more, or the journal failed.
+        """
+        folder = self.acquire(path)
+        if folder is None:
+            return
+        with folder.lock:
+            raise_first(ship(self.journal, [folder]))
+            self.save_mark(folder)
+            message = Publication(path, folder.sequence, owner, Kind.OWN, b"")
+            outcome = self.journal.publish([message])[0]
+            if not isinstance(outcome, int):
+                raise outcome
+            self.forget(path)
+
+    def forget(self, path: str) -> None:
+        """Forget a closed folder and those below it; the next use reads the journal."""
+        with self._lock:
+            for each in [each for each in self._folders if is_within(each, path)]:
+                del self._folders[each]
+
+    def lose(self, path: str) -> None:
+        """Forget a folder that another daemon says to own: the next use asks the journal."""
+        with self._lock:
+            self._folders.pop(path, None)
+
+    def close(self) -> None:
+        """Save the marks of all folders, and tell the others that this daemon ends."""
+        for folder in list(self._folders.values()):
+            with folder.lock, suppress(OSError):
+                self.save_mark(folder)
+        self.hosts.tell_ended()
+
+    def save_mark(self, folder: OwnedFolder) -> None:
+        """Save the folder's place in the journal for the next opening, if all is published."""
+        if not folder.is_published:
+            return
+        with suppress(FileNotFoundError), self.opened(folder.path) as handle:
+            save_mark(self._disk, handle, Mark(folder.sequence, self.owner.host, folder.manifest))
+            folder.published_bytes = 0
+
+    @contextmanager
+    def opened(self, path: str, *, create: bool = False) -> Generator[int]:
+        """Open a folder of the tree until the block ends; FileNotFoundError if there is none."""
+        handle = self._disk.open_root(self._tree, create=create)
+        try:
+            for segment in filter(None, path.split("/")):
+                parent, handle = handle, self._disk.open_folder(handle, segment, create=create)
+                self._disk.close(parent)
+            yield handle
+        finally:
+            self._disk.close(handle)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _acquire(self, path: str) -> OwnedFolder | None:
+        last = self.journal.last(path)
+        is_here = self._is_here(path)
+        if last is None and not is_here:
+            return None
+        sequence, previous = self._own(path, last)
+        with self.opened(path, create=True) as handle:
+            mirror = Mirror(
+                self._disk, handle, self.owner.host,
+                lambda after: self.journal.read(path, after, sequence),
+            )  # fmt: skip
+            made = mirror.make()
+            folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
+            if not made.is_joined:
+                self._join(folder, handle)
+        if folder.manifest.names or is_here:
+            self.save_mark(folder)
+        else:
+            # The journal knows that the folder is gone: nothing may stand at its place.
+            self._remove_empty(path)
+        self._keep(folder)
+        if previous is not None and previous.owner.host != self.owner.host:
+            self.hosts.tell_taken(path)
+            self._log(
+                "taken_over", session=path, after=previous.owner.endpoint,
+                read_bytes=made.read_bytes,
+            )  # fmt: skip
+        return folder
+
+    def _own(self, path: str, last: Message | None) -> tuple[int, Message | None]:
+        """Append a message behind the last one; returns its sequence, and the last one."""
+        for _ in range(limits.OWN_ATTEMPTS_MAX):
+            if last is not None:
+                self._check_free(path, last.owner)
+            after = 0 if last is None else last.sequence
+            outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
+            if isinstance(outcome, int):
+                return outcome, last
+            if not isinstance(outcome, Fenced):
+                raise outcome
+            last = outcome.newer
+        raise Busy("other daemons keep taking the session over: try again", session=path)
+
+    def _check_free(self, path: str, owner: Owner) -> None:
+        if owner.host == self.owner.host:
+            return
+        living = self.hosts.living(owner.host)
+        if living is None and self.hosts.may_live(owner):
+            living = owner
+        if living is not None:
+            raise held(path, living)
+
+    def _is_here(self, path: str) -> bool:
+        try:
+            with self.opened(path) as handle:
+                return self._disk.stat_name(handle, paths.CONTEXT) is not None
+        except OSError:
+            return False
+
+    def _remove_empty(self, path: str) -> None:
+        above, _, name = path.rpartition("/")
+        with suppress(OSError), self.opened(above) as handle:
+            self._disk.remove_folder(handle, name)
+
+    def _join(self, folder: OwnedFolder, handle: int) -> None:
+        """Bring the files of a folder into the journal, which never had them."""
+        with folder.lock:
+            for name in self._disk.names(handle):
+                if is_replicated(name):
+                    folder.note_name(self._disk, handle, name)
+            raise_first(ship(self.journal, [folder]))
+
+    def _keep(self, folder: OwnedFolder) -> None:
+        with self._lock:
+            self._folders[folder.path] = folder
+            self._folders.move_to_end(folder.path)
+            surplus = len(self._folders) - limits.FOLDERS_OWNED_MAX
+            idle = [each for each in self._folders.values() if not each.handles]
+            for each in idle[: max(0, surplus)]:
+                if each is not folder and each.is_published:
+                    self.save_mark(each)
+                    del self._folders[each.path]
+
+    @contextmanager
+    def _alone(self, path: str) -> Generator[None]:
+        """One opening of a folder at a time: two threads must not mirror one folder."""
+        with self._lock:
+            lock = self._opening.setdefault(path, threading.Lock())
+        with lock:
+            yield
+
+
+def is_within(path: str, above: str) -> bool:
+    """Whether a folder is another one or below it."""
+    return path == above or path.startswith(f"{above}/")
