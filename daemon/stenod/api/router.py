@@ -461,18 +461,17 @@ class Router:
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
                 asker.reply(MailReport(mail=await self._queries.pending_mail(command.session)))
-            case Gc():
-                asker.reply(await self._collector.collect(command))
-            case Cluster():
-                asker.peer.check_backpressure()
-                asker.reply(await self._report_cluster(command))
-            case HandOver():
-                await self._registry.hand_over(command.session, command.host)
-                asker.reply(Done())
+            case Gc() | Cluster() | HandOver():
+                asker.reply(await self._administer(command))
             case _:
                 assert_never(command)
 
-    async def _report_cluster(self, command: Cluster) -> ClusterReport:
+    async def _administer(self, command: Gc | Cluster | HandOver) -> Reply:
+        if isinstance(command, Gc):
+            return await self._collector.collect(command)
+        if isinstance(command, HandOver):
+            await self._registry.hand_over(command.session, command.host)
+            return Done()
         member = self._registry.member
         if member is None:
             return ClusterReport()
