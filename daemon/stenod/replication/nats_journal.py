@@ -66,6 +66,7 @@ class NatsJournal:
         self._refusal: OSError | None = None
         self._is_prepared = False
         self._connection = Connection(options, name, self._prepare)
+        self._connection.begin()
 
     def wait_ready(self, wait_s: float) -> None:
         """Wait until the streams of the cluster can be used.
