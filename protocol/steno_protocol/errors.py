@@ -238,16 +238,33 @@ class Busy(Refused):
 
 
 class Held(Refused):
-    """Another daemon owns the root or the session's folder: use that one, or stop it.
+    """Another daemon owns the root, the session's folder or the session: use that one, or stop it.
+
+    A client of a cluster goes to the owner by itself, and raises this at its deadline only.
+
+    Attributes:
+        endpoint: the address of the daemon that owns the session, `tcp://host:port` or
+            `ipc:///path`, if the daemon that replied knows it.
 
     Example:
         >>> try:
         ...     session = await client.open("talk")
         ... except steno.Held as error:
-        ...     print("the other daemon:", error.message)
+        ...     print("the other daemon:", error.endpoint, error.message)
     """
 
     code: ErrorCode | None = ErrorCode.HELD
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        session: str | None = None,
+        head: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        super().__init__(message, session=session, head=head)
+        self.endpoint = endpoint
 
 
 class TooLarge(Refused):
@@ -359,8 +376,11 @@ def error_from_reply(
     session: str | None,
     head: str | None,
     key: str | None,
+    endpoint: str | None = None,
 ) -> StenoError:
     """Return the exception for an error reply, of the type that the daemon raised."""
     if outcome is Outcome.UNKNOWN:
         return OutcomeUnknown(message, session=session, head=head, code=code, key=key)
+    if code is ErrorCode.HELD:
+        return Held(message, session=session, head=head, endpoint=endpoint)
     return REFUSALS[code](message, session=session, head=head)

@@ -82,10 +82,12 @@ class Gone(Event, frozen=True, kw_only=True):
     Attributes:
         why: the reason.
         new_session: the new id of a session that was renamed.
+        moved: the session is as it was, and another daemon of the cluster owns it or may own it.
     """
 
     why: str
     new_session: str | None = None
+    moved: bool = False
 
 
 AnyEvent = Records | Live | Reset | DmailEvent | Lagged | Gone

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from steno_protocol.errors import ErrorCode, Outcome, StenoError, error_from_reply
+from steno_protocol.errors import ErrorCode, Held, Outcome, StenoError, error_from_reply
 from steno_protocol.timeline_entries import TimelineEntry
 
 
@@ -611,18 +611,29 @@ class Done(Reply, frozen=True, kw_only=True):
 
 
 class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
-    """The reply to a request that was refused or failed."""
+    """The reply to a request that was refused or failed.
+
+    Attributes:
+        endpoint: with `held`, the address of the daemon that owns the session, if it is known.
+    """
 
     code: ErrorCode
     message: str
     outcome: Outcome = Outcome.NOT_APPLIED
     session: str | None = None
     head: str | None = None
+    endpoint: str | None = None
 
     def exception(self, key: str | None = None) -> StenoError:
         """Return the exception that the daemon raised; `key` is the key of the failed command."""
         return error_from_reply(
-            self.code, self.message, self.outcome, session=self.session, head=self.head, key=key
+            self.code,
+            self.message,
+            self.outcome,
+            session=self.session,
+            head=self.head,
+            key=key,
+            endpoint=self.endpoint,
         )
 
     @classmethod
@@ -634,6 +645,7 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
             outcome=error.outcome,
             session=error.session if error.session is not None else session,
             head=error.head,
+            endpoint=error.endpoint if isinstance(error, Held) else None,
         )
 
 

@@ -32,6 +32,7 @@ from steno_protocol.errors import (
     BadRequest,
     Conflict,
     ErrorCode,
+    Held,
     Incompatible,
     Internal,
     Outcome,
@@ -718,6 +719,15 @@ def test_an_unknown_outcome_arrives_with_its_code_and_the_callers_key() -> None:
     met = answer.body.exception("k1")
     assert isinstance(met, OutcomeUnknown)
     assert (met.code, met.outcome, met.key) == (ErrorCode.STORAGE_FAILED, Outcome.UNKNOWN, "k1")
+
+
+def test_held_arrives_with_the_endpoint_of_the_owner() -> None:
+    raised = Held("another daemon owns it", session="demo", endpoint="tcp://10.0.0.5:7117")
+    [answer] = decode_answers(answer_frames(b"r1", ErrorReply.of(raised)))
+    assert isinstance(answer.body, ErrorReply)
+    met = answer.body.exception()
+    assert isinstance(met, Held)
+    assert met.endpoint == "tcp://10.0.0.5:7117"
 
 
 def test_an_error_without_a_session_gets_that_of_its_command() -> None:

@@ -10,6 +10,7 @@ from steno_protocol.errors import (
     Busy,
     ErrorCode,
     Expired,
+    Held,
     Internal,
     NotFound,
     OutcomeUnknown,
@@ -170,6 +171,9 @@ def doubted(error: StenoError, command: Mutation, gone: str | None = None) -> St
         gone: why a session that existed before does not exist now; None if none existed.
     """
     if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
+        return error
+    if isinstance(error, Held) and error.endpoint is not None:
+        # The client repeats it at the owner, which looks its key up.
         return error
     if isinstance(error, NotFound):
         if gone is None:

@@ -10,7 +10,7 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.commands import Append, Command, Open, Subscribe
-from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
+from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
 from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
@@ -278,6 +278,13 @@ def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
     assert isinstance(unknown, OutcomeUnknown)
     assert unknown.key == "k"
     assert unknown.message.startswith("the command may have been applied when it was sent before")
+
+
+def test_a_retry_is_referred_to_the_owner_that_looks_its_key_up() -> None:
+    held = Held("another daemon owns it", session="demo", endpoint="tcp://10.0.0.5:7117")
+    assert doubted(held, append("k", repeat=True)) is held
+    without_owner = Held("another daemon has its folder open", session="demo")
+    assert isinstance(doubted(without_owner, append("k", repeat=True)), OutcomeUnknown)
 
 
 @pytest.mark.parametrize(
