@@ -2,11 +2,13 @@
 
 import json
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import zmq
 
 from steno_protocol import commands, events, replies
@@ -16,6 +18,7 @@ from steno_protocol.positions import Position
 from support.framing import answer_frames
 from support.scripted_daemon import Answers, ScriptedDaemon
 
+WAIT_S: Final = 30
 HOME: Final = 0
 """The member that clients in tests connect to."""
 
@@ -28,6 +31,21 @@ def message(number: int) -> dict[str, Any]:
 def contents(lines: list[bytes]) -> list[str]:
     """The texts of lines."""
     return [json.loads(line)["content"] for line in lines]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    until = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+async def wait_until_async(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so, while other tasks run."""
+    with anyio.fail_after(WAIT_S):
+        while not is_so():
+            await anyio.sleep(0.002)
 
 
 class ScriptedCluster:

@@ -281,7 +281,9 @@ class Link:
                 pending.wake = partial(_wake, answered)
                 await answered
         finally:
-            self._carrier(pending)._exchange.forget(pending)
+            # Without a call where there is no cluster.
+            link = self if self._owners is None else self._carrier(pending)
+            link._exchange.forget(pending)
         return result_of(pending, kind)
 
     def forget(self, pending: Pending) -> None:
@@ -310,7 +312,7 @@ class Link:
 
     def consumed(self, follower: Follower) -> None:
         """Grant the daemon credit for popped events."""
-        link = self._carrier(follower)
+        link = self if self._owners is None else self._carrier(follower)
         link._exchange.consumed(follower, time.monotonic())
         if link._exchange.outbox:
             link._push()
@@ -376,9 +378,7 @@ class Link:
 
     def _carrier(self, item: Pending | Follower) -> "Link":
         """The link that carries a request or a subscription."""
-        if item.route is None or self._owners is None:
-            return self
-        return self._owners.carrier(item) or self
+        return self if self._owners is None else self._owners.carrier(item) or self
 
     def _redirect(self, ended: Exchange | None = None) -> None:
         """Give what another daemon has to serve to the link to that daemon."""

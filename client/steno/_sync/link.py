@@ -183,7 +183,8 @@ class BlockingLink:
             pending = self._begin(command, records, timeout_s, mirror)
             self._finish(pending)
             if has_event and mirror is not None and mirror.lacks(pending.reply):
-                self._carrier(mirror.follower)._take_in_soon()
+                link = self if self._owners is None else self._carrier(mirror.follower)
+                link._take_in_soon()
         finally:
             self._turns.give_back()
         return result_of(pending, kind)
@@ -264,7 +265,7 @@ class BlockingLink:
         if self._turns.take_before(0.0):
             try:
                 self._pay()
-                link = self._carrier(follower)
+                link = self if self._owners is None else self._carrier(follower)
                 if link._exchange.outbox and link._connection is not None:
                     self._turns.ring()
                     link._flush(link._connection)
@@ -352,7 +353,7 @@ class BlockingLink:
                     self.check_open()
                     if time.monotonic() >= deadline:
                         return False
-                    if self._step_all():
+                    if self._step(0.0) or (self._owners is not None and self._step_owners()):
                         # It may be for another thread, and more may be there.
                         self._turns.ring(but=wakeup)
                         continue
@@ -383,9 +384,7 @@ class BlockingLink:
 
     def _carrier(self, item: Pending | Follower) -> "BlockingLink":
         """The link that carries a request or a subscription."""
-        if item.route is None or self._owners is None:
-            return self
-        return self._owners.carrier(item) or self
+        return self if self._owners is None else self._owners.carrier(item) or self
 
     def _redirect(self, ended: Exchange | None = None) -> None:
         """Give what another daemon has to serve to the link to that daemon."""
@@ -402,9 +401,9 @@ class BlockingLink:
     def _owner_links(self) -> "list[BlockingOwnerLink]":
         return [] if self._owners is None else list(self._owners.links.values())
 
-    def _step_all(self) -> bool:
-        """Take in what has arrived on any connection; return True when something came."""
-        has_come = self._step(0.0)
+    def _step_owners(self) -> bool:
+        """Take in what has arrived from owners; return True when something came."""
+        has_come = False
         for link in self._owner_links():
             has_come |= link._step(0.0)
         return has_come
@@ -453,10 +452,11 @@ class BlockingLink:
         # Once more: another thread may have closed the client before this one got its turn.
         self.check_open()
         self._turns.ring()
-        if mirror is not None:
-            self._carrier(mirror.follower)._take_in_arrived()
-            mirror.check()
         owners = self._owners
+        if mirror is not None:
+            link = self if owners is None else self._carrier(mirror.follower)
+            link._take_in_arrived()
+            mirror.check()
         link = self if owners is None else owners.link_for(command) or self
         now = time.monotonic()
         pending = link._exchange.submit(command, records, None, now, timeout_s)
@@ -489,9 +489,12 @@ class BlockingLink:
     def _finish(self, pending: Pending) -> None:
         try:
             while pending.reply is None and pending.error is None:
-                self._carrier(pending)._step(inf)
+                # Without a call where there is no cluster, here and elsewhere.
+                link = self if self._owners is None else self._carrier(pending)
+                link._step(inf)
         finally:
-            self._carrier(pending)._exchange.forget(pending)
+            link = self if self._owners is None else self._carrier(pending)
+            link._exchange.forget(pending)
 
     def _take_in_soon(self) -> None:
         """Take in one message, if it comes at once."""
@@ -565,7 +568,8 @@ class BlockingLink:
         try:
             while self._unpaid:
                 follower = self._unpaid.popleft()
-                self._carrier(follower)._exchange.consumed(follower, time.monotonic())
+                link = self if self._owners is None else self._carrier(follower)
+                link._exchange.consumed(follower, time.monotonic())
         except BaseException:
             self._break_off()
             raise

@@ -5,11 +5,16 @@ import pytest
 
 import steno
 from steno_protocol import limits
-from support.scripted_cluster import HOME, ScriptedCluster, contents, message
+from support.scripted_cluster import (
+    HOME,
+    WAIT_S,
+    ScriptedCluster,
+    contents,
+    message,
+    wait_until_async,
+)
 
 pytestmark = pytest.mark.anyio
-
-WAIT_S = 30
 
 
 def connected(cluster: ScriptedCluster, timeout: float = WAIT_S) -> steno.Client:
@@ -64,8 +69,7 @@ async def test_an_owner_killed_among_appends_applies_each_once(cluster: Scripted
             async with anyio.create_task_group() as tasks:
                 for number in range(20):
                     tasks.start_soon(append, number)
-                while len(cluster.acks) < 10:
-                    await anyio.sleep(0.005)
+                await wait_until_async(lambda: len(cluster.acks) >= 10)
                 await anyio.to_thread.run_sync(cluster.kill, 1)
                 cluster.owner = None
     assert sorted(contents(cluster.lines), key=int) == [str(each) for each in range(20)]
@@ -83,8 +87,7 @@ async def test_home_is_asked_until_it_takes_a_dead_owners_session(
         with anyio.fail_after(WAIT_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.session("demo").append_message, message(0))
-                while len(home.requests) < 5:
-                    await anyio.sleep(0.005)
+                await wait_until_async(lambda: len(home.requests) >= 5)
                 cluster.owner = HOME
     assert contents(cluster.lines) == ["0"]
 
@@ -203,6 +206,5 @@ async def test_closing_ends_a_wait_for_an_owner(cluster: ScriptedCluster) -> Non
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks, client:
             tasks.start_soon(append)
-            while len(cluster.members[HOME].requests) < 2:
-                await anyio.sleep(0.005)
+            await wait_until_async(lambda: len(cluster.members[HOME].requests) >= 2)
     assert "the client was closed" in raised[0].message

@@ -10,9 +10,7 @@ import pytest
 
 import steno
 from steno_protocol import limits
-from support.scripted_cluster import HOME, ScriptedCluster, contents, message
-
-WAIT_S = 30
+from support.scripted_cluster import HOME, WAIT_S, ScriptedCluster, contents, message, wait_until
 
 
 def connected(cluster: ScriptedCluster, timeout: float = WAIT_S) -> steno.BlockingClient:
@@ -70,8 +68,7 @@ def test_an_owner_killed_among_appends_applies_each_once(cluster: ScriptedCluste
     with connected(cluster) as client, ThreadPoolExecutor(1) as threads:
         session = client.session("demo")
         appending = threads.submit(session.append_message, message(0))
-        while not cluster.acks:
-            assert not appending.done()
+        wait_until(lambda: bool(cluster.acks))
         cluster.kill(1)
         cluster.owner = None
         ack = appending.result(WAIT_S)
@@ -87,8 +84,7 @@ def test_home_is_asked_until_it_takes_a_dead_owners_session(cluster: ScriptedClu
     home = cluster.members[HOME]
     with connected(cluster) as client, ThreadPoolExecutor(1) as threads:
         appending = threads.submit(client.session("demo").append_message, message(0))
-        while len(home.requests) < 5:
-            assert not appending.done()
+        wait_until(lambda: len(home.requests) >= 5)
         cluster.owner = HOME
         appending.result(WAIT_S)
     assert contents(cluster.lines) == ["0"]
@@ -211,8 +207,7 @@ def test_an_interrupt_at_an_owner_leaves_the_client_usable(cluster: ScriptedClus
         main = threading.main_thread().ident
 
         def interrupt() -> None:
-            while len(cluster.acks) < 2:
-                time.sleep(0)
+            wait_until(lambda: len(cluster.acks) >= 2)
             assert main is not None
             signal.pthread_kill(main, signal.SIGINT)
 
