@@ -117,13 +117,13 @@ class NatsCluster:
     """
 
     def __init__(
-        self, count: int = 3, *, sync: str = "always", extra: str = "", limits: str = ""
+        self, count: int = 3, *, sync: str = "always", extra: str = "", jetstream: bool = True
     ) -> None:
         self.nodes: list[Node] = []
         self._count = count
         self._sync = sync
         self._extra = extra
-        self._limits = limits
+        self._jetstream = jetstream
         self._folder = Path(tempfile.mkdtemp(prefix="steno-nats."))
 
     @property
@@ -214,10 +214,13 @@ class NatsCluster:
             self.nodes.append(Node(folder, name, config, clients[number], https[number]))
 
     def _config(self, folder: Path, name: str, client: int, http: int) -> str:
+        jetstream = (
+            f"jetstream {{ store_dir: {folder / name}, sync_interval: {self._sync},"
+            " max_file_store: 2GB }"
+        )
         return (
             f"server_name: {name}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{http}\n"
-            f"jetstream {{ store_dir: {folder / name}, sync_interval: {self._sync},"
-            f" max_file_store: 2GB {self._limits} }}\n{self._extra}\n"
+            f"{jetstream if self._jetstream else ''}\n{self._extra}\n"
         )
 
     def _is_ready(self) -> bool:
