@@ -6,10 +6,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from cluster.conftest import READY_S, options
 from stenod.replication.journal import InDoubt, Journal, JournalLost, Kind, Owner, Publication
 from stenod.replication.subjects import stream_name
 from support.nats_cluster import NatsCluster
+from support.nats_journals import READY_S, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.conftest import READY_S, options, skip_without_servers
 from stenod.replication.journal import ForeignMessage, JournalLost, Kind, Owner, Publication
 from stenod.replication.options import ReplicationOptions
 from stenod.replication.subjects import stream_name
 from support.nats_cluster import NatsCluster
+from support.nats_journals import READY_S, options, skip_without_servers
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 

@@ -23,6 +23,9 @@ START_S = 30.0
 POLL_S = 0.02
 PORTS = range(20_000, 32_000)
 """Below the range from which the kernel takes ports, so a node that is down keeps its own."""
+_RANDOM = random.SystemRandom()
+"""Workers of one run seed the usual numbers alike, and would choose the same ports."""
+
 STARTS_MAX = 5
 """Attempts to start, each with new ports: another program may take one first."""
 
@@ -96,13 +99,16 @@ class Node:
 
     def ask(self, path: str) -> dict[str, Any]:
         """Ask its monitoring; empty if there is no answer now."""
-        if self._process is not None and self._process.poll() is not None:
-            raise NodeEnded(f"{self.name} ended: {self.log[-2000:]}")
         try:
             with urllib.request.urlopen(f"{self.monitor}/{path}", timeout=1) as answer:
                 return json.load(answer)
         except (OSError, ValueError):
             return {}
+
+    def check_running(self) -> None:
+        """Raise NodeEnded if it was started and ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise NodeEnded(f"{self.name} ended: {self.log[-2000:]}")
 
     def _signal(self, number: int) -> None:
         assert self._process is not None
@@ -200,7 +206,8 @@ class NatsCluster:
     def _write_nodes(self, attempt: str) -> None:
         folder = self._folder / attempt
         folder.mkdir()
-        clients, https, routes = (list(_free_ports(self._count)) for _ in range(3))
+        ports = iter(_free_ports(3 * self._count))
+        clients, https, routes = ([next(ports) for _ in range(self._count)] for _ in range(3))
         self.nodes = []
         for number in range(self._count):
             name = f"n{number + 1}"
@@ -224,6 +231,8 @@ class NatsCluster:
         )
 
     def _is_ready(self) -> bool:
+        for node in self.nodes:
+            node.check_running()
         leaders: set[str] = set()
         for node in self.nodes:
             if node.ask("healthz").get("status") != "ok":
@@ -244,7 +253,7 @@ def _leader(jsz: dict[str, Any], stream: str) -> str:
 def _free_ports(count: int) -> Iterator[int]:
     found: set[int] = set()
     while len(found) < count:
-        port = random.choice(PORTS)
+        port = _RANDOM.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

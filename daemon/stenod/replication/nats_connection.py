@@ -98,8 +98,6 @@ class Connection:
         self._is_closed = False
         self._is_started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stenod-nats", daemon=True)
-        self._thread.start()
-        self._is_started.wait()
 
     @property
     def is_closed(self) -> bool:
@@ -117,6 +115,11 @@ class Connection:
         client = self._client
         url = client.connected_url if client is not None else None
         return url.netloc.rpartition("@")[2] if url is not None else None
+
+    def start(self) -> None:
+        """Start the thread, which connects by itself; once, before anything else."""
+        self._thread.start()
+        self._is_started.wait()
 
     # --- from other threads -----------------------------------------------------------------------
 

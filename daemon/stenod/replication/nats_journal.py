@@ -67,6 +67,8 @@ class NatsJournal:
         self._is_prepared = False
         self._setup_trouble = ""
         self._connection = Connection(options, name, self._prepare)
+        # The thread calls `_prepare`, so all of this object has to be there before.
+        self._connection.start()
 
     def wait_ready(self, wait_s: float) -> None:
         """Wait until the streams of the cluster can be used.
