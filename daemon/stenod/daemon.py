@@ -31,6 +31,8 @@ from stenod.api.status import Reporter
 from stenod.idle_exit import IdleExit
 from stenod.net import kept_port
 from stenod.net.transport import Transport
+from stenod.replication.membership import Membership
+from stenod.replication.options import replication_options
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
 from stenod.runtime.executor import Threads, in_thread
@@ -43,6 +45,7 @@ from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
+from stenod.store.disk import Disk
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.store.usage import free_bytes
@@ -81,7 +84,9 @@ class Daemon:
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics(slow_sync_s=config.settings.number("disk.slow_sync_s"))
         self._outbox = Outbox(self._statistics, lambda key: self._admits(key) is None)
-        disk = PosixDisk()
+        local = PosixDisk()
+        self._member = self._join(local)
+        disk: Disk = local if self._member is None else self._member.disk
         trees = SessionFolders(config, disk)
         self._quotas = Quotas(
             lambda: config.settings,
@@ -90,9 +95,10 @@ class Daemon:
             trees.folders,
             free_bytes,
         )
-        self._services = self._make_services(disk)
+        self._services = self._make_services(local)
         self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
         self._registry.check_root = self._check_root
+        self._registry.member = self._member
         queries = Queries(self._registry, trees, disk, self._services)
         self._operations = Operations(trees, disk, self._registry, queries, self._services)
         self._reporter = Reporter(self._config, self._registry, self._services)
@@ -104,6 +110,9 @@ class Daemon:
         self._lock = lock
         self._supervisor.check_listening(self._config.socket)
         try:
+            if self._member is not None:
+                is_allowed = self._config.settings.is_on("replication.lazy_sync")
+                await in_thread(partial(self._member.check_promises, is_lazy_allowed=is_allowed))
             self._local.bind_ipc(self._config.socket, self._supervisor.listening)
             self._listen_for_others()
             self._serve_metrics()
@@ -115,6 +124,8 @@ class Daemon:
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
+                if self._member is not None:
+                    tasks.start_soon(self._member.serve, self._registry.lose)
                 # A notified parent may send a signal at once.
                 await tasks.start(self._watch_signals)
                 if lock.left_by is not None:
@@ -130,6 +141,8 @@ class Daemon:
                 await self._drain()
                 tasks.cancel_scope.cancel()
         finally:
+            if self._member is not None:
+                await in_thread(self._member.close)
             if self._metrics is not None:
                 await in_thread(self._metrics.close)
             for transport in self._transports:
@@ -255,7 +268,11 @@ class Daemon:
 
     def _make_services(self, disk: PosixDisk) -> Services:
         return Services(
-            commit=AdaptiveCommits(Threads(limits.COMMIT_THREADS_MAX), disk.overlap.is_empty),
+            commit=AdaptiveCommits(
+                Threads(limits.COMMIT_THREADS_MAX),
+                # A commit that waits for other machines always runs in a thread.
+                disk.overlap.is_empty if self._member is None else lambda: False,
+            ),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,
@@ -266,6 +283,20 @@ class Daemon:
             quotas=self._quotas,
             spawn=self._spawn,
         )
+
+    def _join(self, disk: Disk) -> Membership | None:
+        """Join the cluster that the configuration names; None if it names none."""
+        options = replication_options(self._config.settings)
+        if options is None:
+            return None
+        try:
+            from stenod.replication.joining import join  # noqa: PLC0415  # needed in clusters only
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"the cluster {options.cluster} needs the extra `nats` of stenod ({error}):"
+                " install stenod[nats]"
+            ) from None
+        return join(self._config, options, disk, daemon_log.log)
 
     def _make_router(self, queries: Queries, collector: Collector) -> Router:
         router = Router(

@@ -594,6 +594,30 @@ class Clients(Command, frozen=True, kw_only=True):
     session: str | None = None
 
 
+class Cluster(Command, frozen=True, kw_only=True):
+    """Report the cluster of the daemon: its hosts, its journal's servers, and who owns sessions.
+
+    Attributes:
+        prefix: only sessions whose id begins with this.
+        after: only sessions after this id.
+        limit: the number of sessions in the reply; 0 for none, which asks the servers less.
+    """
+
+    prefix: str = ""
+    after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=0, le=limits.LIST_SESSIONS_MAX)] = 0
+
+
+class HandOver(SessionCommand, frozen=True, kw_only=True):
+    """Give a session to another daemon of the cluster; it is open there with the next command.
+
+    Attributes:
+        host: the identity of the other daemon's root, or its endpoint.
+    """
+
+    host: str
+
+
 class Drain(Command, frozen=True, kw_only=True):
     """Refuse further commands, write and sync the queued ones, and exit."""
 
@@ -607,7 +631,7 @@ AnyCommand = (
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
     | Fork | Describe | Delete | Undelete | Trash | Rename
-    | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
+    | Subscribe | Grant | Unsubscribe | Gc | Clients | Cluster | HandOver | Drain
 )  # fmt: skip
 
 WholeCommand = (
@@ -621,7 +645,7 @@ SignedCommand = Mutation | Open | CompactBegin | Fork | Rename
 SlowCommand = (
     WholeCommand
     | List | Trash | Read | ReadWire | ReadStream | Timeline | Subscribe | CompactBegin
-    | PendingDmail | Gc
+    | PendingDmail | Gc | Cluster | HandOver
 )  # fmt: skip
 """Commands that read files before the reply; their number at a time is bounded."""
 

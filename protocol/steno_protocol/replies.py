@@ -11,7 +11,14 @@ from steno_protocol.timeline_entries import TimelineEntry
 class Reply(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
-    """Any reply."""
+    """Any reply.
+
+    Attributes:
+        stale: the daemon could not ask its cluster whether another daemon has changed the session
+            since; False outside a cluster.
+    """
+
+    stale: bool = False
 
 
 class Welcome(Reply, frozen=True, kw_only=True):
@@ -191,6 +198,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         last_in_work_dir: kimi-cli recorded it as the last session used there.
         live: a client follows it, or changed it within the last `LIVE_S` seconds.
         records: the number of its records; None if it was not asked for or is not known quickly.
+        owner: the address of the daemon of the cluster that owns it; None if this one does. The
+            other fields are then as this daemon last saw them.
     """
 
     session: str
@@ -205,6 +214,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     last_in_work_dir: bool = False
     live: bool = False
     records: int | None = None
+    owner: str | None = None
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -399,6 +409,127 @@ class TrashReport(Reply, frozen=True, kw_only=True, tag="trash"):
     """The reply to `trash`, the latest deletion first; `more` means that the limit cut the list."""
 
     entries: list[TrashEntry]
+    more: bool = False
+
+
+class ClusterHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A daemon of a cluster.
+
+    Attributes:
+        host: the identity of its root.
+        endpoint: where clients reach it.
+        heard_s: seconds since it was last heard; 0 for the daemon that replies.
+        alive: it was heard recently enough, so that nobody succeeds it.
+    """
+
+    host: str
+    endpoint: str
+    heard_s: float
+    alive: bool
+
+
+class ClusterReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that stores a stream of the journal.
+
+    Attributes:
+        name: its name.
+        leader: it takes the messages.
+        current: it has all that the leader has.
+        offline: the leader does not hear it.
+        lag: messages that it lacks.
+        syncing: `always` if it syncs before it answers, `lazy` if later, `unknown` if nobody could
+            ask it.
+    """
+
+    name: str
+    leader: bool = False
+    current: bool = True
+    offline: bool = False
+    lag: int = 0
+    syncing: str = "unknown"
+
+
+class ClusterStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream of the journal.
+
+    Attributes:
+        name: its name.
+        replicas: the servers that store it, the leader first.
+        sessions: sessions with messages in it.
+        messages: its messages.
+        bytes: bytes of its messages.
+        bytes_max: bytes that it may have; -1 for as many as the servers have.
+        trouble: why nobody answered for it, empty if somebody did.
+    """
+
+    name: str
+    replicas: tuple[ClusterReplica, ...] = ()
+    sessions: int = 0
+    messages: int = 0
+    bytes: int = 0
+    bytes_max: int = -1
+    trouble: str = ""
+
+
+class ClusterSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session of a cluster.
+
+    Attributes:
+        session: its id.
+        host: the identity of its owner's root.
+        endpoint: where clients reach its owner, or reached it.
+        changed_at: Unix time in seconds of its last message.
+        messages: its messages in the journal.
+    """
+
+    session: str
+    host: str
+    endpoint: str
+    changed_at: float
+    messages: int
+
+
+class ClusterReport(Reply, frozen=True, kw_only=True, tag="cluster"):
+    """The reply to `cluster`.
+
+    Attributes:
+        cluster: its name; empty if the daemon is in none.
+        host: the identity of this daemon's root.
+        endpoint: where clients of other machines reach this daemon.
+        hosts: the daemons, this one first.
+        server: the server of the journal that it is connected to, empty if it is to none.
+        trouble: why it is not connected, or what failed last.
+        broken_promises: why an ack does not survive the loss of a server, each with what to do;
+            empty if it does.
+        streams: the streams of the journal.
+        owned: sessions that this daemon owns.
+        takeovers: sessions that it took over from other daemons since it started.
+        last_takeover: the last of these.
+        last_takeover_at: Unix time in seconds of that.
+        last_takeover_s: seconds that it took.
+        fenced: commits that the journal refused since it started, because another daemon owned the
+            session.
+        in_doubt: commits without an answer in time since it started.
+        sessions: the sessions that were asked for, in order of their ids.
+        more: the limit cut the list.
+    """
+
+    cluster: str = ""
+    host: str = ""
+    endpoint: str = ""
+    hosts: tuple[ClusterHost, ...] = ()
+    server: str = ""
+    trouble: str = ""
+    broken_promises: tuple[str, ...] = ()
+    streams: tuple[ClusterStream, ...] = ()
+    owned: int = 0
+    takeovers: int = 0
+    last_takeover: str | None = None
+    last_takeover_at: float | None = None
+    last_takeover_s: float | None = None
+    fenced: int = 0
+    in_doubt: int = 0
+    sessions: tuple[ClusterSession, ...] = ()
     more: bool = False
 
 
@@ -654,5 +785,5 @@ AnyReply = (
     | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
     | StreamList
-    | TrashReport | Moved
+    | TrashReport | Moved | ClusterReport
 )  # fmt: skip

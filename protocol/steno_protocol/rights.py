@@ -34,11 +34,12 @@ _READ: Final = (
     commands.ReadWire, commands.ReadStream, commands.Streams, commands.Timeline,
     commands.Subscribe, commands.Grant,
     commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify,
+    commands.Cluster,
 )  # fmt: skip
 
 _ADMIN: Final = (
     commands.Delete, commands.DeleteStream, commands.Undelete, commands.Drain, commands.Repair,
-    commands.Gc,
+    commands.Gc, commands.HandOver,
 )  # fmt: skip
 
 _NEEDED: Final = {

@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from steno_protocol import paths
-from stenod.replication import limits
 from stenod.replication.mirror import MARK, is_replicated
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.replication.ownership import Ownership
@@ -242,7 +241,8 @@ class ReplicatedDisk:
                 self._files[handle].note_content(self._disk, handle)
             errors = dict(zip(distinct, ship(self._ownership.journal, distinct), strict=True))
             for folder in distinct:
-                if folder.published_bytes >= limits.JOURNAL_MARK_BYTES:
+                self._ownership.note_outcome(folder, errors[folder])
+                if folder.is_mark_due:
                     with suppress(OSError):
                         self._ownership.save_mark(folder)
         return [errors[folder] for folder in folders]

@@ -111,8 +111,8 @@ class InDoubt(DiskRefused):
     def refusal(self, session: str) -> StenoError:
         """Return the error for the sender."""
         return StorageFailed(
-            f"the journal did not answer in time: {self.strerror}; what came of the command is looked up"
-            " when the session is next used (`steno cluster status` shows the servers)",
+            f"the journal did not answer in time: {self.strerror}; what came of the command is"
+            " looked up when the session is next used (`steno cluster status` shows the servers)",
             session=session,
         )
 
@@ -123,8 +123,9 @@ class JournalLost(DiskRefused):
     def refusal(self, session: str) -> StenoError:
         """Return the error for the sender."""
         return StorageFailed(
-            f"the journal cannot be reached: {self.strerror}; nothing of the command was kept, start a"
-            " majority of its servers (`steno cluster status` shows them) and send it again",
+            f"the journal cannot be reached: {self.strerror}; nothing of the command was kept,"
+            " start a majority of its servers (`steno cluster status` shows them) and send it"
+            " again",
             session=session,
         )
 
@@ -196,6 +197,10 @@ class Journal(Protocol):
         Raises:
             JournalLost: no server answered.
         """
+        ...
+
+    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        """Returns the last message of each of several folders, as `last`."""
         ...
 
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:

@@ -98,3 +98,15 @@ HEARTBEATS_PER_DEATH: Final = 5
 
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
+
+READY_S: Final = 15.0
+"""Time that a starting daemon waits for a majority of the servers."""
+
+HOST_CHARS_MAX: Final = 64
+"""Characters of a root's identity."""
+
+READ_TOGETHER_MAX: Final = 64
+"""Folders whose last messages are asked for at a time."""
+
+ASK_AGAIN_S: Final = 5.0
+"""Time for which reads are stale at once after nobody answered: asking takes as long."""

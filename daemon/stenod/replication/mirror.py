@@ -262,7 +262,8 @@ class Mirror:
             found = self._disk.stat_name(self._folder, name)
             if found is not None and inodes.get(found.inode) == number:
                 continue
-            if found is not None and found.inode not in known:
+            is_known = found is None or found.inode in known
+            if found is not None and not is_known and not files.begins(number, name):
                 self._keep_aside(name, found.inode)
             self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
             self._disk.rename(self._folder, f"{_NEST}-name", name)
@@ -348,6 +349,18 @@ class _Files:
     def has(self, number: int, offset: int, data: bytes) -> bool:
         """Whether a file has these bytes at an offset."""
         return self._disk.read(self._handle(number), len(data), offset) == data
+
+    def begins(self, number: int, name: str) -> bool:
+        """Whether a file begins with all that the folder has at a name."""
+        handle = self._disk.open_read(self._folder, name)
+        try:
+            size = self._disk.stat(handle).size
+            crc = crc_of(self._disk, handle, 0, size)
+        finally:
+            self._disk.close(handle)
+        ours = self._handle(number)
+        has_size = self._disk.stat(ours).size >= size
+        return has_size and crc_of(self._disk, ours, 0, size) == crc
 
     def link(self, number: int, name: str) -> None:
         """Give a file another name in the folder."""

@@ -99,6 +99,11 @@ class Connection:
         self._is_started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stenod-nats", daemon=True)
 
+    def begin(self) -> None:
+        """Connect, from now on for as long as it takes; returns at once."""
+        self._thread.start()
+        self._is_started.wait()
+
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
@@ -115,11 +120,6 @@ class Connection:
         client = self._client
         url = client.connected_url if client is not None else None
         return url.netloc.rpartition("@")[2] if url is not None else None
-
-    def start(self) -> None:
-        """Start the thread, which connects by itself; once, before anything else."""
-        self._thread.start()
-        self._is_started.wait()
 
     # --- from other threads -----------------------------------------------------------------------
 

@@ -35,7 +35,6 @@ class OwnedFolder:
 
     Attributes:
         lock: held during every use.
-        published_bytes: bytes published since the last mark.
         handles: open handles of its files.
         lost: another daemon owns it, and nothing can be published any more.
     """
@@ -48,7 +47,8 @@ class OwnedFolder:
         self.manifest = manifest
         self.inodes = inodes
         self.lock = threading.RLock()
-        self.published_bytes = 0
+        self._is_mark_due = False
+        self._published_bytes = 0
         self.handles = 0
         self.lost: Fenced | None = None
         self._owner = owner
@@ -59,6 +59,16 @@ class OwnedFolder:
     def is_published(self) -> bool:
         """True if the journal has all that was noted."""
         return not self._pending and self._doubt is None and self.lost is None
+
+    @property
+    def is_mark_due(self) -> bool:
+        """True if the next opening would have to read much of the journal, or all of it."""
+        return self._is_mark_due or self._published_bytes >= limits.JOURNAL_MARK_BYTES
+
+    @is_mark_due.setter
+    def is_mark_due(self, is_due: bool) -> None:
+        self._is_mark_due = is_due
+        self._published_bytes = 0
 
     # --- what was done ---------------------------------------------------------------------------
 
@@ -170,7 +180,7 @@ class OwnedFolder:
         outcome = yield Publication(self.path, self.sequence, self._owner, kind, body)
         if isinstance(outcome, int):
             self.sequence = outcome
-            self.published_bytes += len(body)
+            self._published_bytes += len(body)
             return
         if isinstance(outcome, InDoubt):
             self._doubt = entries

@@ -5,10 +5,14 @@ else from then on. What was published before and not answered cannot come any mo
 made equal to the journal after that, and opened as after a crash.
 """
 
+import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+
+import msgspec
 
 from steno_protocol import paths
 from steno_protocol.errors import Busy
@@ -17,6 +21,7 @@ from stenod.replication import limits
 from stenod.replication.hosts import Hosts
 from stenod.replication.journal import (
     Fenced,
+    InDoubt,
     Journal,
     Kind,
     Message,
@@ -29,6 +34,26 @@ from stenod.replication.owned_folder import OwnedFolder, raise_first, ship
 from stenod.store.disk import Disk
 
 
+class Counts(msgspec.Struct):
+    """What happened since this daemon started.
+
+    Attributes:
+        takeovers: folders that were another daemon's before.
+        last_takeover: the last of these.
+        last_takeover_at: Unix time in seconds of that.
+        last_takeover_s: seconds that it took.
+        fenced: publications that were refused because another daemon owned the folder.
+        in_doubt: publications without an answer in time.
+    """
+
+    takeovers: int = 0
+    last_takeover: str | None = None
+    last_takeover_at: float | None = None
+    last_takeover_s: float | None = None
+    fenced: int = 0
+    in_doubt: int = 0
+
+
 class Ownership:
     """The owned folders of one daemon.
 
@@ -38,6 +63,11 @@ class Ownership:
         journal: the messages of all folders.
         hosts: the other daemons.
         log: logs an event with fields.
+
+    Attributes:
+        counts: what happened so far.
+        on_lost: called with a folder when the journal refused this daemon as its owner.
+        heard_at: monotonic time at which the journal last answered.
     """
 
     def __init__(
@@ -50,6 +80,9 @@ class Ownership:
     ) -> None:
         self.journal = journal
         self.hosts = hosts
+        self.counts = Counts()
+        self.heard_at = -math.inf
+        self.on_lost: Callable[[str], None] = _forget_loss
         self._disk = disk
         self._tree = tree
         self._log = log
@@ -99,6 +132,7 @@ class Ownership:
                 folder = self.found(path)
                 if folder is None:
                     folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
+                    folder.is_mark_due = True
                     self._keep(folder)
         return folder
 
@@ -131,6 +165,35 @@ class Ownership:
         with self._lock:
             self._folders.pop(path, None)
 
+    def confirm(self, path: str) -> None:
+        """Ask the journal whether this daemon still owns a folder that it did own; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+            OSError: the journal failed.
+        """
+        last = self.journal.last(path)
+        self.heard_at = time.monotonic()
+        if last is not None and last.owner.host != self.owner.host:
+            self.on_lost(path)
+            self.lose(path)
+            raise held(path, last.owner)
+
+    def note_outcome(self, folder: OwnedFolder, outcome: OSError | None) -> None:
+        """Count a publication that failed; a folder that another daemon owns is lost."""
+        match outcome:
+            case Fenced():
+                self.counts.fenced += 1
+                self._log("fenced", session=folder.path, owner=outcome.newer.owner.endpoint)
+                self.on_lost(folder.path)
+            case InDoubt():
+                self.counts.in_doubt += 1
+                self._log("in_doubt", session=folder.path, why=outcome.strerror)
+            case None:
+                self.heard_at = time.monotonic()
+            case _:
+                pass
+
     def close(self) -> None:
         """Save the marks of all folders, and tell the others that this daemon ends."""
         for folder in list(self._folders.values()):
@@ -144,7 +207,7 @@ class Ownership:
             return
         with suppress(FileNotFoundError), self.opened(folder.path) as handle:
             save_mark(self._disk, handle, Mark(folder.sequence, self.owner.host, folder.manifest))
-            folder.published_bytes = 0
+            folder.is_mark_due = False
 
     @contextmanager
     def opened(self, path: str, *, create: bool = False) -> Generator[int]:
@@ -162,10 +225,12 @@ class Ownership:
 
     def _acquire(self, path: str) -> OwnedFolder | None:
         last = self.journal.last(path)
+        begin_s = time.monotonic()
         is_here = self._is_here(path)
         if last is None and not is_here:
             return None
         sequence, previous = self._own(path, last)
+        self.heard_at = time.monotonic()
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, self.owner.host,
@@ -183,11 +248,18 @@ class Ownership:
         self._keep(folder)
         if previous is not None and previous.owner.host != self.owner.host:
             self.hosts.tell_taken(path)
-            self._log(
-                "taken_over", session=path, after=previous.owner.endpoint,
-                read_bytes=made.read_bytes,
-            )  # fmt: skip
+            self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
         return folder
+
+    def _note_takeover(self, path: str, before: Owner, read_bytes: int, took_s: float) -> None:
+        self.counts.takeovers += 1
+        self.counts.last_takeover = path
+        self.counts.last_takeover_at = time.time()
+        self.counts.last_takeover_s = round(took_s, 3)
+        self._log(
+            "taken_over", session=path, after=before.endpoint, read_bytes=read_bytes,
+            took_s=round(took_s, 3),
+        )  # fmt: skip
 
     def _own(self, path: str, last: Message | None) -> tuple[int, Message | None]:
         """Append a message behind the last one; returns its sequence, and the last one."""
@@ -250,6 +322,11 @@ class Ownership:
             lock = self._opening.setdefault(path, threading.Lock())
         with lock:
             yield
+
+
+def _forget_loss(path: str) -> None:
+    """Do nothing for a lost folder: the default without a daemon."""
+    del path
 
 
 def is_within(path: str, above: str) -> bool:

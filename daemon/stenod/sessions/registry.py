@@ -12,6 +12,7 @@ from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import OpenSession
 from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.replication.member import ClusterMember, no_cluster
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
@@ -26,7 +27,9 @@ from stenod.writer.writer import Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
 _MOVED: Final = "another program moved or replaced its folder: open it again"
-"""The reasons for the end of a subscription: the session was deleted, or moved."""
+_DELETED: Final = "the session was deleted"
+_HANDED_OVER: Final = "another daemon of the cluster owns the session now"
+"""The reasons for the end of a subscription."""
 
 
 class Registry:
@@ -43,8 +46,7 @@ class Registry:
         group_commit: serves the commands that were submitted since its last run.
         check_root: called before a session is opened or changed as a whole; it closes the registry
             if the root may be another daemon's.
-        own: called in a thread before a closed session is used: makes this daemon its owner, and
-            its files up to date; None if the daemon shares no sessions with other daemons.
+        member: the daemon's membership in a cluster; None if it shares no sessions with others.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Registry:
         handles: HandleLimit | None = None,
     ) -> None:
         self.check_root: Callable[[], None] = lambda: None
-        self.own: Callable[[Place], None] | None = None
+        self.member: ClusterMember | None = None
         self._root_checked_at = -limits.ROOM_CHECK_S
         self._trees = trees
         self._disk = disk
@@ -181,7 +183,9 @@ class Registry:
             self._kept_out.remove(place)
 
     @asynccontextmanager
-    async def ended(self, place: Place, new_place: Place | None = None) -> AsyncGenerator[None]:
+    async def ended(
+        self, place: Place, new_place: Place | None = None, why: str = _DELETED
+    ) -> AsyncGenerator[None]:
         """Close a session that is kept out, and those below it, while its folder is moved.
 
         Their queued commands are written and answered first. At the end of the block their
@@ -189,7 +193,8 @@ class Registry:
 
         Args:
             place: the place of the session.
-            new_place: its place after a rename; None for a deletion.
+            new_place: its place after a rename; None if it ends here.
+            why: why it ends here.
         """
         # A session that another program moved there is still open under its old name.
         beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
@@ -205,7 +210,7 @@ class Registry:
             if not is_moved:
                 _end_feeds(found, _CLOSED)
             elif new_place is None:
-                _end_feeds(found, "the session was deleted")
+                _end_feeds(found, why)
             else:
                 self._end_renamed(found, place, new_place)
 
@@ -379,21 +384,55 @@ class Registry:
         return found
 
     def _identity(self, place: Place, *, create: bool) -> tuple[int, int]:
-        if self.own is not None:
-            self.own(place)
+        if self.member is not None and not place.shared:
+            self.member.own(place.session)
         return self._trees.identity(place, create=create)
 
-    async def acquire(self, session: str) -> None:
-        """Make this daemon the owner of a closed session, if it shares sessions with others.
+    async def acquire(self, session: str, *, for_reading: bool = False) -> bool:
+        """Make this daemon the owner of a session, if it shares sessions with others.
+
+        Args:
+            session: the session.
+            for_reading: files that may be older than the owner's are enough, if nobody can be
+                asked.
+
+        Returns:
+            True if the files may be older.
 
         Raises:
             Held: a living daemon owns it.
             OSError: the journal or the disk failed.
         """
-        own = self.own
-        if own is not None and session not in self._addresses:
-            place = self._trees.place(session)
-            await self._services.read(lambda: own(place))
+        member = self.member
+        if member is None or (place := self._trees.place(session)).shared:
+            return False
+        if session in self._addresses:
+            if not for_reading or member.is_sure:
+                return False
+            return await self._services.read(lambda: member.is_stale(session))
+        try:
+            await self._services.read(lambda: member.own(session))
+        except OSError:
+            if for_reading and await self._services.read(lambda: self._trees.inode(place)):
+                return True
+            raise
+        return False
+
+    async def hand_over(self, session: str, host: str) -> None:
+        """Give a session to another daemon of the cluster; its followers go there.
+
+        Raises:
+            BadRequest: the daemon is in no cluster, or the session is in a mount.
+            NotFound: there is no such session, or no such daemon.
+            OSError: the journal failed; this daemon or the other one owns the session.
+        """
+        member, place = self.member, self._trees.place(session)
+        if member is None or place.shared:
+            raise no_cluster()
+        await self._session(session, create=False)
+        with self.kept_out(place):
+            async with self.ended(place, why=_HANDED_OVER):
+                await self._services.read(lambda: member.give(session, host))
 
     async def lose(self, session: str) -> None:
         """Close a session that another daemon owns now; its followers go there."""
@@ -401,7 +440,7 @@ class Registry:
         if found is not None:
             await self._end(found)
             self._services.log("session_lost", session=session)
-            _end_feeds([found], "another daemon owns the session now", is_moved=True)
+            _end_feeds([found], _HANDED_OVER)
 
     async def _resolve(self, session: str) -> None:
         """Find the writer of commands that were queued for a closed session, or refuse them."""
@@ -526,10 +565,10 @@ class Registry:
             del self._addresses[address]
 
 
-def _end_feeds(sessions: Iterable[Session], why: str, *, is_moved: bool = False) -> None:
+def _end_feeds(sessions: Iterable[Session], why: str) -> None:
     for session in sessions:
         for writer in session.writers:
-            writer.feed.end(why, is_moved=is_moved)
+            writer.feed.end(why, is_moved=why == _HANDED_OVER)
 
 
 def _kept_out(place: Place) -> Busy:

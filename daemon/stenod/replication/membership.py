@@ -1,0 +1,321 @@
+"""The membership of one daemon in a cluster: its journal, its disk, its word that it lives."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+
+from steno_protocol import paths
+from steno_protocol.errors import BadRequest, NotFound, StorageFailed
+from steno_protocol.replies import (
+    ClusterHost,
+    ClusterReplica,
+    ClusterReport,
+    ClusterSession,
+    ClusterStream,
+)
+from stenod.replication import limits
+from stenod.replication.disk import ReplicatedDisk
+from stenod.replication.facts import ClusterFacts, StreamFacts, broken_promises
+from stenod.replication.hosts import Hosts
+from stenod.replication.journal import Journal, JournalLost, Kind, Owner
+from stenod.replication.member import Elsewhere
+from stenod.replication.ownership import Ownership
+from stenod.store.disk import Disk
+
+HOST: Final = "stenod.host"
+"""The file of a root with its identity in a cluster."""
+
+
+class Engine(Journal, Protocol):
+    """A journal that knows its servers."""
+
+    def wait_ready(self, wait_s: float) -> None:
+        """Wait until it can publish; raises JournalLost after so many seconds."""
+        ...
+
+    def state(self) -> ClusterFacts:
+        """Returns facts about the servers; blocks."""
+        ...
+
+
+class Membership:
+    """One daemon of a cluster.
+
+    Args:
+        cluster: the cluster's name.
+        engine: the journal.
+        root: the daemon's root.
+        local: this machine's disk.
+        endpoint: where clients of other machines reach this daemon.
+        dead_s: seconds without a word after which a daemon may be succeeded.
+        log: logs an event with fields.
+
+    Attributes:
+        disk: the disk of the daemon.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        engine: Engine,
+        root: Path,
+        local: Disk,
+        endpoint: str,
+        dead_s: float,
+        log: Callable[..., None],
+    ) -> None:
+        self._cluster = cluster
+        self._engine = engine
+        self._log = log
+        self._lost: deque[str] = deque()
+        self._asked_in_vain_at = -limits.ASK_AGAIN_S
+        owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
+        self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
+        tree = str(root / paths.SESSIONS)
+        self._ownership = Ownership(local, tree, engine, self._hosts, log)
+        self._ownership.on_lost = self._lost.append
+        self.disk: Disk = ReplicatedDisk(local, tree, self._ownership)
+
+    def check_promises(self, *, is_lazy_allowed: bool) -> None:
+        """Refuse to begin if an ack would not survive the loss of a server; blocks.
+
+        Raises:
+            BadRequest: the servers do not keep what an ack promises, and the operator did not
+                allow that.
+            StorageFailed: no majority of the servers is there.
+        """
+        try:
+            self._engine.wait_ready(limits.READY_S)
+            broken = broken_promises(self._engine.state())
+        except JournalLost as error:
+            raise StorageFailed(
+                f"the servers of the cluster {self._cluster} cannot be used:"
+                f" {error.strerror}; start a majority of them, or correct [replication]"
+            ) from None
+        except OSError as error:
+            raise BadRequest(f"the cluster {self._cluster} cannot be used: {error.strerror}") from (
+                None
+            )
+        if broken and not is_lazy_allowed:
+            raise BadRequest(
+                f"the cluster {self._cluster} does not keep what an ack promises:"
+                f" {'; '.join(broken)}. Set replication.lazy_sync = true to accept that"
+            )
+        for each in broken:
+            self._log("promise_broken", why=each)
+
+    def own(self, session: str) -> None:
+        """Own a session, and make its files equal to the journal; blocks.
+
+        Raises:
+            Held: a living daemon owns it.
+            StenoError, OSError: it cannot be owned now.
+        """
+        self._ownership.acquire(session)
+
+    @property
+    def is_sure(self) -> bool:
+        """True while no other daemon can own what this one owns, as far as clocks can tell."""
+        return time.monotonic() - self._ownership.heard_at < self._hosts.dead_s
+
+    def is_stale(self, session: str) -> bool:
+        """Return whether another daemon may have changed an owned session unnoticed; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+        """
+        if time.monotonic() - self._asked_in_vain_at < limits.ASK_AGAIN_S:
+            return True
+        try:
+            self._ownership.confirm(session)
+        except JournalLost:
+            self._asked_in_vain_at = time.monotonic()
+            return True
+        return False
+
+    def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
+        """List the sessions that other daemons own or removed, in order of their ids; blocks."""
+        names = [
+            name
+            for name in self._names(prefix, after)[:limit]
+            if self._ownership.found(name) is None
+        ]
+        host = self._hosts.owner.host
+        found: list[Elsewhere] = []
+        for name, last in zip(names, self._engine.last_of(names), strict=True):
+            if last is not None and last.kind is Kind.GONE:
+                found.append(Elsewhere(name, None, last.at))
+            elif last is not None and last.owner.host != host:
+                living = self._hosts.living(last.owner.host) or last.owner
+                found.append(Elsewhere(name, living.endpoint, last.at))
+        return found
+
+    def _names(self, prefix: str, after: str) -> list[str]:
+        names = self._engine.folders()
+        return sorted(name for name in names if name.startswith(prefix) and name > after)
+
+    def give(self, session: str, host: str) -> None:
+        """Give a closed session to another daemon; blocks.
+
+        Raises:
+            NotFound: no living daemon has this identity or endpoint.
+            OSError: the journal failed.
+        """
+        self._ownership.release_to(session, self._peer(host))
+
+    def _peer(self, host: str) -> Owner:
+        living = [
+            peer.owner
+            for peer in self._hosts.peers()
+            if host in {peer.owner.host, peer.owner.endpoint}
+            and self._hosts.living(peer.owner.host) is not None
+        ]
+        if not living:
+            raise NotFound(
+                f"no other living daemon of the cluster {self._cluster} is {host!r}:"
+                " `steno cluster status` lists them"
+            )
+        return living[0]
+
+    async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
+        """Say that this daemon lives, and close sessions that others own, until cancelled.
+
+        Args:
+            lose: closes a session that another daemon owns.
+        """
+        while True:
+            self._hosts.tell_alive()
+            while self._lost:
+                await lose(self._lost.popleft())
+            await anyio.sleep(self._hosts.period_s)
+
+    def close(self) -> None:
+        """Tell the others that this daemon ends, and close the connection; blocks."""
+        self._ownership.close()
+        self._engine.close()
+
+    def _hear_taken(self, folder: str, owner: Owner) -> None:
+        if self._ownership.found(folder) is not None:
+            self._log("lost", session=folder, to=owner.endpoint)
+        self._ownership.lose(folder)
+        self._lost.append(folder)
+
+    # --- report ----------------------------------------------------------------------------------
+
+    def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
+        """Report the cluster as this daemon sees it; blocks.
+
+        Args:
+            prefix: only sessions whose id begins with this.
+            after: only sessions after this id.
+            limit: sessions at most.
+        """
+        facts = self._engine.state()
+        owner, counts = self._hosts.owner, self._ownership.counts
+        sessions: list[ClusterSession] = []
+        has_more = False
+        trouble = facts.trouble
+        if limit:
+            try:
+                sessions, has_more = self._sessions(prefix, after, limit)
+            except OSError as error:
+                trouble = trouble or error.strerror or str(error)
+        return ClusterReport(
+            cluster=self._cluster,
+            host=owner.host,
+            endpoint=owner.endpoint,
+            hosts=tuple(self._reported_hosts()),
+            server=facts.connected,
+            trouble=trouble,
+            broken_promises=tuple(broken_promises(facts)),
+            streams=tuple(_stream(each) for each in facts.streams),
+            owned=len(self._ownership),
+            takeovers=counts.takeovers,
+            last_takeover=counts.last_takeover,
+            last_takeover_at=counts.last_takeover_at,
+            last_takeover_s=counts.last_takeover_s,
+            fenced=counts.fenced,
+            in_doubt=counts.in_doubt,
+            sessions=tuple(sessions),
+            more=has_more,
+        )
+
+    def _reported_hosts(self) -> Iterable[ClusterHost]:
+        owner = self._hosts.owner
+        yield ClusterHost(host=owner.host, endpoint=owner.endpoint, heard_s=0.0, alive=True)
+        for peer in sorted(self._hosts.peers(), key=lambda each: each.owner.endpoint):
+            yield ClusterHost(
+                host=peer.owner.host,
+                endpoint=peer.owner.endpoint,
+                heard_s=round(peer.heard_s, 3),
+                alive=peer.heard_s < self._hosts.dead_s,
+            )
+
+    def _sessions(
+        self, prefix: str, after: str | None, limit: int
+    ) -> tuple[list[ClusterSession], bool]:
+        counts = self._engine.folders()
+        names = sorted(
+            name for name in counts if name.startswith(prefix) and (after is None or name > after)
+        )
+        shown = names[:limit]
+        found = [
+            ClusterSession(
+                session=name,
+                host=last.owner.host,
+                endpoint=last.owner.endpoint,
+                changed_at=last.at,
+                messages=counts[name],
+            )
+            for name, last in zip(shown, self._engine.last_of(shown), strict=True)
+            if last is not None and last.kind is not Kind.GONE
+        ]
+        return found, len(names) > limit
+
+
+def host_of(root: Path) -> str:
+    """Return the identity of a root, which is made at its first use.
+
+    Raises:
+        BadRequest: the file of the identity is damaged.
+    """
+    path = root / HOST
+    with suppress(FileExistsError), path.open("x") as file:
+        file.write(os.urandom(8).hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    found = path.read_text(errors="replace").strip()
+    if not found.isalnum() or len(found) > limits.HOST_CHARS_MAX:
+        raise BadRequest(
+            f"{path} is damaged: it has to be one line of letters and digits; remove it if no other"
+            " root of the cluster is a copy of this one"
+        )
+    return found
+
+
+def _stream(facts: StreamFacts) -> ClusterStream:
+    return ClusterStream(
+        name=facts.name,
+        replicas=tuple(
+            ClusterReplica(
+                name=each.name,
+                leader=each.is_leader,
+                current=each.is_current,
+                offline=each.is_offline,
+                lag=each.lag,
+                syncing=each.syncing.value,
+            )
+            for each in facts.replicas
+        ),
+        sessions=facts.folders,
+        messages=facts.messages,
+        bytes=facts.size_bytes,
+        bytes_max=facts.size_bytes_max,
+        trouble=facts.trouble,
+    )

@@ -1,0 +1,200 @@
+"""The replicated disk: two hosts, a journal in memory, real files."""
+
+from pathlib import Path
+
+import pytest
+
+from steno_protocol.errors import Held
+from stenod.replication.journal import Fenced, JournalLost, Publication
+from stenod.store.log import Copy
+from support.memory_journal import Fault, MemoryStream
+from support.replicated import Host
+
+
+@pytest.fixture
+def stream() -> MemoryStream:
+    return MemoryStream()
+
+
+@pytest.fixture
+def one(stream: MemoryStream, tmp_path: Path) -> Host:
+    return Host(stream, "one", str(tmp_path / "one" / "sessions"))
+
+
+@pytest.fixture
+def two(stream: MemoryStream, tmp_path: Path) -> Host:
+    return Host(stream, "two", str(tmp_path / "two" / "sessions"))
+
+
+def line(text: str) -> bytes:
+    return b'{"role":"user","content":"%s"}\n' % text.encode()
+
+
+def succeed(host: Host, dead: Host) -> None:
+    """Let `host` find `dead` silent for longer than a death takes."""
+    del dead
+    host.now += 100.0
+
+
+def test_another_host_has_the_same_files_after_a_takeover(one: Host, two: Host) -> None:
+    log = one.open("a/b").log
+    log.append(line("1"))
+    log.sync()
+    log.append(line("2"))
+    log.sync()
+    log.replace([Copy(0, 0, len(line("1"))), line("3")], b'{"kind":"revert"}\n')
+    succeed(two, one)
+    two.open("a/b")
+    assert two.content("a/b") == one.content("a/b")
+    assert two.content("a/b")["context.jsonl"] == line("1") + line("3")
+
+
+def test_a_living_owner_is_named(one: Host, two: Host) -> None:
+    one.open("s")
+    one.hosts.tell_alive()
+    with pytest.raises(Held) as refused:
+        two.open("s")
+    assert refused.value.endpoint == "ipc:///one"
+
+
+def test_a_stale_owner_is_refused_by_the_journal(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    succeed(two, one)
+    two.open("s")
+    log.append(line("late"))
+    with pytest.raises(Fenced):
+        log.sync()
+    one.close()
+    one.now += 100.0
+    one.open("s")
+    assert one.content("s")["context.jsonl"] == b""
+    assert two.content("s")["context.jsonl"] == b""
+
+
+def test_a_killed_daemon_finds_its_own_files_and_keeps_written_lines(one: Host) -> None:
+    log = one.open("s").log
+    log.append(line("synced"))
+    log.sync()
+    log.append(line("written"))
+    one.start()
+    again = one.open("s").log
+    assert again.read(0, 0, 1000) == line("synced") + line("written")
+
+
+def test_an_older_mirror_gets_what_it_lacks(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    succeed(two, one)
+    log = two.open("s").log
+    two.ownership.close()
+    log.append(line("2"))
+    log.sync()
+    log.replace([line("3")], b'{"kind":"clear"}\n')
+    one.now += 100.0
+    one.start()
+    one.now += 100.0
+    one.open("s")
+    assert one.content("s") == two.content("s")
+    assert not Path(one.tree, "s", "quarantine").exists()
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_doubt_is_settled_behind_the_next_message(
+    one: Host, two: Host, stream: MemoryStream, fault: Fault
+) -> None:
+    log = one.open("s").log
+    stream.force("one", fault)
+    log.append(line("1"))
+    with pytest.raises(OSError):
+        log.sync()
+    log.discard_unsynced()
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == line("2")
+    assert two.content("s") == one.content("s")
+
+
+def test_without_the_journal_nothing_is_durable(one: Host, stream: MemoryStream) -> None:
+    log = one.open("s").log
+    stream.partition("one")
+    log.append(line("1"))
+    with pytest.raises(JournalLost):
+        log.sync()
+    stream.heal("one")
+    log.sync()
+    assert log.synced == len(line("1"))
+
+
+def test_a_session_from_before_joins_whole(one: Host, two: Host, stream: MemoryStream) -> None:
+    folder = Path(one.tree, "old")
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(line("1") * 60_000)
+    (folder / "state.json").write_bytes(b"{}")
+    one.open("old")
+    assert stream.folders("one")["old"] > 2
+    succeed(two, one)
+    two.open("old")
+    assert two.content("old") == one.content("old")
+
+
+def test_a_folder_that_moves_leaves_its_place_and_comes_whole(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    one.open("s/below")
+    one.close()
+    disk = one.disk
+    tree = disk.open_root(one.tree)
+    disk.move(tree, "s", tree, "t")
+    disk.close(tree)
+    succeed(two, one)
+    two.open("t")
+    two.open("t/below")
+    assert two.content("t")["context.jsonl"] == line("1")
+    assert two.ownership.acquire("s") is None or not two.ownership.acquire("s").manifest.names
+    assert not Path(two.tree, "s").exists()
+
+
+def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
+    succeed(two, one)
+    two.open("s")
+    two.close()
+    one.now += 100.0
+    one.open("s")
+    one.close()
+    tree = one.disk.open_root(one.tree)
+    trash = one.disk.open_folder(tree, ".trash", create=True)
+    one.disk.move(tree, "s", trash, "s")
+    two.now += 100.0
+    two.ownership.acquire("s")
+    assert not Path(two.tree, "s", "context.jsonl").exists()
+    # It can be made again, and brought back.
+    one.disk.move(trash, "s", tree, "s")
+    two.now += 100.0
+    two.ownership.lose("s")
+    two.open("s")
+    assert two.content("s") == one.content("s")
+
+
+def test_a_commit_of_many_messages_is_whole_or_absent(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log = one.open("s").log
+    log.append(line("x" * 3_000_000))
+    original, left = stream.publish, iter(range(2))
+
+    def die(host: str, publication: Publication) -> int | OSError:
+        if next(left, None) is None:
+            return JournalLost(None, "killed")
+        return original(host, publication)
+
+    stream.publish = die  # type: ignore[method-assign]
+    with pytest.raises(JournalLost):
+        log.sync()
+    stream.publish = original  # type: ignore[method-assign]
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == b""

@@ -1,0 +1,85 @@
+"""Hosts of a cluster without processes: each has a folder, a disk and a journal in memory."""
+
+from pathlib import Path
+
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Opened, Opening
+from stenod.replication.disk import ReplicatedDisk
+from stenod.replication.hosts import Hosts
+from stenod.replication.journal import Owner
+from stenod.replication.ownership import Ownership
+from stenod.store.disk import Disk
+from stenod.store.posix import PosixDisk
+from support.memory_journal import MemoryStream
+
+
+class Host:
+    """One daemon's replication.
+
+    Attributes:
+        tree: the path of its session tree.
+        now: the time on its clock.
+    """
+
+    def __init__(
+        self, stream: MemoryStream, name: str, tree: str, disk: Disk | None = None
+    ) -> None:
+        self.tree = tree
+        self.name = name
+        self.stream = stream
+        self.local: Disk = PosixDisk() if disk is None else disk
+        self.now = 0.0
+        self.log: list[str] = []
+        self._starts = 0
+        self._opened: list[Opened] = []
+        self.local.close(self.local.open_root(tree, create=True))
+        self.start()
+
+    def start(self) -> None:
+        """Begin a process: nothing of the one before is known but what is on the disk."""
+        self.close()
+        self._starts += 1
+        owner = Owner(self.name, str(self._starts), f"ipc:///{self.name}")
+        self.journal = self.stream.join(self.name)
+        self.hosts = Hosts(
+            self.journal,
+            owner,
+            2.5,
+            lambda: self.now,
+            lambda folder, _: self.ownership.lose(folder),
+        )
+        self.ownership = Ownership(
+            self.local, self.tree, self.journal, self.hosts,
+            lambda event, **_: self.log.append(event),
+        )  # fmt: skip
+        self.disk = ReplicatedDisk(self.local, self.tree, self.ownership)
+
+    def open(self, session: str, *, create: bool = True) -> Opened:
+        """Open a session as its writer does."""
+        self.ownership.acquire(session)
+        disk = self.disk
+        handle = disk.open_root(self.tree)
+        for segment in session.split("/"):
+            parent, handle = handle, disk.open_folder(handle, segment, create=create)
+            disk.close(parent)
+        opening = Opening(
+            session=session, path=f"{self.tree}/{session}", now=1000.0, incarnation="i" * 16,
+            create=create,
+        )  # fmt: skip
+        opened = file_opening.open_session(disk, handle, opening)
+        self._opened.append(opened)
+        return opened
+
+    def close(self) -> None:
+        """Close all sessions without a word to anybody, as the end of the process does."""
+        while self._opened:
+            self._opened.pop().log.close()
+
+    def content(self, session: str) -> dict[str, bytes]:
+        """The session's replicated files on this host, as any process sees them."""
+        folder = Path(self.tree, session)
+        return {
+            each.name: each.read_bytes()
+            for each in sorted(folder.iterdir())
+            if each.is_file() and ".mark" not in each.name
+        }
