@@ -47,7 +47,7 @@ class Follower:
     __slots__ = (
         "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
         "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
-        "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
+        "pace_ms", "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,7 @@ class Follower:
         *,
         file: File = "context",
         window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
+        pace_ms: int = 0,
         until_live: bool = False,
     ) -> None:
         self.session: str = session
@@ -82,6 +83,7 @@ class Follower:
         self.stalled: bool = False
         self.owed_bytes: int = 0
         self.window: int = window
+        self.pace_ms: int = pace_ms
         self.wake: Callable[[], None] = wake
 
     @property
@@ -122,6 +124,7 @@ class Follower:
             after=self.resume_after,
             window=self.window,
             incarnation=self.incarnation,
+            pace_ms=self.pace_ms,
         )
 
     def begin(self, reply: Subscribed) -> None:

@@ -52,6 +52,10 @@ WATCH_LINGER_S: Final = 60.0
 RESETS_KEPT_MAX: Final = 256
 """Rewrites that a page may have slept through before it has to read the session anew."""
 
+PACE_S: Final = 0.1
+"""Between two events of a followed session from the daemon: a person sees no delay, and a busy
+writer pays for ten events a second instead of one for each of its appends."""
+
 FEED_INTERVAL_S: Final = 0.04
 """Between two events of one page: a screen shows no more."""
 
