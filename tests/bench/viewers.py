@@ -4,7 +4,8 @@ The rounds alternate: no viewer (it is stopped), a bare follower without and wit
 viewer without and with pages. The daemon and the writer have the first core for themselves; the
 viewer, the browser and the followers share the others at the lowest priority. So their own work
 does not count as the writer's cost. `cpu_us` is the CPU time of the daemon and of the writer for
-each acknowledgement.
+each acknowledgement. The delay to the page is that of further rounds, in which all share all cores,
+because twenty pages of one browser need more than one.
 """
 
 import os
@@ -85,6 +86,10 @@ def _rows(
     for pages in PAGES:
         name = f"{pages} pages" if pages != 1 else "1 page"
         yield name, _view(daemon, viewer, browser, f"viewed-{number}-{pages}", pages)
+        if pages:
+            session = f"shared-{number}-{pages}"
+            values = _view(daemon, viewer, browser, session, pages, is_apart=False)
+            yield f"{name}, all cores", values
 
 
 @contextmanager
@@ -115,8 +120,16 @@ def _follow(daemon: ForegroundDaemon, session: str, pace_ms: int | None) -> dict
 
 
 def _view(
-    daemon: ForegroundDaemon, viewer: RunningViewer, browser: "Browser", session: str, pages: int
+    daemon: ForegroundDaemon,
+    viewer: RunningViewer,
+    browser: "Browser",
+    session: str,
+    pages: int,
+    *,
+    is_apart: bool = True,
 ) -> dict[str, float]:
+    # The pages' processes start on the cores of the browser.
+    _place(daemon.pid, is_apart=False)
     with steno.connect_sync(daemon.root, spawn=False) as client, ExitStack() as stack:
         opened = client.open(session, follow=False)
         opened.append_message({"role": "user", "content": "begin"})
@@ -127,7 +140,7 @@ def _view(
             page.wait_for_text("begin")
             page.page.evaluate(_WATCH)
             watching.append(page)
-        values, acked_s = _timed_write(daemon, opened)
+        values, acked_s = _timed_write(daemon, opened, is_apart=is_apart)
         for page in watching:
             page.wait_for_text(f"record {len(acked_s)}.")
         delays_ms = sorted(
@@ -137,18 +150,18 @@ def _view(
             if int(line) > 0
         )
     values["viewer_mb"] = _resident_mb(viewer.process.pid)
-    if delays_ms:
+    if delays_ms and not is_apart:
         values["page_p50_ms"] = percentile(delays_ms, 0.5)
         values["page_p99_ms"] = percentile(delays_ms, 0.99)
     return values
 
 
 def _timed_write(
-    daemon: ForegroundDaemon, session: steno.BlockingSession
+    daemon: ForegroundDaemon, session: steno.BlockingSession, *, is_apart: bool = True
 ) -> tuple[dict[str, float], list[float]]:
     """Write, and return the figures and when each record was acknowledged."""
     # Whatever follows has its processes by now.
-    _separate(daemon.pid)
+    _place(daemon.pid, is_apart=is_apart)
     cpu_s = _cpu_s(daemon.pid), time.process_time()
     took_us, acked_s = _write(session)
     daemon_s, writer_s = _cpu_s(daemon.pid) - cpu_s[0], time.process_time() - cpu_s[1]
@@ -194,12 +207,13 @@ def _cpu_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def _separate(daemon: int) -> None:
-    """Give the daemon and this process the first core, their neighbours the others.
+def _place(daemon: int, *, is_apart: bool) -> None:
+    """Give the daemon and this process the first core and their neighbours the others, or all all.
 
-    The neighbours also get the lowest priority, for a machine with one core.
+    The neighbours always get the lowest priority.
     """
-    first, *others = sorted(os.sched_getaffinity(0) | set(range(os.cpu_count() or 1)))
+    cores = set(range(os.cpu_count() or 1))
+    measured, others = ({min(cores)}, cores - {min(cores)} or cores) if is_apart else (cores, cores)
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         # A process may end meanwhile.
@@ -212,7 +226,7 @@ def _separate(daemon: int) -> None:
             continue
         for thread in _threads(pid):
             with suppress(OSError):
-                os.sched_setaffinity(thread, {first} if is_measured else others or {first})
+                os.sched_setaffinity(thread, measured if is_measured else others)
                 if not is_measured:
                     os.setpriority(os.PRIO_PROCESS, thread, 19)
 
