@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -141,19 +141,24 @@ def _view(
             page.page.evaluate(_WATCH)
             watching.append(page)
         values, acked_s = _timed_write(daemon, opened, is_apart=is_apart)
-        for page in watching:
-            page.wait_for_text(f"record {len(acked_s)}.")
-        delays_ms = sorted(
-            at_ms - acked_s[int(line) - 1] * 1000
-            for page in watching
-            for line, at_ms in _seen(page).items()
-            if int(line) > 0
-        )
-    values["viewer_mb"] = _resident_mb(viewer.process.pid)
-    if delays_ms and not is_apart:
+        values["viewer_mb"] = _resident_mb(viewer.process.pid)
+        delays_ms = [] if is_apart else _delays_ms(watching, acked_s)
+    if delays_ms:
         values["page_p50_ms"] = percentile(delays_ms, 0.5)
         values["page_p99_ms"] = percentile(delays_ms, 0.99)
     return values
+
+
+def _delays_ms(pages: Sequence[ViewerPage], acked_s: Sequence[float]) -> list[float]:
+    """From the acknowledgement of each record to its row on each page, sorted."""
+    for page in pages:
+        page.wait_for_text(f"record {len(acked_s)}.")
+    return sorted(
+        at_ms - acked_s[int(line) - 1] * 1000
+        for page in pages
+        for line, at_ms in _seen(page).items()
+        if int(line) > 0
+    )
 
 
 def _timed_write(

@@ -75,6 +75,9 @@ PULSE_TIMEOUT_S: Final = 3.0
 LIST_AGE_S: Final = 2.0
 """The age up to which one list of the sessions serves every page."""
 
+NOW_AGE_S: Final = 1.0
+"""The age up to which one report of the daemon serves every page that shows its state."""
+
 DIFF_LINES_MAX: Final = 4000
 """Differing lines on one side that are compared one by one; more are shown as replaced."""
 
