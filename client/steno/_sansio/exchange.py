@@ -80,6 +80,8 @@ class Exchange:
         self.trouble: str | None = None
         self._hello = hello
         self._clock_offset_ms: int | None = None
+        # A daemon from before paces refuses the field.
+        self._pace_ms_max: int = 0
         self._number = 0 if endpoint is None else next(_first_numbers)
         self._pending: dict[bytes, Pending] = {}
         self._slow_requests = SlowRequests()
@@ -264,6 +266,7 @@ class Exchange:
     def connected(self, welcome: Welcome, now: float) -> None:
         """Send waiting requests and renew subscriptions on a new connection."""
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
+        self._pace_ms_max = welcome.limits.get("subscription_pace_ms_max", 0)
         self.trouble = None
         for pending in list(self._pending.values()):
             self._send(pending, now)
@@ -603,7 +606,7 @@ class Exchange:
         # A daemon that is slow under load must not get ever more requests.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
-        asked = follower.asked_as(follower.name)
+        asked = follower.asked_as(follower.name, self._pace_ms_max)
         self.outbox.append(OutgoingRequest(request_id, encode_header(asked)))
 
     def _subscribe_later(self, follower: Follower, now: float) -> None:
