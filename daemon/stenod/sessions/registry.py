@@ -16,7 +16,7 @@ from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.sessions import rename, trash
-from stenod.sessions.cluster import ClusterMember, no_cluster
+from stenod.sessions.cluster import ClusterMember, no_cluster, not_replicated
 from stenod.sessions.session import ClosedSessionKeys, File, Session, file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
@@ -132,6 +132,17 @@ class Registry:
         except (Busy, ShuttingDown) as error:
             raise doubted(error, item.command) from None
         self.group_commit.add(writer)
+
+    def check_replicated(self, session: str) -> None:
+        """Refuse the durability `replicated` for a session that only this machine has.
+
+        Raises:
+            BadRequest: the daemon is in no cluster, or the session is in a mount.
+        """
+        if self.member is None:
+            raise not_replicated("this daemon is in no cluster", session)
+        if self._trees.place(session).shared:
+            raise not_replicated("a mount is on this machine only", session)
 
     def commit(self) -> None:
         """Store what was submitted since the last call, and send the replies."""
