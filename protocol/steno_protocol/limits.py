@@ -411,7 +411,10 @@ LOG_FILES_MAX: Final = 3
 """Rotated logs that are kept, unless the configuration differs: 32 MiB of history in all."""
 
 CONFIG_BYTES_MAX: Final = 256 * KIB
-"""Bytes of `config.toml`; the example with every option has 2 KiB."""
+"""Bytes of `config.toml`; the example with every option has 4 KiB."""
+
+ADDRESSES_MAX: Final = 16
+"""Addresses of one option; a cluster has three or five servers."""
 
 REDACT_PATTERNS_MAX: Final = 100
 """Entries of the table `[redact]`; each one is searched for in every text that is shown."""

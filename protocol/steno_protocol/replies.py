@@ -164,7 +164,7 @@ class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    value: int | float | str
+    value: bool | int | float | str | tuple[str, ...]
     source: str
     live: bool = True
 

@@ -15,11 +15,17 @@ from typing import Any, Final, Literal
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol._json import is_number, is_object
+from steno_protocol._json import is_array, is_number, is_object
 from steno_protocol.errors import BadRequest
 
-Kind = Literal["level", "bytes", "seconds", "days", "count", "port", "address"]
+Kind = Literal[
+    "level", "bytes", "seconds", "days", "count", "port", "address",
+    "name", "path", "addresses", "endpoint", "switch",
+]  # fmt: skip
 """The type of an option's value."""
+
+Value = bool | int | float | str | tuple[str, ...]
+"""The value of an option; only `addresses` has several."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of the log, the most verbose first."""
@@ -29,6 +35,14 @@ _REDACT: Final = "redact"
 
 _MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _ADDRESS: Final = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}|\*)")
+_ENDPOINT: Final = re.compile(
+    r"tcp://([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}|ipc:///[^\0]+"
+)
+_CLUSTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_SERVER: Final = re.compile(
+    r"(nats|tls|https?)://([^\s/@]+@)?([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?"
+)
+_PASSWORD: Final = re.compile(r"(?<=://)[^@/]+(?=@)")
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
 _UNITS: Final = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -41,7 +55,14 @@ _EXPECTED: Final = {
     "days": "a number of days",
     "count": "a whole number",
     "port": "the number of a port",
+    "name": "up to 32 letters, digits, - and _, or empty",
+    "path": "the absolute path of a file, or empty",
+    "endpoint": 'an address that other hosts reach, such as "tcp://10.0.0.5:7117", or empty',
+    "switch": "true or false",
 }
+_PORTS: Final = {"nats": 4222, "http": 8222}
+"""The ports of an example."""
+
 _WHOLE: Final = {"bytes", "count", "port"}
 _QUOTED_CHARS_MAX: Final = 80
 """Characters of a value that an error message quotes: enough to find it again."""
@@ -58,15 +79,17 @@ class Option(msgspec.Struct, frozen=True):
         most: the largest value.
         meaning: its effect, and the meaning of its special value.
         is_live: a daemon that reloads its configuration applies a new value.
+        schemes: how the addresses of `addresses` begin.
     """
 
     name: str
     kind: Kind
-    default: int | float | str
+    default: Value
     meaning: str
     least: float = 0
     most: float = float(limits.COUNT_MAX)
     is_live: bool = True
+    schemes: tuple[str, ...] = ()
 
     @property
     def variable(self) -> str:
@@ -79,6 +102,10 @@ class Option(msgspec.Struct, frozen=True):
         match self.default:
             case str() as word:
                 return f'"{word}"'
+            case tuple():
+                return "[]"
+            case bool() as is_on:
+                return str(is_on).lower()
             case int() as count if self.kind == "bytes" and count and count % limits.MIB == 0:
                 return f'"{count // limits.MIB} MiB"'
             case number:
@@ -149,6 +176,72 @@ OPTIONS: Final = (
         "/metrics for Prometheus on this port of 127.0.0.1, needs stenod[metrics]; 0 is off",
         most=65_535, is_live=False,
     ),
+    Option(
+        "replication.cluster", "name", "",
+        "the cluster whose daemons share their sessions, needs stenod[nats]; empty is none",
+        is_live=False,
+    ),
+    Option(
+        "replication.servers", "addresses", (),
+        "its NATS servers: nats:// or tls:// addresses",
+        is_live=False, schemes=("nats", "tls"),
+    ),
+    Option(
+        "replication.monitors", "addresses", (),
+        "the servers' monitoring, http:// addresses: it proves that they sync",
+        is_live=False, schemes=("http", "https"),
+    ),
+    Option(
+        "replication.advertise", "endpoint", "",
+        "where clients of other hosts reach this daemon; empty is its socket",
+        is_live=False,
+    ),
+    Option(
+        "replication.credentials", "path", "",
+        "a .creds file for the servers",
+        is_live=False,
+    ),
+    Option(
+        "replication.tls_ca", "path", "",
+        "the certificates that sign the servers'; empty is those of the system",
+        is_live=False,
+    ),
+    Option(
+        "replication.tls_cert", "path", "",
+        "this daemon's certificate for the servers",
+        is_live=False,
+    ),
+    Option(
+        "replication.tls_key", "path", "",
+        "the key of tls_cert",
+        is_live=False,
+    ),
+    Option(
+        "replication.replicas", "count", 3,
+        "servers that keep each record",
+        least=1, most=5, is_live=False,
+    ),
+    Option(
+        "replication.streams", "count", 1,
+        "streams among which the sessions are divided; it cannot be changed later",
+        least=1, most=64, is_live=False,
+    ),
+    Option(
+        "replication.dead_s", "seconds", 2.5,
+        "time after which another daemon may take over the sessions of a silent one",
+        least=0.5, most=600, is_live=False,
+    ),
+    Option(
+        "replication.publish_s", "seconds", 5.0,
+        "time for which a record is sent again; then its outcome is unknown",
+        # Far less than the two minutes for which the servers know what was sent.
+        least=1, most=60, is_live=False,
+    ),
+    Option(
+        "replication.lazy_sync", "switch", False,
+        "accept an ack that a power cut may void: lazy servers, or fewer than 3 replicas",
+        is_live=False,
+    ),
 )  # fmt: skip
 """Every option except the tables of mounts and of redaction."""
 
@@ -169,7 +262,7 @@ class Settings(msgspec.Struct, frozen=True):
         sources: the source of each value by option; a mount is `mounts.<name>`.
     """
 
-    values: dict[str, int | float | str] = msgspec.field(
+    values: dict[str, Value] = msgspec.field(
         default_factory=lambda: {option.name: option.default for option in OPTIONS}
     )
     mounts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -183,15 +276,39 @@ class Settings(msgspec.Struct, frozen=True):
 
     def number(self, name: str) -> float:
         """Return the value of a numeric option."""
-        return float(self.values[name])
+        value = self.values[name]
+        assert isinstance(value, int | float)
+        return float(value)
 
     def count(self, name: str) -> int:
         """Return the value of an option that is a whole number."""
-        return int(self.values[name])
+        return int(self.number(name))
 
     def text(self, name: str) -> str:
         """Return the value of a textual option."""
         return str(self.values[name])
+
+    def is_on(self, name: str) -> bool:
+        """Return whether a switch is on."""
+        return self.values[name] is True
+
+    def path(self, name: str) -> str:
+        """Return the path that an option names, its `~` replaced; empty for none."""
+        return _expanded(self.text(name))
+
+    def addresses(self, name: str) -> tuple[str, ...]:
+        """Return the addresses of an option."""
+        value = self.values[name]
+        assert isinstance(value, tuple)
+        return value
+
+    def shown(self, name: str) -> Value:
+        """Return the value of an option as it may be shown: without passwords."""
+        match self.values[name]:
+            case tuple() as addresses:
+                return tuple(_PASSWORD.sub("***", address) for address in addresses)
+            case value:
+                return value
 
     def source(self, name: str) -> str:
         """Return the source of a value: `default`, `environment VARIABLE` or the file's path."""
@@ -218,7 +335,23 @@ def read_settings(text: str, path: str, environ: Mapping[str, str]) -> Settings:
             settings.sources[option.name] = where
     if given := environ.get(MOUNTS_VARIABLE):
         _read_mounts_variable(given, settings)
+    _check_replication(settings)
     return settings
+
+
+def _check_replication(settings: Settings) -> None:
+    """Refuse a cluster without what it needs."""
+    needs = {
+        "replication.cluster": "replication.servers",
+        "replication.servers": "replication.cluster",
+        "replication.tls_cert": "replication.tls_key",
+        "replication.tls_key": "replication.tls_cert",
+    }
+    for name, other in needs.items():
+        if settings.values[name] and not settings.values[other]:
+            raise BadRequest(
+                f"{settings.source(name)}: {name} is set, and needs {other}: set both or none"
+            )
 
 
 def mounted_folders(text: str, path: str) -> dict[str, str]:
@@ -293,7 +426,7 @@ def _unknown(name: str) -> str:
     return f"there is no option {name!r}: {hint}`steno config --example` lists all of them"
 
 
-def _checked(option: Option, value: object, where: str) -> int | float | str:
+def _checked(option: Option, value: object, where: str) -> Value:
     match option.kind:
         case "level":
             if value in LEVELS:
@@ -306,8 +439,51 @@ def _checked(option: Option, value: object, where: str) -> int | float | str:
                 f'{where}: {option.name} has to be an address such as "tcp://127.0.0.1:7373", or'
                 " empty"
             )
+        case "addresses":
+            return _checked_addresses(option, value, where)
+        case "name" | "path" | "endpoint" | "switch":
+            return _checked_word(option, value, where)
         case _:
             return _checked_number(option, value, where)
+
+
+def _checked_word(option: Option, value: object, where: str) -> str | bool:
+    match option.kind, value:
+        case "switch", bool():
+            return value
+        case "switch", "true" | "false":
+            return value == "true"
+        case "name", str() if not value or _CLUSTER_NAME.fullmatch(value):
+            return value
+        case "path", str() if not value or (value.startswith(("/", "~")) and "\0" not in value):
+            return value
+        case "endpoint", str() if not value or _ENDPOINT.fullmatch(value):
+            return value
+        case _:
+            raise BadRequest(
+                f"{where}: {option.name} has to be {_EXPECTED[option.kind]}, not {_quoted(value)}"
+            )
+
+
+def _checked_addresses(option: Option, value: object, where: str) -> tuple[str, ...]:
+    """Return addresses, which the environment separates by commas."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not is_array(given) or len(given) > limits.ADDRESSES_MAX:
+        raise BadRequest(
+            f"{where}: {option.name} has to be an array of up to {limits.ADDRESSES_MAX} addresses"
+        )
+    for address in given:
+        if not _is_address(option, address):
+            raise BadRequest(
+                f"{where}: {option.name} has to be an array of addresses such as"
+                f' ["{option.schemes[0]}://10.0.0.1:{_PORTS[option.schemes[0]]}"]'
+            )
+    return tuple(str(address) for address in given)
+
+
+def _is_address(option: Option, address: object) -> bool:
+    found = _SERVER.fullmatch(address) if isinstance(address, str) else None
+    return found is not None and found[1] in option.schemes
 
 
 def _checked_number(option: Option, value: object, where: str) -> int | float:

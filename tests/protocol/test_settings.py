@@ -57,6 +57,45 @@ def test_a_size_is_a_number_or_has_a_unit(given: str, size: int) -> None:
     assert _read(f"[disk]\nroot_bytes = {given}\n").count("disk.root_bytes") == size
 
 
+CLUSTER = """
+[replication]
+cluster = "team"
+servers = ["nats://ann:secret@10.0.0.1:4222", "tls://[::1]:4222"]
+monitors = ["http://10.0.0.1:8222/"]
+advertise = "tcp://10.0.0.5:7117"
+credentials = "~/steno.creds"
+lazy_sync = true
+"""
+
+
+def test_a_cluster_has_addresses_a_path_and_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/users/ada")
+    settings = _read(CLUSTER)
+    assert settings.addresses("replication.servers") == (
+        "nats://ann:secret@10.0.0.1:4222",
+        "tls://[::1]:4222",
+    )
+    assert settings.path("replication.credentials") == "/users/ada/steno.creds"
+    assert settings.path("replication.tls_ca") == ""
+    assert settings.is_on("replication.lazy_sync")
+    assert not Settings().is_on("replication.lazy_sync")
+
+
+def test_a_shown_address_has_no_password() -> None:
+    shown = _read(CLUSTER).shown("replication.servers")
+    assert shown == ("nats://***@10.0.0.1:4222", "tls://[::1]:4222")
+
+
+def test_the_environment_separates_addresses_by_commas() -> None:
+    settings = _read(
+        CLUSTER,
+        STENO_REPLICATION_SERVERS="nats://a:1,nats://b:2",
+        STENO_REPLICATION_LAZY_SYNC="false",
+    )
+    assert settings.addresses("replication.servers") == ("nats://a:1", "nats://b:2")
+    assert not settings.is_on("replication.lazy_sync")
+
+
 def test_mounts_come_from_the_file_or_entirely_from_the_environment() -> None:
     text = '[mounts]\nkimi = "~/.kimi/sessions"\n'
     assert _read(text).mounts == {"kimi": "~/.kimi/sessions"}
@@ -91,6 +130,18 @@ def test_mounts_come_from_the_file_or_entirely_from_the_environment() -> None:
         (f"\n\nlog.{'a.' * 5000}b = 1\n", "there is no option 'log.a'"),
         ("[mounts]\nkimi = '~nosuchuser/x'\n", "'kimi' begins with ~nosuchuser, and there is"),
         ('[mounts]\nkimi = "/a\\u0000b"\n', "'kimi' holds a NUL"),
+        ("[replication]\ncluster = 'a.b'\n", "has to be up to 32 letters, digits, - and _"),
+        ("[replication]\nservers = 3\n", "has to be an array of up to 16 addresses"),
+        ("[replication]\nservers = ['10.0.0.1:4222']\n", '["nats://10.0.0.1:4222"]'),
+        ("[replication]\nmonitors = ['nats://a:1']\n", '["http://10.0.0.1:8222"]'),
+        (f"[replication]\nservers = {['nats://a'] * 17}\n", "up to 16 addresses"),
+        ("[replication]\nadvertise = 'tcp://*:1'\n", "an address that other hosts reach"),
+        ("[replication]\ntls_ca = 'ca.pem'\n", "the absolute path of a file, or empty"),
+        ("[replication]\nlazy_sync = 1\n", "has to be true or false, not 1"),
+        ("[replication]\nreplicas = 0\n", "has to be 1 or more"),
+        ("[replication]\ncluster = 'team'\n", "is set, and needs replication.servers"),
+        ("[replication]\nservers = ['nats://a']\n", "is set, and needs replication.cluster"),
+        ("[replication]\ntls_cert = '/c.pem'\n", "is set, and needs replication.tls_key"),
     ],
 )
 def test_an_error_names_file_option_and_remedy(text: str, words: str) -> None:

@@ -6,7 +6,7 @@ from steno._connect.safe_open import NotRegular, read_regular
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import OptionEntry
-from steno_protocol.settings import Settings, read_settings
+from steno_protocol.settings import Settings, Value, read_settings
 
 
 def read_file(root: Path, environ: dict[str, str]) -> Settings:
@@ -38,15 +38,23 @@ def text_of_file(path: Path) -> str:
 def unread_options(entries: list[OptionEntry], file: Settings) -> list[str]:
     """The options in the file that a running daemon has not read, one line each."""
     return [
-        f"config.toml has {shown_value(file.values[entry.name])} for {entry.name}, and the daemon"
+        f"config.toml has {shown_value(file.shown(entry.name))} for {entry.name}, and the daemon"
         f" {shown_value(entry.value)}"
         for entry in entries
         if entry.name in file.values
         and not entry.source.startswith("environment")
-        and file.values[entry.name] != entry.value
+        and file.shown(entry.name) != entry.value
     ]
 
 
-def shown_value(value: float | str) -> str:
+def shown_value(value: Value) -> str:
     """An option's value as text; `-` for an empty one."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value) or "-"
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.12g}"
+        case tuple():
+            return ", ".join(value) or "-"
+        case _:
+            return str(value) or "-"

@@ -155,7 +155,7 @@ class Reporter:
         entries = [
             OptionEntry(
                 name=option.name,
-                value=settings.values[option.name],
+                value=settings.shown(option.name),
                 source=settings.source(option.name),
                 live=option.is_live,
             )

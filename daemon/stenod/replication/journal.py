@@ -140,21 +140,27 @@ def held(session: str, owner: Owner) -> Held:
     )
 
 
-class ForeignMessage(OSError):
+class ForeignMessage(DiskRefused):
     """The folder's subject has a message of another program; nothing was published.
 
     Attributes:
         sequence: its number.
     """
 
+    is_final = True
+
     def __init__(self, folder: str, sequence: int) -> None:
         super().__init__(
             EBADMSG,
-            f"message {sequence} of the cluster's journal of {folder!r} is not steno's: find the"
-            " program that publishes it, take its permission to publish to steno.> away, and"
-            f" remove the message with `nats stream rmm`, number {sequence}",
+            f"message {sequence} of {folder!r} in the journal is not steno's: find the program that"
+            " publishes it, take its right to publish to steno.> away, and remove the message with"
+            f" `nats stream rmm`, number {sequence}",
         )
         self.sequence = sequence
+
+    def refusal(self, session: str) -> StenoError:
+        """Return the error for the sender."""
+        return StorageFailed(str(self.strerror), session=session)
 
 
 class Peer(msgspec.Struct, frozen=True):

@@ -15,19 +15,9 @@ SUBJECT_CHARS_MAX: Final = 2000
 """Characters of a subject. A server closes a connection that sends a control line of more than
 4 KiB, which has the subject and the address for the answer."""
 
-SHARDS_MAX: Final = 64
-"""Streams of a cluster. Each is a consensus group of its own; the servers keep up with thousands of
-them, but one disk gains nothing from more than a few."""
-
-REPLICAS_MAX: Final = 5
-"""Replicas of a stream: as many as the servers allow."""
-
 DUPLICATE_WINDOW_S: Final = 120.0
 """Time for which the servers know the ids of messages. A message is sent again for `publish_s`,
 which is far shorter."""
-
-PUBLISH_S_MAX: Final = 60.0
-"""Longest deadline of a publication: half of the time for which the servers know its id."""
 
 CONNECT_S: Final = 1.0
 """Time to connect to a server. The next one is tried then; a stopped one accepts nothing."""

@@ -1,11 +1,8 @@
 """Where a cluster's servers are, and how a daemon uses them."""
 
-from typing import Final
-
 import msgspec
 
-PUBLISH_S: Final = 5.0
-"""Default deadline of a publication: a new leader is there within two seconds."""
+from steno_protocol.settings import Settings
 
 
 class ReplicationOptions(msgspec.Struct, frozen=True):
@@ -33,7 +30,7 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
     tls_key: str = ""
     replicas: int = 3
     streams: int = 1
-    publish_s: float = PUBLISH_S
+    publish_s: float = 5.0
 
     @property
     def has_tls(self) -> bool:
@@ -41,3 +38,21 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
         return bool(self.tls_ca or self.tls_cert) or any(
             server.startswith("tls://") for server in self.servers
         )
+
+
+def replication_options(settings: Settings) -> ReplicationOptions | None:
+    """Returns what the settings say about the cluster; None if the daemon is in none."""
+    if not settings.text("replication.cluster"):
+        return None
+    return ReplicationOptions(
+        cluster=settings.text("replication.cluster"),
+        servers=settings.addresses("replication.servers"),
+        monitors=settings.addresses("replication.monitors"),
+        credentials=settings.path("replication.credentials"),
+        tls_ca=settings.path("replication.tls_ca"),
+        tls_cert=settings.path("replication.tls_cert"),
+        tls_key=settings.path("replication.tls_key"),
+        replicas=settings.count("replication.replicas"),
+        streams=settings.count("replication.streams"),
+        publish_s=settings.number("replication.publish_s"),
+    )

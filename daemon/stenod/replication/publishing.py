@@ -141,8 +141,8 @@ class Publishing:
         return found
 
     def _may_be_purged(self, first: Reply) -> bool:
-        # Messages are purged behind a snapshot only, which may have parts.
-        return first.headers.get(KIND) in {Kind.PART, Kind.SNAPSHOT}
+        # Messages are purged only behind a copy of the folder, or behind its removal.
+        return first.headers.get(KIND) in {Kind.SNAPSHOT, Kind.GONE}
 
     def _fenced(self, newest: Reply) -> OSError:
         folder = self._publication.folder

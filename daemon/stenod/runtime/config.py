@@ -45,7 +45,7 @@ class Config(msgspec.Struct):
         before = self.settings
         kept = [option.name for option in OPTIONS if not option.is_live]
         waiting = [
-            f"{name} stays {before.values[name]}"
+            f"{name} stays {before.shown(name)}"
             for name in kept
             if found.values[name] != before.values[name]
         ]

@@ -75,7 +75,7 @@ def _in_force(options: Namespace) -> tuple[Path, list[OptionEntry], int | None]:
 
 
 def _entries_of(found: Settings) -> list[OptionEntry]:
-    values: dict[str, Any] = {option.name: found.values[option.name] for option in OPTIONS}
+    values: dict[str, Any] = {option.name: found.shown(option.name) for option in OPTIONS}
     values |= {f"mounts.{name}": folder for name, folder in found.mounts.items()}
     return [
         OptionEntry(name=name, value=value, source=found.source(name))
