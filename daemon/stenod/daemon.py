@@ -112,9 +112,7 @@ class Daemon:
         try:
             if self._member is not None:
                 is_allowed = self._config.settings.is_on("replication.lazy_sync")
-                await in_thread(
-                    partial(self._member.check_promises, is_lazy_allowed=is_allowed)
-                )
+                await in_thread(partial(self._member.check_promises, is_lazy_allowed=is_allowed))
             self._local.bind_ipc(self._config.socket, self._supervisor.listening)
             self._listen_for_others()
             self._serve_metrics()
@@ -291,9 +289,8 @@ class Daemon:
         options = replication_options(self._config.settings)
         if options is None:
             return None
-        # Only a cluster needs the extra `nats`, and the time to import it.
         try:
-            from stenod.replication.joining import join
+            from stenod.replication.joining import join  # noqa: PLC0415  # needed in clusters only
         except ModuleNotFoundError as error:
             raise BadRequest(
                 f"the cluster {options.cluster} needs the extra `nats` of stenod ({error}):"

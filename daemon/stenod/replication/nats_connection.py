@@ -97,6 +97,9 @@ class Connection:
         self._is_closed = False
         self._is_started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stenod-nats", daemon=True)
+
+    def begin(self) -> None:
+        """Connect, from now on for as long as it takes; returns at once."""
         self._thread.start()
         self._is_started.wait()
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -147,17 +147,18 @@ def _leave_a_plain_root(folder: Path, root: Path) -> None:
             shutil.rmtree(each, ignore_errors=True)
 
 
-def _opening(evidence: Evidence, agents: int) -> list[str]:
+def _opening(evidence: Evidence, agents: int) -> Iterator[str]:
     changes = changes_of_writer(evidence.file.read_bytes())
-    lines = [
+    yield (
         f"{count(agents, 'agent')} on host b wrote {number(len(evidence.acked))} records into a"
-        f" session of host a (the writer changes {count(changes, 'time')}).",
-        f"Host a was killed in the middle; host b took over, and acknowledged {evidence.away_s:.2f} s"
-        " later.",
-    ]
+        f" session of host a (the writer changes {count(changes, 'time')})."
+    )
+    yield (
+        f"Host a was killed in the middle; host b took over, and acknowledged"
+        f" {evidence.away_s:.2f} s later."
+    )
     if evidence.repeated:
-        lines.append(
+        yield (
             f"{count(evidence.repeated, 'command')} had reached the journal but had no answer: sent"
             " again to host b, answered, and not written again."
         )
-    return lines

@@ -4,6 +4,7 @@ import os
 import signal
 import tempfile
 from argparse import Namespace
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -69,20 +70,21 @@ def _root(options: Namespace) -> Path:
     return root
 
 
-def _opening(evidence: Evidence, agents: int) -> list[str]:
+def _opening(evidence: Evidence, agents: int) -> Iterator[str]:
     changes = changes_of_writer(evidence.file.read_bytes())
-    lines = [
+    yield (
         f"{count(agents, 'agent')} wrote {number(len(evidence.acked))} records into one session at"
-        f" once (the writer changes {count(changes, 'time')}).",
+        f" once (the writer changes {count(changes, 'time')})."
+    )
+    yield (
         f"The daemon {evidence.killed_pid} was killed in the middle; {evidence.next_pid} answered"
-        f" {evidence.away_s:.2f} s later.",
-    ]
+        f" {evidence.away_s:.2f} s later."
+    )
     if evidence.repeated:
-        lines.append(
+        yield (
             f"{count(evidence.repeated, 'command')} had been written but not answered: sent again,"
             " answered, and not written again."
         )
-    return lines
 
 
 async def play(root: Path, agents: int, turns: int, output: Output) -> Evidence:
