@@ -3,15 +3,18 @@
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from steno._sansio.pending import RETRIED
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
 from steno_protocol.commands import Subscribe
-from steno_protocol.errors import ErrorCode, NotFound, StenoError, Unreachable
+from steno_protocol.errors import ErrorCode, Held, NotFound, StenoError, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
+
+if TYPE_CHECKING:
+    from steno._sansio.route import Route
 
 
 class Follower:
@@ -42,12 +45,14 @@ class Follower:
         waiters: callers that wait for more events.
         stalled: the daemon stopped sending, or was lost, while events were in the inbox; the next
             attempt follows once they are consumed, so that the inbox never exceeds one window.
+        route: its way through the daemons of a cluster; None: it never left the home daemon.
     """
 
     __slots__ = (
         "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
         "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
-        "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
+        "position", "route", "session", "stalled", "timeout_s", "until_live", "waiters", "wake",
+        "window",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +88,7 @@ class Follower:
         self.owed_bytes: int = 0
         self.window: int = window
         self.wake: Callable[[], None] = wake
+        self.route: Route | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -107,6 +113,8 @@ class Follower:
 
     def timed_out(self, trouble: str | None) -> StenoError:
         """The error at the deadline; `trouble` is why there is no connection."""
+        if self.route is not None and self.route.named is not None:
+            return Held(self.route.unanswered(), session=self.session, endpoint=self.route.named)
         because = f" ({trouble})" if trouble else ""
         return Unreachable(
             f"the subscription was not answered in time{because}: see `steno status`",
