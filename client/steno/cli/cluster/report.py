@@ -1,8 +1,9 @@
-"""The report of `steno cluster status` as lines of text; pure but for the output's width."""
+"""The report of `steno cluster status` as lines of text."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from steno.cli.doctor.cluster import findings_about, promise
 from steno.cli.render.output import Output, printable
 from steno.cli.render.tables import Column, beside, lines_of
 from steno.cli.render.wording import age, count, duration, moment, number, size
@@ -52,7 +53,7 @@ def report_lines(output: Output, report: ClusterReport, now: float) -> Iterator[
     """
     for name, text in _facts(report):
         yield from beside(name.ljust(_MARGIN), text, _MARGIN, output.width)
-    yield from _warnings(output, report)
+    yield from _findings(output, report)
     hosts = [_host_row(each, report.host) for each in report.hosts]
     yield from _titled(output, "hosts", _HOSTS, hosts)
     replicas = [_replica_row(stream, each) for stream in report.streams for each in stream.replicas]
@@ -63,58 +64,11 @@ def report_lines(output: Output, report: ClusterReport, now: float) -> Iterator[
         yield output.style("more sessions follow: -n or a prefix shows them", "dim")
 
 
-def warnings_of(report: ClusterReport) -> list[str]:
-    """Return what is wrong with a cluster, each with what to do; empty if nothing is."""
-    found: list[str] = []
-    if not report.server:
-        why = f" ({report.trouble})" if report.trouble else ""
-        found.append(
-            f"no server of the cluster is connected{why}: nothing is acknowledged until one is;"
-            " start a majority of the servers, or correct replication.servers"
-        )
-    elif report.trouble:
-        found.append(f"the servers refused something: {report.trouble}")
-    found += report.broken_promises
-    for stream in report.streams:
-        found += _stream_warnings(stream)
-    return found
-
-
-def is_nearly_full(stream: ClusterStream) -> bool:
-    """Whether the journal has used nine tenths of the space that its servers allow it.
-
-    >>> is_nearly_full(ClusterStream(name="s", bytes=95, bytes_max=100))
-    True
-    >>> is_nearly_full(ClusterStream(name="s", bytes=95, bytes_max=-1))
-    False
-    """
-    return 0 < stream.bytes_max * 9 <= stream.bytes * 10
-
-
-def _stream_warnings(stream: ClusterStream) -> Iterator[str]:
-    if stream.trouble:
-        yield (
-            f"no server answered for the stream {stream.name} ({stream.trouble}): without a"
-            " majority nothing is acknowledged; start the servers that are down"
-        )
-    if is_nearly_full(stream):
-        yield (
-            f"the stream {stream.name} has {size(stream.bytes)} of the {size(stream.bytes_max)}"
-            " that it may have, and nothing is acknowledged once it is full: run `steno gc`, or"
-            " raise max_bytes of the stream and max_file_store of the servers"
-        )
-    for replica in stream.replicas:
-        if replica.offline:
-            yield (
-                f"the server {replica.name} is down: start it, because without a majority nothing"
-                " is acknowledged"
-            )
-
-
-def _warnings(output: Output, report: ClusterReport) -> Iterator[str]:
-    sign = output.style("●", "yellow")
-    for text in warnings_of(report):
-        yield from beside(f"{sign} ", text, 2, output.width)
+def _findings(output: Output, report: ClusterReport) -> Iterator[str]:
+    signs = {"warning": output.style("●", "yellow"), "problem": output.style("✗", "red")}
+    for finding in findings_about(report):
+        yield from beside(f"{signs[finding.state]} ", finding.text, 2, output.width)
+        yield from beside("  → ", finding.remedy, 4, output.width)
 
 
 def _facts(report: ClusterReport) -> Iterator[tuple[str, str]]:
@@ -130,16 +84,6 @@ def _facts(report: ClusterReport) -> Iterator[tuple[str, str]]:
         "refused",
         (f"{count(report.fenced, 'commit')} of a stale owner, {number(report.in_doubt)} in doubt"),
     )
-
-
-def promise(report: ClusterReport) -> str:
-    """Return in words what an ack of this cluster means at present."""
-    if not report.server:
-        return "no server is connected: nothing is acknowledged"
-    if report.broken_promises:
-        return "broken: an acknowledged record may be lost with a server"
-    replicas = min((len(stream.replicas) for stream in report.streams), default=0)
-    return f"replicated: an ack is synced on a majority of {count(replicas, 'server')}"
 
 
 def _journal(stream: ClusterStream) -> str:

@@ -35,7 +35,7 @@ compacted   session compacted why head messages tokens checkpoint_id rotated key
 timeline    session head entries [{kind generation kept at by claim why key details inferred}]
 status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
             clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
-            draining
+            draining cluster; cluster is as `cluster status` prints it without sessions, or null
 start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
 clients     {"clients": [{name key pid connected_s requests dropped subscriptions connection}],
