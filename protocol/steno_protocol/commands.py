@@ -16,9 +16,9 @@ from steno_protocol import limits
 PositionText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\Z")]
 """A position as text, `generation:line`."""
 
-Durability = Literal["synced", "written"]
+Durability = Literal["synced", "written", "replicated"]
 """State of the bytes at the reply. `synced`: on the disk. `written`: in the page cache, synced
-within a second."""
+within a second. `replicated`: on a majority of the cluster's servers."""
 
 Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 """The caller's idempotency key."""

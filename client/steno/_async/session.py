@@ -66,7 +66,8 @@ class Session(SessionView):
 
     `key` is the caller's idempotency key: the command is applied once, however often it is sent.
     `expect` is the head that the caller assumes; with another head the daemon writes nothing and
-    replies Conflict. `durability` is `synced` (on the disk) or `written` (in the page cache).
+    replies Conflict. `durability` is `synced` (on the disk), `written` (in the page cache) or,
+    in a cluster, `replicated` (on a majority of its servers).
 
     When a mutation of a followed session returns, `history` and its siblings contain it. They hold
     only what is on the disk, so the daemon syncs a `written` mutation of a followed session at

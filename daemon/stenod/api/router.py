@@ -389,6 +389,8 @@ class Router:
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
             raise doubted(draining(), command)
+        if command.durability == "replicated":
+            self._registry.check_replicated(command.session)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
         # A client that follows its own session mostly waits for its own records in the feed.
