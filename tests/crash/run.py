@@ -29,6 +29,9 @@ PROGRESS_S = 60.0
 that was taken for dead, of the servers' election, and of an attempt of an agent."""
 
 TAKEOVER_S = 30.0
+WORK_ACKS = 100
+"""Acks of each session between two blows, so that each blow meets work of its own."""
+
 SESSIONS = ("plan", "code/review", "code/tests")
 PAUSE_S = 0.004
 
@@ -123,7 +126,7 @@ def _play(world: World, blows: Sequence[Blow], report: Report, *, is_quiet: bool
         began_s = time.monotonic()
         strike(world, blow)
         ended_s = time.monotonic()
-        stuck = world.agents.wait_for_acks(world.sessions, ended_s, PROGRESS_S)
+        stuck = world.agents.wait_for_acks(world.sessions, ended_s, PROGRESS_S, WORK_ACKS)
         gaps = [_gap(world.agents.facts, each, began_s, ended_s) for each in world.sessions]
         report.gaps_s.setdefault(blow.kind, []).append(max(gaps))
         report.faults += [f"blow {number}, {blow}: {session} stands still" for session in stuck]

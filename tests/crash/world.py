@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -128,23 +129,29 @@ class Agents:
             process.stdin.close()
         self._join()
 
-    def wait_for_acks(self, sessions: Sequence[str], after_s: float, wait_s: float) -> list[str]:
-        """Wait until each session has an ack that came after a time; returns those without one."""
-        missing = set(sessions)
+    def wait_for_acks(
+        self, sessions: Sequence[str], after_s: float, wait_s: float, count: int = 1
+    ) -> list[str]:
+        """Wait until each session has `count` acks that came after a time.
+
+        Returns:
+            The sessions that have less after `wait_s` seconds.
+        """
+        missing = Counter({session: count for session in sessions})
         seen = 0
 
         def all_came() -> bool:
             nonlocal seen
             for fact in self.facts[seen:]:
                 if fact.outcome == "ack" and fact.at_s > after_s:
-                    missing.discard(fact.session)
+                    missing[fact.session] -= 1
             seen = len(self.facts)
-            return not missing or any(each.poll() is not None for each in self._processes)
+            return not +missing or any(each.poll() is not None for each in self._processes)
 
         with self._changed:
             self._changed.wait_for(all_came, wait_s)
         assert all(each.poll() is None for each in self._processes), "an agent ended: see above"
-        return sorted(missing)
+        return sorted(+missing)
 
     def owner_of(self, session: str) -> str:
         """The daemon that answered a session's last ack."""

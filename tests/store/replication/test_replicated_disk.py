@@ -198,3 +198,52 @@ def test_a_commit_of_many_messages_is_whole_or_absent(
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == b""
+
+
+@pytest.mark.parametrize("is_discarded", [True, False])
+def test_parts_of_a_failed_commit_are_void(
+    one: Host, two: Host, stream: MemoryStream, *, is_discarded: bool
+) -> None:
+    log = one.open("s").log
+    log.append(line("x" * 3_000_000))
+    original, left = stream.publish, iter(range(2))
+
+    def refuse(host: str, publication: Publication) -> int | OSError:
+        if next(left, None) is None:
+            return JournalLost(None, "no majority")
+        return original(host, publication)
+
+    stream.publish = refuse  # type: ignore[method-assign]
+    with pytest.raises(JournalLost):
+        log.sync()
+    stream.publish = original  # type: ignore[method-assign]
+    if is_discarded:
+        log.discard_unsynced()
+    log.append(line("y"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert two.content("s")["context.jsonl"].endswith(line("y"))
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_session_whose_deletion_failed_goes_on(
+    one: Host, two: Host, stream: MemoryStream, fault: Fault
+) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    one.close()
+    tree = one.disk.open_root(one.tree)
+    trash = one.disk.open_folder(tree, ".trash", create=True)
+    stream.force("one", fault)
+    with pytest.raises(OSError):
+        one.disk.move(tree, "s", trash, "s")
+    log = one.open("s").log
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert two.content("s")["context.jsonl"] == line("1") + line("2")
