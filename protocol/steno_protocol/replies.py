@@ -11,7 +11,14 @@ from steno_protocol.timeline_entries import TimelineEntry
 class Reply(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
-    """Any reply."""
+    """Any reply.
+
+    Attributes:
+        stale: the daemon could not ask its cluster whether another daemon has changed the session
+            since; False outside a cluster.
+    """
+
+    stale: bool = False
 
 
 class Welcome(Reply, frozen=True, kw_only=True):
@@ -191,6 +198,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         last_in_work_dir: kimi-cli recorded it as the last session used there.
         live: a client follows it, or changed it within the last `LIVE_S` seconds.
         records: the number of its records; None if it was not asked for or is not known quickly.
+        owner: the address of the daemon of the cluster that owns it; None if this one does. The
+            other fields are then as this daemon last saw them.
     """
 
     session: str
@@ -205,6 +214,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     last_in_work_dir: bool = False
     live: bool = False
     records: int | None = None
+    owner: str | None = None
 
 
 class Sessions(Reply, frozen=True, kw_only=True):

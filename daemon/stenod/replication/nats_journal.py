@@ -95,6 +95,10 @@ class NatsJournal:
         """Returns a folder's last message, perhaps an older one; see `Journal`."""
         return self._connection.call(self._last(folder))
 
+    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        """Returns the last message of each of several folders; see `Journal`."""
+        return self._connection.call(self._last_of(folders))
+
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
         """Returns a folder's messages from behind `after` up to `last`; see `Journal`."""
         at = after
@@ -198,6 +202,13 @@ class NatsJournal:
             return message_of(folder, reply.headers, reply.body) if reply is not None else None
 
         return await self._until_heard(read, self._options.publish_s)
+
+    async def _last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        found: list[Message | None] = []
+        for start in range(0, len(folders), limits.READ_TOGETHER_MAX):
+            part = folders[start : start + limits.READ_TOGETHER_MAX]
+            found += await asyncio.gather(*(self._last(folder) for folder in part))
+        return found
 
     async def _read_batch(self, folder: str, after: int, last: int) -> list[Message]:
         """Returns the next messages, one at least."""

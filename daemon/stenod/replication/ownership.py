@@ -5,6 +5,7 @@ else from then on. What was published before and not answered cannot come any mo
 made equal to the journal after that, and opened as after a crash.
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -66,6 +67,7 @@ class Ownership:
     Attributes:
         counts: what happened so far.
         on_lost: called with a folder when the journal refused this daemon as its owner.
+        heard_at: monotonic time at which the journal last answered.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Ownership:
         self.journal = journal
         self.hosts = hosts
         self.counts = Counts()
+        self.heard_at = -math.inf
         self.on_lost: Callable[[str], None] = _forget_loss
         self._disk = disk
         self._tree = tree
@@ -162,6 +165,20 @@ class Ownership:
         with self._lock:
             self._folders.pop(path, None)
 
+    def confirm(self, path: str) -> None:
+        """Ask the journal whether this daemon still owns a folder that it did own; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+            OSError: the journal failed.
+        """
+        last = self.journal.last(path)
+        self.heard_at = time.monotonic()
+        if last is not None and last.owner.host != self.owner.host:
+            self.on_lost(path)
+            self.lose(path)
+            raise held(path, last.owner)
+
     def note_outcome(self, folder: OwnedFolder, outcome: OSError | None) -> None:
         """Count a publication that failed; a folder that another daemon owns is lost."""
         match outcome:
@@ -172,6 +189,8 @@ class Ownership:
             case InDoubt():
                 self.counts.in_doubt += 1
                 self._log("in_doubt", session=folder.path, why=outcome.strerror)
+            case None:
+                self.heard_at = time.monotonic()
             case _:
                 pass
 
@@ -211,6 +230,7 @@ class Ownership:
         if last is None and not is_here:
             return None
         sequence, previous = self._own(path, last)
+        self.heard_at = time.monotonic()
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, self.owner.host,

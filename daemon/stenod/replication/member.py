@@ -2,8 +2,24 @@
 
 from typing import Protocol
 
+import msgspec
+
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import ClusterReport
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A session that this daemon does not own.
+
+    Attributes:
+        session: its id.
+        endpoint: where clients reach its owner; None if the session was removed.
+        changed_at: Unix time in seconds of its last change.
+    """
+
+    session: str
+    endpoint: str | None
+    changed_at: float
 
 
 class ClusterMember(Protocol):
@@ -15,6 +31,32 @@ class ClusterMember(Protocol):
         Raises:
             Held: a living daemon owns it.
             StenoError, OSError: it cannot be owned now.
+        """
+        ...
+
+    @property
+    def is_sure(self) -> bool:
+        """True while no other daemon can own what this one owns, as far as clocks can tell."""
+        ...
+
+    def is_stale(self, session: str) -> bool:
+        """Return whether another daemon may have changed an owned session unnoticed.
+
+        Raises:
+            Held: another daemon owns it.
+        """
+        ...
+
+    def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
+        """List the sessions that other daemons own or removed, in order of their ids.
+
+        Args:
+            prefix: only ids that begin with this.
+            after: only ids after this one.
+            limit: the first so many ids of the cluster.
+
+        Raises:
+            OSError: the journal failed.
         """
         ...
 
