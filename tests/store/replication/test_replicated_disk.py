@@ -174,7 +174,7 @@ def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
     # It can be made again, and brought back.
     one.disk.move(trash, "s", tree, "s")
     two.now += 100.0
-    two.ownership.lose("s")
+    two.ownership.lose("s", one.hosts.owner)
     two.open("s")
     assert two.content("s") == one.content("s")
 
@@ -247,3 +247,20 @@ def test_a_session_whose_deletion_failed_goes_on(
     two.open("s")
     assert two.content("s") == one.content("s")
     assert two.content("s")["context.jsonl"] == line("1") + line("2")
+
+
+def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    succeed(two, one)
+    theirs = two.open("s").log
+    theirs.append(line("2"))
+    theirs.sync()
+    # The other host is silent now, so this one may own the session again: by an opening only.
+    one.now += 100.0
+    with pytest.raises(Fenced):
+        log.replace([line("old")], b'{"kind":"clear"}\n')
+    one.close()
+    one.open("s")
+    assert one.content("s")["context.jsonl"] == line("1") + line("2")
