@@ -12,7 +12,7 @@ from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
 from support.nats_cluster import Node
 
-OUTAGES_S: Final = (0.0, 0.3, 1.0, 2.5, 4.0, 6.0)
+OUTAGES_S: Final = (0.0, 0.3, 1.0, 2.6, 3.0, 4.0, 6.0)
 """How long a blow lasts: shorter and longer than the time after which a daemon counts as dead."""
 
 HAND_OVER_S: Final = 10.0

@@ -32,7 +32,7 @@ TAKEOVER_S = 30.0
 WORK_ACKS = 100
 """Acks of each session between two blows, so that each blow meets work of its own."""
 
-SESSIONS = ("plan", "code/review", "code/tests")
+SESSIONS = ("plan", "code/review", "code/tests", "notes", "drafts", "drafts/old")
 PAUSE_S = 0.004
 
 
@@ -75,6 +75,7 @@ class Plan:
         agents: client processes.
         sessions: what they use.
         pause_s: of each agent between two commands.
+        work_acks: acks of each session between two blows.
     """
 
     blows: Sequence[Blow]
@@ -83,12 +84,12 @@ class Plan:
     agents: int = 8
     sessions: tuple[str, ...] = SESSIONS
     pause_s: float = PAUSE_S
+    work_acks: int = WORK_ACKS
 
 
 def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
     """Play a run in an empty folder."""
     report = Report()
-    # Large batches fill the servers' default of these tests.
     with NatsCluster() as cluster, _hosts(plan, folder, cluster) as hosts:
         orders = [
             Order(
@@ -99,7 +100,7 @@ def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
         ]  # fmt: skip
         with Agents(orders, folder) as agents:
             world = World(cluster, hosts, agents, plan.sessions)
-            _play(world, plan.blows, report, is_quiet=is_quiet)
+            _play(world, plan, report, is_quiet=is_quiet)
             agents.finish()
         _count(agents.facts, hosts, report)
         _compare(world, report)
@@ -119,21 +120,21 @@ def _hosts(plan: Plan, folder: Path, cluster: NatsCluster) -> Iterator[list[Host
             (host.root / "daemon.log").write_text("".join(host.daemon.log))
 
 
-def _play(world: World, blows: Sequence[Blow], report: Report, *, is_quiet: bool) -> None:
+def _play(world: World, plan: Plan, report: Report, *, is_quiet: bool) -> None:
     stuck = world.agents.wait_for_acks(world.sessions, 0.0, PROGRESS_S)
     assert not stuck, f"no acks in {stuck} before the first blow"
-    for number, blow in enumerate(blows, 1):
+    for number, blow in enumerate(plan.blows, 1):
         began_s = time.monotonic()
         strike(world, blow)
         ended_s = time.monotonic()
-        stuck = world.agents.wait_for_acks(world.sessions, ended_s, PROGRESS_S, WORK_ACKS)
+        stuck = world.agents.wait_for_acks(world.sessions, ended_s, PROGRESS_S, plan.work_acks)
         gaps = [_gap(world.agents.facts, each, began_s, ended_s) for each in world.sessions]
         report.gaps_s.setdefault(blow.kind, []).append(max(gaps))
         report.faults += [f"blow {number}, {blow}: {session} stands still" for session in stuck]
         if not is_quiet:
             shown = " ".join(f"{gap:.2f}" for gap in gaps)
             print(
-                f"{number}/{len(blows)} {blow}: {len(world.agents.facts)} facts, gaps {shown}",
+                f"{number}/{len(plan.blows)} {blow}: {len(world.agents.facts)} facts, gaps {shown}",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -137,7 +138,7 @@ class Agents:
         Returns:
             The sessions that have less after `wait_s` seconds.
         """
-        missing = Counter({session: count for session in sessions})
+        missing = Counter(dict.fromkeys(sessions, count))
         seen = 0
 
         def all_came() -> bool:
@@ -171,6 +172,10 @@ class Agents:
         for process, reader in zip(self._processes, self._readers, strict=True):
             reader.join()
             process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
 
 class World:
