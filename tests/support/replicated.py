@@ -46,7 +46,7 @@ class Host:
             owner,
             2.5,
             lambda: self.now,
-            lambda folder, _: self.ownership.lose(folder),
+            lambda folder, owner: self.ownership.lose(folder, owner),
         )
         self.ownership = Ownership(
             self.local, self.tree, self.journal, self.hosts,

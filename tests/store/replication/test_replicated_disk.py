@@ -177,7 +177,7 @@ def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
     # It can be made again, and brought back.
     one.disk.move(trash, "s", tree, "s")
     two.now += 100.0
-    two.ownership.lose("s")
+    two.ownership.lose("s", one.hosts.owner)
     two.open("s")
     assert two.content("s") == one.content("s")
 
@@ -231,3 +231,69 @@ def test_an_unfinished_recovery_point_costs_nothing(one: Host) -> None:
     one.start()
     one.open("s")
     assert Path(one.tree, "s", "context.jsonl").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("is_discarded", [True, False])
+def test_parts_of_a_failed_commit_are_void(
+    one: Host, two: Host, stream: MemoryStream, *, is_discarded: bool
+) -> None:
+    log = one.open("s").log
+    log.append(line("x" * 3_000_000))
+    original, left = stream.publish, iter(range(2))
+
+    def refuse(host: str, publication: Publication) -> int | OSError:
+        if next(left, None) is None:
+            return JournalLost(None, "no majority")
+        return original(host, publication)
+
+    stream.publish = refuse  # type: ignore[method-assign]
+    with pytest.raises(JournalLost):
+        log.sync()
+    stream.publish = original  # type: ignore[method-assign]
+    if is_discarded:
+        log.discard_unsynced()
+    log.append(line("y"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert two.content("s")["context.jsonl"].endswith(line("y"))
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_session_whose_deletion_failed_goes_on(
+    one: Host, two: Host, stream: MemoryStream, fault: Fault
+) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    one.close()
+    tree = one.disk.open_root(one.tree)
+    trash = one.disk.open_folder(tree, ".trash", create=True)
+    stream.force("one", fault)
+    with pytest.raises(OSError):
+        one.disk.move(tree, "s", trash, "s")
+    log = one.open("s").log
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert two.content("s")["context.jsonl"] == line("1") + line("2")
+
+
+def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    succeed(two, one)
+    theirs = two.open("s").log
+    theirs.append(line("2"))
+    theirs.sync()
+    # The other host is silent now, so this one may own the session again: by an opening only.
+    one.now += 100.0
+    with pytest.raises(Fenced):
+        log.replace([line("old")], b'{"kind":"clear"}\n')
+    one.close()
+    one.open("s")
+    assert one.content("s")["context.jsonl"] == line("1") + line("2")
