@@ -52,11 +52,20 @@ _mark_decoder = msgspec.json.Decoder(Mark)
 def is_replicated(name: str) -> bool:
     """Whether a file of a session's folder belongs into the journal.
 
-    Marks are hints for openings on this disk, and other programs' files are not the session's.
+    Marks are hints for openings on this disk, and other programs' files are not the session's. The
+    journal has names in UTF-8; steno gives no others.
     """
-    if ".mark" in name or name.startswith("."):
+    if ".mark" in name or name.startswith(".") or not _is_text(name):
         return False
     return name.endswith((".jsonl", ".jsonl.new")) or name in {paths.STATE, paths.STATE_NEW}
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
