@@ -93,7 +93,7 @@ MIRROR_HANDLES_MAX: Final = 32
 FOLDERS_OWNED_MAX: Final = 4096
 """Folders whose manifests are kept in memory; more are kept only while they are in use."""
 
-HEARTBEATS_PER_DEATH: Final = 5
+HEARTBEATS_MIN: Final = 5
 """Words of a living daemon within the time after which it counts as dead."""
 
 OWN_ATTEMPTS_MAX: Final = 8
