@@ -33,8 +33,8 @@ PINGS_UNANSWERED_MAX: Final = 1
 the time after which other daemons regard a silent one as dead."""
 
 RESEND_S: Final = 1.0
-"""Time without an answer after which a message is sent again, under the same id. A leader is
-replaced within about this time."""
+"""Time without an answer after which a message is sent again, under the same id. The
+servers replace a lost leader after 4 to 9 s, and forget what was sent to it meanwhile."""
 
 CHECK_S: Final = 0.5
 """Time for the answer to a ping after `RESEND_S`; without it another server is chosen."""
@@ -45,7 +45,7 @@ long. A leader refuses the next message of a subject while it still applies the 
 takes about a millisecond."""
 
 RETRY_S_MAX: Final = 0.1
-"""Longest pause before a message is sent again; the servers choose a leader in 0.5 to 2 s."""
+"""Longest pause before a message is sent again; the servers replace a lost leader after 4 to 9 s."""
 
 SETUP_RETRY_S: Final = 0.5
 """Pause before the streams are asked for again, while the servers choose a leader."""
