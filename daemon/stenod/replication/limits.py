@@ -39,13 +39,17 @@ servers replace a lost leader after 4 to 9 s, and forget what was sent to it mea
 CHECK_S: Final = 0.5
 """Time for the answer to a ping after `RESEND_S`; without it another server is chosen."""
 
+ID_TAKEN_S: Final = 3.0
+"""Time for which a leader may store a message before it is sent under another id. Storing takes
+milliseconds; a leader that waits in vain would do so for the whole `DUPLICATE_WINDOW_S`."""
+
 RETRY_S: Final = 0.001
 """First pause before a message is sent again whose refusal may pass; each next one is twice as
 long. A leader refuses the next message of a subject while it still applies the one before, which
 takes about a millisecond."""
 
 RETRY_S_MAX: Final = 0.1
-"""Longest pause before a message is sent again; the servers replace a lost leader after 4 to 9 s."""
+"""Longest pause before a message is sent again; a lost leader is replaced after 4 to 9 s."""
 
 SETUP_RETRY_S: Final = 0.5
 """Pause before the streams are asked for again, while the servers choose a leader."""
