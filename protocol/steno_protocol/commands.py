@@ -543,6 +543,8 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
         window: bytes that may be in flight before the subscriber grants more.
         incarnation: the incarnation of `after`; for another one the events start over with
             `reset`.
+        pace_ms: shortest time between two `records` events after `live`, unless a block is full or
+            another event follows; lines of the meantime are sent together.
     """
 
     subscription: Key
@@ -552,6 +554,7 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
         limits.SUBSCRIPTION_WINDOW_BYTES
     )
     incarnation: str | None = None
+    pace_ms: Annotated[int, msgspec.Meta(ge=0, le=limits.SUBSCRIPTION_PACE_MS_MAX)] = 0
 
 
 class Grant(Command, frozen=True, kw_only=True):

@@ -105,6 +105,9 @@ SUBSCRIPTION_WINDOW_BYTES_MAX: Final = 16 * MIB
 SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 """Window that a client asks for: four blocks, so that it decodes one while the next travels."""
 
+SUBSCRIPTION_PACE_MS_MAX: Final = 10_000
+"""Longest pace of a subscription; the daemon keeps up to one block per file in memory for it."""
+
 CLIENT_REQUESTS_MAX: Final = 65_536
 """Requests in flight of one client; each belongs to a waiting caller."""
 

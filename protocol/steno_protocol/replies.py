@@ -635,6 +635,7 @@ class Lines(Reply, frozen=True, kw_only=True):
         offset: byte offset of `next`, a hint for the next read.
         skipped: lines at `first` that are too long for a message and are left out.
         source: the file, if more of it is readable and the reader may open it.
+        present: the generation is the present one. A daemon from before this field omits it.
     """
 
     first: str
@@ -643,6 +644,7 @@ class Lines(Reply, frozen=True, kw_only=True):
     offset: int
     skipped: int = 0
     source: Source | None = None
+    present: bool = False
 
 
 class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):

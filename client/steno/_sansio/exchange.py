@@ -22,7 +22,7 @@ the driver gives it to the exchange with that daemon, which `adopt`s it.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import count, islice
 from math import inf
 from typing import Final
 
@@ -49,6 +49,9 @@ from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welco
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
 """The longest silence of a slow connection that carries events."""
+
+_first_numbers: Final = count(1 << 32, 1 << 32)
+"""Of the exchanges with owners: an id that moves between exchanges means nothing in the others."""
 
 # Every request is looked up in it, and a union would be searched from its beginning.
 _SLOW: Final = frozenset(SlowCommand.__args__)
@@ -77,14 +80,18 @@ class Exchange:
         self.trouble: str | None = None
         self._hello = hello
         self._clock_offset_ms: int | None = None
-        self._number = 0
+        # A daemon from before paces refuses the field.
+        self._pace_ms_max: int = 0
+        self._number = 0 if endpoint is None else next(_first_numbers)
         self._pending: dict[bytes, Pending] = {}
         self._slow_requests = SlowRequests()
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
         self._heard_at = -inf
-        # Of an owner: when its silence is noticed next, and whether it was greeted because of it.
+        # Of an owner: since when it is watched, when its silence is noticed, and whether it was
+        # greeted because of that.
+        self._watch_from = -inf
         self._watch_due = inf
         self._is_suspect = False
         # Of this connection: the bytes of all requests, and of those up to the last answered one.
@@ -259,6 +266,7 @@ class Exchange:
     def connected(self, welcome: Welcome, now: float) -> None:
         """Send waiting requests and renew subscriptions on a new connection."""
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
+        self._pace_ms_max = welcome.limits.get("subscription_pace_ms_max", 0)
         self.trouble = None
         for pending in list(self._pending.values()):
             self._send(pending, now)
@@ -274,7 +282,6 @@ class Exchange:
             if not follower.stalled:
                 self._subscribe(follower, now)
         if self.endpoint is not None:
-            self._heard_at = now
             self._watch(now)
 
     def disconnected(self, why: str) -> None:
@@ -475,28 +482,34 @@ class Exchange:
             item.due = now + limits.OWNER_CONNECT_S
 
     def _watch(self, now: float) -> None:
+        """Begin to watch the owner, unless that has begun."""
         if self._watch_due == inf and (self._pending or self._followers):
-            self._watch_due = now + limits.OWNER_SILENCE_S
+            self._watch_anew(now)
         self._arm(self._watch_due)
+
+    def _watch_anew(self, now: float) -> None:
+        # A slow connection may carry requests for so long.
+        under_way_s = (self._asked_bytes - self._answered_bytes) / limits.SLOW_BYTES_S
+        self._watch_from = now
+        self._watch_due = now + limits.OWNER_SILENCE_S + under_way_s
 
     def _tick_owner(self, now: float) -> None:
         """Greet an owner that has been silent, and give up one that stays silent."""
         if not self.is_connected or not (self._pending or self._followers):
             self._watch_due = inf
             return
-        # A slow connection may carry requests for so long.
-        under_way_s = (self._asked_bytes - self._answered_bytes) / limits.SLOW_BYTES_S
-        if self._heard_at + limits.OWNER_SILENCE_S > now:
-            self._is_suspect = False
-            self._watch_due = self._heard_at + limits.OWNER_SILENCE_S
-        elif now >= self._watch_due:
-            if self._is_suspect:
-                self.turn_back(f"no answer for {now - self._heard_at:.1f} s")
+        if now >= self._watch_due:
+            if self._heard_at >= self._watch_from:
+                self._is_suspect = False
+            elif self._is_suspect:
+                self.turn_back(f"it did not answer a greeting for {now - self._watch_from:.1f} s")
                 self._watch_due = inf
                 return
-            self._is_suspect = True
-            self._watch_due = now + limits.OWNER_SILENCE_S + under_way_s
-            self.outbox.append(OutgoingRequest(self._next_id(b"h"), encode_header(self._hello)))
+            else:
+                self._is_suspect = True
+                greeting = OutgoingRequest(self._next_id(b"h"), encode_header(self._hello))
+                self.outbox.append(greeting)
+            self._watch_anew(now)
         self._arm(self._watch_due)
 
     def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
@@ -593,7 +606,7 @@ class Exchange:
         # A daemon that is slow under load must not get ever more requests.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
-        asked = follower.asked_as(follower.name)
+        asked = follower.asked_as(follower.name, self._pace_ms_max)
         self.outbox.append(OutgoingRequest(request_id, encode_header(asked)))
 
     def _subscribe_later(self, follower: Follower, now: float) -> None:

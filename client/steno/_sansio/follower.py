@@ -36,6 +36,7 @@ class Follower:
         is_live: the first backlog was received.
         has_caught_up: the backlog of the present attempt was received.
         error: the error that ended the subscription, if any.
+        pace_ms: shortest time between two events with new records.
         name: of the present attempt, None while there is none.
         asked_at: when the present attempt was made.
         due: when the next attempt is made unless an answer came, on the clock of the exchange.
@@ -51,8 +52,8 @@ class Follower:
     __slots__ = (
         "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
         "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
-        "position", "route", "session", "stalled", "timeout_s", "until_live", "waiters", "wake",
-        "window",
+        "pace_ms", "position", "route", "session", "stalled", "timeout_s", "until_live", "waiters",
+        "wake", "window",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +64,7 @@ class Follower:
         *,
         file: File = "context",
         window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
+        pace_ms: int = 0,
         until_live: bool = False,
     ) -> None:
         self.session: str = session
@@ -87,6 +89,7 @@ class Follower:
         self.stalled: bool = False
         self.owed_bytes: int = 0
         self.window: int = window
+        self.pace_ms: int = pace_ms
         self.wake: Callable[[], None] = wake
         self.route: Route | None = None
 
@@ -121,8 +124,13 @@ class Follower:
             session=self.session,
         )
 
-    def asked_as(self, name: str) -> Subscribe:
-        """The command that subscribes from the present position, under this name."""
+    def asked_as(self, name: str, pace_ms_max: int = 0) -> Subscribe:
+        """The command that subscribes from the present position, under this name.
+
+        Args:
+            name: the name.
+            pace_ms_max: the longest pace that the daemon accepts.
+        """
         return Subscribe(
             session=self.session,
             subscription=name,
@@ -130,6 +138,7 @@ class Follower:
             after=self.resume_after,
             window=self.window,
             incarnation=self.incarnation,
+            pace_ms=min(self.pace_ms, pace_ms_max),
         )
 
     def begin(self, reply: Subscribed) -> None:

@@ -525,6 +525,7 @@ class Router:
             command.window,
             accepts=lambda: self._paused_peers.accepts_events(peer),
             reading=peer.reading,
+            pace_s=command.pace_ms / 1000,
             forget=lambda ended: peer.forget(command.subscription, ended),
         )
         # Registered before the first send: if that shows that the peer is gone, all of the peer's

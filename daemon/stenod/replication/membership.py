@@ -203,7 +203,7 @@ class Membership:
     def _hear_taken(self, folder: str, owner: Owner) -> None:
         if self._ownership.found(folder) is not None:
             self._log("lost", session=folder, to=owner.endpoint)
-        self._ownership.lose(folder)
+        self._ownership.lose(folder, owner)
         self._lost.append(folder)
 
     # --- report ----------------------------------------------------------------------------------
