@@ -28,13 +28,13 @@ class Cluster(ScriptedDaemon):
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, self._answer)
+        super().__init__(folder, self._scripted)
         self.owners = {"demo": HERE}
         self.here = ["demo", "kimi:x", "old-1", "old-2"]
         self.refused: set[str] = set()
         self.has_cluster = True
 
-    def _answer(self, request: Request) -> Answers | None:
+    def _scripted(self, request: Request) -> Answers | None:
         command = request.command
         match command:
             case commands.Cluster():
@@ -80,8 +80,9 @@ class Cluster(ScriptedDaemon):
             )
         self.owners.setdefault(session, HERE)
         return replies.SessionStat(
-            session=session, head="0:1", bytes=1, generation=0, created=False, stamp=True,
-            folder="/x", incarnation="i",
+            session=session, head="0:1", bytes=1, generation=0, token_count=0,
+            token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
+            stamp=True, folder="/x", incarnation="i",
         )  # fmt: skip
 
 
@@ -213,5 +214,5 @@ def test_replicated_is_refused_without_a_cluster(root: Path) -> None:
     assert steno("stat", "demo", "--json").document["head"] == "0:0"
 
 
-def test_replicated_is_refused_in_a_mount(root: Path) -> None:
+def test_a_trial_without_agents_is_refused(root: Path) -> None:
     assert Steno(root)("cluster", "try", "--agents", "0").code == 2
