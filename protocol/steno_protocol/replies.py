@@ -284,7 +284,7 @@ class Ack(Reply, frozen=True, kw_only=True):
         first: cursor of the command's first record; the new head for a rewrite.
         last: cursor of its last record; the new head for a rewrite.
         head: the session's head right after the command.
-        durability: the durability that was reached.
+        durability: the durability that was reached; `replicated` only if the command asked for it.
         duplicate: the command had been applied before; this is its first answer.
         checkpoint_id: the id of the new checkpoint, or of a D-Mail's target.
         rotated: for a rewrite, the path of the file with the previous generation.
@@ -294,7 +294,7 @@ class Ack(Reply, frozen=True, kw_only=True):
     first: str
     last: str
     head: str
-    durability: Literal["synced", "written"] = "synced"
+    durability: Literal["synced", "written", "replicated"] = "synced"
     duplicate: bool = False
     checkpoint_id: int | None = None
     rotated: str | None = None
@@ -635,6 +635,7 @@ class Lines(Reply, frozen=True, kw_only=True):
         offset: byte offset of `next`, a hint for the next read.
         skipped: lines at `first` that are too long for a message and are left out.
         source: the file, if more of it is readable and the reader may open it.
+        present: the generation is the present one. A daemon from before this field omits it.
     """
 
     first: str
@@ -643,6 +644,7 @@ class Lines(Reply, frozen=True, kw_only=True):
     offset: int
     skipped: int = 0
     source: Source | None = None
+    present: bool = False
 
 
 class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):

@@ -389,6 +389,8 @@ class Router:
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
             raise doubted(draining(), command)
+        if command.durability == "replicated":
+            self._registry.check_replicated(command.session)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
         # A client that follows its own session mostly waits for its own records in the feed.
@@ -523,6 +525,7 @@ class Router:
             command.window,
             accepts=lambda: self._paused_peers.accepts_events(peer),
             reading=peer.reading,
+            pace_s=command.pace_ms / 1000,
             forget=lambda ended: peer.forget(command.subscription, ended),
         )
         # Registered before the first send: if that shows that the peer is gone, all of the peer's

@@ -74,6 +74,14 @@ class ClusterMember(Protocol):
         ...
 
 
+def not_replicated(why: str, session: str) -> BadRequest:
+    """Return the error for a command with durability `replicated` that no other machine gets."""
+    return BadRequest(
+        f"{session} cannot be `replicated`, because {why}: ask for the durability `synced`",
+        session=session,
+    )
+
+
 def no_cluster() -> BadRequest:
     """Return the error for a command that needs a cluster."""
     return BadRequest(

@@ -65,6 +65,7 @@ class NatsJournal:
         self._options = options
         self._refusal: OSError | None = None
         self._is_prepared = False
+        self._setup_trouble = ""
         self._connection = Connection(options, name, self._prepare)
         self._connection.begin()
 
@@ -143,14 +144,17 @@ class NatsJournal:
         connected = self._connection.server or ""
         return ClusterFacts(
             connected=connected,
-            trouble=self._trouble() if not connected or self._refusal else "",
+            trouble="" if connected and self._is_prepared else self._trouble(),
             streams=streams,
             servers=servers,
         )
 
     def _trouble(self) -> str:
-        refusal = self._refusal
-        return str(refusal.strerror) if refusal is not None else self._connection.trouble
+        if self._connection.server is None:
+            return self._connection.trouble
+        if self._refusal is not None:
+            return str(self._refusal.strerror)
+        return self._setup_trouble or self._connection.trouble
 
     async def _stream_facts(self, servers: Sequence[ServerFacts]) -> tuple[StreamFacts, ...]:
         syncing = {server.name: server.syncing for server in servers if server.name}
@@ -295,7 +299,7 @@ class NatsJournal:
             if self._refusal is not None:
                 raise OSError(self._refusal.errno, self._refusal.strerror)
             if clock() >= deadline or self._connection.is_closed:
-                raise JournalLost(None, self._connection.trouble)
+                raise JournalLost(None, self._trouble())
             await self._connection.wait_connected(deadline - clock())
             await asyncio.sleep(limits.RETRY_S)
 
@@ -305,12 +309,14 @@ class NatsJournal:
             try:
                 for shard in range(self._options.streams):
                     await self._prepare_stream(shard)
-            except JournalLost:
+            except JournalLost as error:
+                self._setup_trouble = str(error.strerror)
                 continue
             except OSError as error:
                 self._refusal = error
             else:
                 self._refusal = None
+                self._setup_trouble = ""
                 self._is_prepared = True
                 return
             # The operator may correct it while the daemon runs.

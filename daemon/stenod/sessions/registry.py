@@ -12,7 +12,7 @@ from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import OpenSession
 from stenod.recovery.file_opening import Opened, OpenOptions
-from stenod.replication.member import ClusterMember, no_cluster
+from stenod.replication.member import ClusterMember, no_cluster, not_replicated
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
@@ -132,6 +132,20 @@ class Registry:
         except (Busy, ShuttingDown) as error:
             raise doubted(error, item.command) from None
         self.group_commit.add(writer)
+
+    def check_replicated(self, session: str) -> None:
+        """Refuse the durability `replicated` for a session that only this machine has.
+
+        Raises:
+            BadRequest: the daemon is in no cluster, or the session is in a mount.
+        """
+        if self.member is None:
+            raise not_replicated(
+                "this daemon is in no cluster (`steno cluster config` prints how to set one up)",
+                session,
+            )
+        if self._trees.place(session).shared:
+            raise not_replicated("a mount is on this machine only", session)
 
     def commit(self) -> None:
         """Store what was submitted since the last call, and send the replies."""

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.errors import Held
+from stenod.core.recovery_point import decode_recovery_point
+from stenod.recovery import file_opening
 from stenod.replication.journal import Fenced, JournalLost, Publication
 from stenod.store.log import Copy
 from support.memory_journal import Fault, MemoryStream
@@ -154,7 +156,8 @@ def test_a_folder_that_moves_leaves_its_place_and_comes_whole(one: Host, two: Ho
     two.open("t")
     two.open("t/below")
     assert two.content("t")["context.jsonl"] == line("1")
-    assert two.ownership.acquire("s") is None or not two.ownership.acquire("s").manifest.names
+    gone = two.ownership.acquire("s")
+    assert gone is None or not gone.manifest.names
     assert not Path(two.tree, "s").exists()
 
 
@@ -198,6 +201,36 @@ def test_a_commit_of_many_messages_is_whole_or_absent(
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == b""
+
+
+def test_a_recovery_point_travels_to_the_other_host(one: Host, two: Host) -> None:
+    opened = one.open("s")
+    opened.log.append(line("1"))
+    opened.log.sync()
+    opened.machine.commit(opened.log.synced)
+    file_opening.save_recovery_point(opened)
+    opened.log.append(line("2"))
+    opened.log.sync()
+    succeed(two, one)
+    two.open("s")
+    here, there = (Path(each.tree, "s") for each in (one, two))
+    point = decode_recovery_point((there / "context.mark").read_bytes())
+    assert point is not None
+    assert point.inode == (there / "context.jsonl").stat().st_ino
+    assert point.inode != (here / "context.jsonl").stat().st_ino
+    assert point.bytes == len(line("1"))
+
+
+def test_an_unfinished_recovery_point_costs_nothing(one: Host) -> None:
+    opened = one.open("s")
+    opened.log.append(line("1"))
+    opened.log.sync()
+    opened.machine.commit(opened.log.synced)
+    file_opening.save_recovery_point(opened)
+    inode = Path(one.tree, "s", "context.jsonl").stat().st_ino
+    one.start()
+    one.open("s")
+    assert Path(one.tree, "s", "context.jsonl").stat().st_ino == inode
 
 
 @pytest.mark.parametrize("is_discarded", [True, False])
