@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from support import journal_below
 from support.daemon_in_thread import DaemonInThread
 from support.daemons import remove_root
 
@@ -35,6 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed") is None:
         chosen = CI_SEED if os.environ.get("CI") else random.randrange(2**32)
         config.option.hypothesis_seed = str(chosen)
+    if journal_below.is_wanted():
+        config.pluginmanager.register(journal_below)
+        if not hasattr(config, "workerinput"):
+            config.add_cleanup(journal_below.start().close)
 
 
 @pytest.hookimpl(optionalhook=True)

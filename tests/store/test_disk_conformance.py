@@ -9,18 +9,41 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stenod.replication import disk as replicated_disk
+from stenod.replication import mirror
+from stenod.replication.mirror import MARK
 from stenod.store.disk import Disk
-from support.disk_worlds import DiskWorld, RealWorld, SimulatedWorld, close_handles_below
+from support.disk_worlds import (
+    DiskWorld,
+    RealWorld,
+    ReplicatedWorld,
+    SimulatedWorld,
+    close_handles_below,
+)
 from support.simulated_disk import SimulatedDisk
 
 
-@pytest.fixture(params=["posix", "simulated"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DiskWorld]:
-    if request.param == "posix":
-        yield RealWorld(tmp_path)
-        close_handles_below(tmp_path)
+@pytest.fixture(params=["posix", "simulated", "replicated posix", "replicated simulated"])
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DiskWorld]:
+    engine, _, kind = request.param.rpartition(" ")
+    below = RealWorld(tmp_path) if kind == "posix" else SimulatedWorld(SimulatedDisk())
+    if engine:
+        # The names of this suite are not those of sessions.
+        for module in (replicated_disk, mirror):
+            monkeypatch.setattr(module, "is_replicated", _is_session_file)
+        replicated = ReplicatedWorld(below)
+        yield replicated
+        replicated.check_other_host()
     else:
-        yield SimulatedWorld(SimulatedDisk())
+        yield below
+    if kind == "posix":
+        close_handles_below(tmp_path)
+
+
+def _is_session_file(name: str) -> bool:
+    return name.isprintable() and not name.startswith((".", MARK))
 
 
 @pytest.fixture

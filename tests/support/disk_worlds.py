@@ -1,11 +1,16 @@
 """The surroundings of a disk: a folder and another program."""
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from stenod.replication.disk import ReplicatedDisk
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
+from support.memory_journal import MemoryStream
+from support.replicated import Host
 from support.simulated_disk import SimulatedDisk
 
 
@@ -122,3 +127,74 @@ class SimulatedWorld:
     def put_fifo(self, name: str) -> None:
         """See `DiskWorld`."""
         self._foreign.put_fifo(f"{self.path}/{name}")
+
+
+class _Reached(ReplicatedDisk):
+    """The replicated disk, which reaches a session by its path as the daemon does by its tree."""
+
+    def open_root(self, path: str, *, create: bool = False) -> int:
+        """See `Disk`."""
+        below = path.removeprefix(self._tree).strip("/")
+        handle = super().open_root(self._tree)
+        for segment in below.split("/"):
+            parent = handle
+            try:
+                handle = self.open_folder(parent, segment, create=create)
+            finally:
+                self.close(parent)
+        return handle
+
+
+class ReplicatedWorld:
+    """A session's folder on a replicated disk, over another world and a journal in memory.
+
+    The other program is one of the owner's machine. `check_other_host` compares the files with
+    those of a host that takes the session over.
+    """
+
+    def __init__(self, below: RealWorld | SimulatedWorld) -> None:
+        self.path = below.path
+        self.put, self.append, self.content = below.put, below.append, below.content
+        self.put_folder, self.put_symlink = below.put_folder, below.put_symlink
+        self.put_fifo = below.put_fifo
+        self._stream = MemoryStream()
+        tree, _, self._session = below.path.rpartition("/")
+        self._host = Host(self._stream, "one", tree, below.disk)
+        self.disk: Disk = _Reached(below.disk, tree, self._host.ownership)
+
+    def check_other_host(self) -> None:
+        """Publish everything, and compare the names and files of the journal with another host's.
+
+        Raises:
+            AssertionError: they differ.
+        """
+        owned = self._host.ownership.found(self._session)
+        if owned is None:
+            return
+        self._publish(list(owned.manifest.names))
+        ours = {name: self._content(self._host, name) for name in owned.manifest.names}
+        other = Host(self._stream, "two", "/other/sessions", SimulatedDisk())
+        other.now += 100.0
+        taken = other.ownership.acquire(self._session)
+        names = taken.manifest.names if taken is not None else ()
+        theirs = {name: self._content(other, name) for name in names}
+        assert theirs == ours
+
+    def _publish(self, names: Sequence[str]) -> None:
+        folder = self.disk.open_root(self.path)
+        for name in names:
+            # Another program may have put anything at a name.
+            with suppress(FileNotFoundError, PermissionError):
+                handle = self.disk.open_append(folder, name)
+                self.disk.fdatasync(handle)
+                self.disk.close(handle)
+        self.disk.fsync(folder)
+        self.disk.close(folder)
+
+    def _content(self, host: Host, name: str) -> bytes:
+        with host.ownership.opened(self._session) as folder:
+            handle = host.local.open_read(folder, name)
+            try:
+                return host.local.read(handle, host.local.stat(handle).size, 0)
+            finally:
+                host.local.close(handle)

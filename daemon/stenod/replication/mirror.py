@@ -58,9 +58,10 @@ def is_replicated(name: str) -> bool:
 
     The folder's place in the journal is this disk's, and other programs' files are not the
     session's. Recovery points are replicated, because they know the session's keys: without one the
-    next opening of a long session has to read all of it for the first key that a caller made.
+    next opening of a long session has to read all of it for the first key that a caller made. The
+    journal has names in UTF-8; steno gives no others.
     """
-    if name.startswith((".", MARK)):
+    if name.startswith((".", MARK)) or not _is_text(name):
         return False
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
 
@@ -68,6 +69,14 @@ def is_replicated(name: str) -> bool:
 def is_hint(name: str) -> bool:
     """Whether a file is a recovery point: an opening without it, or with an old one, is slower."""
     return name.endswith((".mark", ".mark.new"))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:

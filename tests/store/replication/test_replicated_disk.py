@@ -1,5 +1,6 @@
 """The replicated disk: two hosts, a journal in memory, real files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,19 @@ def test_a_session_from_before_joins_whole(one: Host, two: Host, stream: MemoryS
     succeed(two, one)
     two.open("old")
     assert two.content("old") == one.content("old")
+
+
+def test_a_file_whose_name_is_not_utf8_stays_on_its_host(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "old")
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(line("1"))
+    theirs = folder / os.fsdecode(b"caf\xe9.jsonl")
+    theirs.write_bytes(b"{}\n")
+    one.open("old")
+    succeed(two, one)
+    two.open("old")
+    assert two.content("old")["context.jsonl"] == line("1")
+    assert theirs.read_bytes() == b"{}\n"
 
 
 def test_a_folder_that_moves_leaves_its_place_and_comes_whole(one: Host, two: Host) -> None:
