@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -205,7 +206,7 @@ class _Appending(threading.Thread):
         self.join()
 
     def gap_s(self) -> float:
-        return max(after - before for before, after in zip(self.acks_s, self.acks_s[1:]))
+        return max(after - before for before, after in pairwise(self.acks_s))
 
 
 def _loss(pair: _Pair, session: str) -> dict[str, float]:
