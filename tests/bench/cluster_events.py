@@ -224,6 +224,7 @@ def _loss(pair: _Pair, session: str) -> dict[str, float]:
             }
             for lane in lanes.values():
                 lane.start()
+                _wait_for_ack(lane, 0.0)
             leader = pair.cluster.leader_of(STREAM)
             node = leader if role == "leader" else pair.cluster.followers_of(STREAM)[0]
             killed_s = time.perf_counter()
@@ -242,7 +243,7 @@ def _append(session: steno.BlockingSession) -> None:
 
 
 def _wait_for_ack(lane: _Appending, after_s: float) -> None:
-    deadline = after_s + WAIT_S
+    deadline = time.perf_counter() + WAIT_S
     while not lane.acks_s or lane.acks_s[-1] < after_s:
         assert time.perf_counter() < deadline
         time.sleep(RETRY_S)
