@@ -62,6 +62,12 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int:
+        """The pid of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """What it logged."""
         path = self._folder / f"{self.name}.log"
