@@ -83,6 +83,10 @@ class MemoryStream:
         """Let a host reach the servers again."""
         self._parted.discard(host)
 
+    def is_cut_off(self, host: str) -> bool:
+        """Whether a host is cut off."""
+        return host in self._parted
+
     def force(self, host: str, *faults: Fault) -> None:
         """Let the next calls of a host that a fault fits go wrong."""
         with self._lock:
