@@ -28,7 +28,7 @@ class Ack(msgspec.Struct, frozen=True):
         head: where the session ended right after the command.
         durability: the durability that was reached. `synced`: the bytes are on the disk. `written`:
             they are in the page cache, survive a kill of the daemon, and may be lost in a power
-            cut.
+            cut. `replicated`, if it was asked for: a majority of the cluster's servers has them.
         duplicate: the key had been applied before; this is the first answer.
         checkpoint_id: the id of the checkpoint that was set, or that a D-Mail goes back to.
         rotated: for a rewrite, the file with the lines that were left behind.
@@ -44,7 +44,7 @@ class Ack(msgspec.Struct, frozen=True):
     first: Position
     last: Position
     head: Position
-    durability: Literal["synced", "written"]
+    durability: Literal["synced", "written", "replicated"]
     duplicate: bool
     checkpoint_id: int | None
     rotated: Path | None

@@ -16,9 +16,9 @@ from steno_protocol import limits
 PositionText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\Z")]
 """A position as text, `generation:line`."""
 
-Durability = Literal["synced", "written"]
+Durability = Literal["synced", "written", "replicated"]
 """State of the bytes at the reply. `synced`: on the disk. `written`: in the page cache, synced
-within a second."""
+within a second. `replicated`: on a majority of the cluster's servers."""
 
 Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 """The caller's idempotency key."""
@@ -543,6 +543,8 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
         window: bytes that may be in flight before the subscriber grants more.
         incarnation: the incarnation of `after`; for another one the events start over with
             `reset`.
+        pace_ms: shortest time between two `records` events after `live`, unless a block is full or
+            another event follows; lines of the meantime are sent together.
     """
 
     subscription: Key
@@ -552,6 +554,7 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
         limits.SUBSCRIPTION_WINDOW_BYTES
     )
     incarnation: str | None = None
+    pace_ms: Annotated[int, msgspec.Meta(ge=0, le=limits.SUBSCRIPTION_PACE_MS_MAX)] = 0
 
 
 class Grant(Command, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ def limits_in_hello() -> dict[str, int]:
         "subscriptions_per_peer_max": limits.SUBSCRIPTIONS_PER_PEER_MAX,
         "subscription_window_bytes": limits.SUBSCRIPTION_WINDOW_BYTES,
         "subscription_window_bytes_max": limits.SUBSCRIPTION_WINDOW_BYTES_MAX,
+        "subscription_pace_ms_max": limits.SUBSCRIPTION_PACE_MS_MAX,
         "event_cost_bytes": limits.EVENT_COST_BYTES,
         "block_bytes": limits.BLOCK_BYTES,
         "list_sessions_max": limits.LIST_SESSIONS_MAX,

@@ -105,6 +105,9 @@ SUBSCRIPTION_WINDOW_BYTES_MAX: Final = 16 * MIB
 SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 """Window that a client asks for: four blocks, so that it decodes one while the next travels."""
 
+SUBSCRIPTION_PACE_MS_MAX: Final = 10_000
+"""Longest pace of a subscription; the daemon keeps up to one block per file in memory for it."""
+
 CLIENT_REQUESTS_MAX: Final = 65_536
 """Requests in flight of one client; each belongs to a waiting caller."""
 
@@ -541,6 +544,31 @@ trips, and a lost packet one to three seconds."""
 
 CONNECT_SLICE_S: Final = 0.05
 """Time that a blocking client spends on one attempt to connect before it checks its clock."""
+
+REDIRECTS_MAX: Final = 4
+"""Owners that daemons may name in a row for one request before the first daemon is asked again,
+after a pause. A hand-over names one, and one more for each that follows it at once."""
+
+OWNER_PAUSE_S: Final = 0.05
+"""Pause before the first daemon is asked again for the owner of a session; it doubles up to
+`OWNER_PAUSE_S_MAX`."""
+
+OWNER_PAUSE_S_MAX: Final = 0.4
+"""Longest such pause: a client notices a takeover, which takes 2.5 s, so much later."""
+
+OWNER_CONNECT_S: Final = 1.0
+"""Time that a request waits for the connection to an owner before the first daemon is asked again;
+the attempt to connect goes on meanwhile."""
+
+OWNER_SILENCE_S: Final = 1.0
+"""Silence of an owner after which it is greeted, and after as much again without a reply the first
+daemon is asked. A stopped process closes no connection."""
+
+OWNER_LINKS_MAX: Final = 64
+"""Owners that one client is connected to at a time, more than a cluster has daemons."""
+
+OWNED_SESSIONS_MAX: Final = 65_536
+"""Sessions whose owners a client remembers; a forgotten one costs one more question."""
 
 COMPACTION_ABORT_S: Final = 2.0
 """Time that a failed compaction spends on notifying the daemon; otherwise its lease expires."""

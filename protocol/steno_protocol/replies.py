@@ -11,7 +11,14 @@ from steno_protocol.timeline_entries import TimelineEntry
 class Reply(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
-    """Any reply."""
+    """Any reply.
+
+    Attributes:
+        stale: the daemon could not ask its cluster whether another daemon has changed the session
+            since; False outside a cluster.
+    """
+
+    stale: bool = False
 
 
 class Welcome(Reply, frozen=True, kw_only=True):
@@ -191,6 +198,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         last_in_work_dir: kimi-cli recorded it as the last session used there.
         live: a client follows it, or changed it within the last `LIVE_S` seconds.
         records: the number of its records; None if it was not asked for or is not known quickly.
+        owner: the address of the daemon of the cluster that owns it; None if this one does. The
+            other fields are then as this daemon last saw them.
     """
 
     session: str
@@ -205,6 +214,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     last_in_work_dir: bool = False
     live: bool = False
     records: int | None = None
+    owner: str | None = None
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -274,7 +284,7 @@ class Ack(Reply, frozen=True, kw_only=True):
         first: cursor of the command's first record; the new head for a rewrite.
         last: cursor of its last record; the new head for a rewrite.
         head: the session's head right after the command.
-        durability: the durability that was reached.
+        durability: the durability that was reached; `replicated` only if the command asked for it.
         duplicate: the command had been applied before; this is its first answer.
         checkpoint_id: the id of the new checkpoint, or of a D-Mail's target.
         rotated: for a rewrite, the path of the file with the previous generation.
@@ -284,7 +294,7 @@ class Ack(Reply, frozen=True, kw_only=True):
     first: str
     last: str
     head: str
-    durability: Literal["synced", "written"] = "synced"
+    durability: Literal["synced", "written", "replicated"] = "synced"
     duplicate: bool = False
     checkpoint_id: int | None = None
     rotated: str | None = None
@@ -625,6 +635,7 @@ class Lines(Reply, frozen=True, kw_only=True):
         offset: byte offset of `next`, a hint for the next read.
         skipped: lines at `first` that are too long for a message and are left out.
         source: the file, if more of it is readable and the reader may open it.
+        present: the generation is the present one. A daemon from before this field omits it.
     """
 
     first: str
@@ -633,6 +644,7 @@ class Lines(Reply, frozen=True, kw_only=True):
     offset: int
     skipped: int = 0
     source: Source | None = None
+    present: bool = False
 
 
 class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):

@@ -33,7 +33,8 @@ _READ: Final = (
     commands.Trash, commands.Stat, commands.Read,
     commands.ReadWire, commands.ReadStream, commands.Streams, commands.Timeline,
     commands.Subscribe, commands.Grant,
-    commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify, commands.Cluster,
+    commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify,
+    commands.Cluster,
 )  # fmt: skip
 
 _ADMIN: Final = (

@@ -39,9 +39,8 @@ _ENDPOINT: Final = re.compile(
     r"tcp://([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}|ipc:///[^\0]+"
 )
 _CLUSTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_SERVER: Final = re.compile(
-    r"(nats|tls|https?)://([^\s/@]+@)?([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?"
-)
+_HOST: Final = r"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?"
+_URL: Final = re.compile(rf"((nats|tls)://([^\s/@]+@)?|https?://){_HOST}")
 _PASSWORD: Final = re.compile(r"(?<=://)[^@/]+(?=@)")
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
 _UNITS: Final = {
@@ -482,8 +481,9 @@ def _checked_addresses(option: Option, value: object, where: str) -> tuple[str, 
 
 
 def _is_address(option: Option, address: object) -> bool:
-    found = _SERVER.fullmatch(address) if isinstance(address, str) else None
-    return found is not None and found[1] in option.schemes
+    if not isinstance(address, str) or _URL.fullmatch(address) is None:
+        return False
+    return address.partition(":")[0] in option.schemes
 
 
 def _checked_number(option: Option, value: object, where: str) -> int | float:

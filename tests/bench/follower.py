@@ -1,7 +1,7 @@
-"""One process of followers: `python -m bench.follower ENDPOINT SESSION FOLLOWERS LINES`.
+"""Followers: `python -m bench.follower ENDPOINT SESSION FOLLOWERS LINES [PACE_MS]`.
 
-Says `live` when all of them are, and in the end the line behind each event with the monotonic time
-at which it came.
+One process. It says `live` when all of them are, and in the end the line behind each event with the
+monotonic time at which it came.
 """
 
 import sys
@@ -18,13 +18,15 @@ from steno_protocol.positions import Position
 
 def main() -> None:
     """Follow until every follower has seen all lines."""
-    endpoint, session, followers, lines = sys.argv[1:]
+    endpoint, session, followers, lines, *pace_ms = sys.argv[1:]
     context = zmq.Context()
     sockets = [context.socket(zmq.DEALER) for _ in range(int(followers))]
     poller = zmq.Poller()
     for socket in sockets:
         socket.connect(endpoint)
-        command = Subscribe(session=session, subscription="bench", after="now")
+        command = Subscribe(
+            session=session, subscription="bench", after="now", pace_ms=int(*pace_ms)
+        )
         socket.send_multipart(encode_request(b"f", command, ()))
         poller.register(socket, zmq.POLLIN)
     seen: list[tuple[int, float]] = []

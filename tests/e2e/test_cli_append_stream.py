@@ -14,7 +14,7 @@ import pytest
 from steno import connect_sync
 from steno._connect.target import make_target
 from steno._sync.link import BlockingLink
-from steno._sync.ordered_appends import IN_FLIGHT_BYTES_MAX, OrderedAppends
+from steno._sync.ordered_appends import IN_FLIGHT_BYTES_MAX, OrderedAppends, Settled
 from steno.cli.stdin import InputLines
 from steno_protocol import limits, paths
 from support.command import Ran, Steno
@@ -303,7 +303,7 @@ def test_bytes_in_flight_are_bounded(root: Path) -> None:
     with connect_sync(root) as client:
         before = client.open("demo", follow=False).append_message(record)
         link = BlockingLink(make_target(root, None, "test", spawn=False), 60)
-        appends = OrderedAppends(link, "demo", before, "synced", is_alone=False)
+        appends = OrderedAppends(link, "demo", Settled(0, before, 1), "synced", is_alone=False)
         while appends.has_room:
             appends.send(len(appends), record, None)
         assert len(appends) == IN_FLIGHT_BYTES_MAX // limits.MIB

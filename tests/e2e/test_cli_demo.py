@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from steno.cli import main
+from steno.cli.agents import Evidence, turn
 from steno.cli.commands import demo
-from steno.cli.commands.demo import Acked, Evidence, Seen, prove, turn
+from steno.cli.proofs import Acked, Seen, prove
 from steno.cli.render.output import Output
 from support.command import Steno
 

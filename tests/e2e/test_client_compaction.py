@@ -28,7 +28,11 @@ from steno_protocol import commands, limits
 
 replace = msgspec.structs.replace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("no_blocking_calls"),
+    pytest.mark.served,
+]
 
 NOTES = "<current_focus>the demo</current_focus>"
 
@@ -330,6 +334,7 @@ def test_the_blocking_client_has_the_next_id_of_a_past_state(root: Path) -> None
         assert session.history_at().n_checkpoints == session.n_checkpoints == 1
 
 
+@pytest.mark.served(False)
 async def test_a_daemon_that_dies_while_the_model_thinks_is_no_harm(root: Path) -> None:
     async with connect(root) as client:
         session = await talked(client)

@@ -21,7 +21,11 @@ from steno import (
     connect_sync,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("no_blocking_calls"),
+    pytest.mark.served,
+]
 
 
 def message(text: str) -> dict[str, str]:
@@ -81,6 +85,7 @@ async def test_only_the_mail_that_was_named_is_delivered(root: Path) -> None:
         assert waiting.id == second.id
 
 
+@pytest.mark.served(False)
 async def test_a_mail_is_given_up_for_another_only_by_name(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
@@ -153,6 +158,7 @@ async def test_a_subscriber_gets_an_event_for_each_change_of_a_mail(root: Path) 
             assert [each.generation for each in received if isinstance(each, Reset)] == [1]
 
 
+@pytest.mark.served(False)
 async def test_a_later_subscriber_receives_the_pending_mail(root: Path) -> None:
     async with connect(root) as client:
         session = await stepped(client)

@@ -25,7 +25,11 @@ from steno._sansio.forks import undo_name
 from steno_protocol import limits, paths
 from steno_protocol.errors import ErrorCode
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("no_blocking_calls"),
+    pytest.mark.served,
+]
 
 
 def message(text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from steno import BadRequest, Position, Unauthorized, Unreachable, connect, connect_sync
 from steno._sansio.summaries import should_compact
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.served]
 
 MESSAGE = {"role": "user", "content": "hi"}
 
@@ -136,6 +136,7 @@ def test_context_limits_must_be_numbers() -> None:
         should_compact(1, 2, ratio=float("nan"))
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize("incarnation", [b"bytes", Unwritable(), "\udcff"])
 async def test_an_invalid_subscription_harms_no_other_request(root: Path, incarnation: Any) -> None:
     async with connect(root) as client:
@@ -165,6 +166,7 @@ async def test_a_second_enter_is_refused_and_the_client_stays_open(root: Path) -
     await client.__aexit__(None, None, None)
 
 
+@pytest.mark.served(False)
 async def test_a_client_that_could_not_be_entered_can_be_entered_later(root: Path) -> None:
     client = connect(root, spawn=False)
     with pytest.raises(Unreachable):

@@ -35,7 +35,11 @@ from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import records_in
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("no_blocking_calls"),
+    pytest.mark.served,
+]
 
 
 def message(text: str) -> dict[str, str]:
@@ -218,6 +222,7 @@ async def test_bad_names_keys_and_positions_are_refused(root: Path) -> None:
         connect(root, name="no spaces")
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize("timeout", [-1, nan, inf, 1e300, None, "3"])
 async def test_an_impossible_timeout_is_refused_before_any_request(
     root: Path, timeout: Any
@@ -525,6 +530,7 @@ async def test_a_closed_session_is_followed_no_longer(root: Path) -> None:
         assert (await session.clients()).clients == []
 
 
+@pytest.mark.served(False)
 async def test_an_endpoint_is_enough_to_reach_a_daemon(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
         async with steno.connect(endpoint=daemon.endpoint) as client:

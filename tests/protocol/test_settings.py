@@ -134,6 +134,7 @@ def test_mounts_come_from_the_file_or_entirely_from_the_environment() -> None:
         ("[replication]\nservers = 3\n", "has to be an array of up to 16 addresses"),
         ("[replication]\nservers = ['10.0.0.1:4222']\n", '["nats://10.0.0.1:4222"]'),
         ("[replication]\nmonitors = ['nats://a:1']\n", '["http://10.0.0.1:8222"]'),
+        ("[replication]\nmonitors = ['http://a:b@c']\n", '["http://10.0.0.1:8222"]'),
         (f"[replication]\nservers = {['nats://a'] * 17}\n", "up to 16 addresses"),
         ("[replication]\nadvertise = 'tcp://*:1'\n", "an address that other hosts reach"),
         ("[replication]\ntls_ca = 'ca.pem'\n", "the absolute path of a file, or empty"),

@@ -18,8 +18,8 @@ RECORD = b'{"role":"user","content":"hi"}'
 class Driver:
     """An exchange with a clock that the test turns, and the requests that it sends."""
 
-    def __init__(self, *, connected: bool = True) -> None:
-        self.exchange = Exchange(Hello(protocol=2))
+    def __init__(self, *, connected: bool = True, endpoint: str | None = None) -> None:
+        self.exchange = Exchange(Hello(protocol=2), endpoint)
         self.now = 100.0
         self.woken: list[str] = []
         if connected:

@@ -237,6 +237,10 @@ class MemoryJournal:
         self._check_open()
         return self._stream.last(self._host, folder)
 
+    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        """Returns the last message of each of several folders."""
+        return [self.last(folder) for folder in folders]
+
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
         """Returns a folder's messages from behind `after` up to `last`."""
         self._check_open()

@@ -23,6 +23,9 @@ START_S = 30.0
 POLL_S = 0.02
 PORTS = range(20_000, 32_000)
 """Below the range from which the kernel takes ports, so a node that is down keeps its own."""
+_RANDOM = random.SystemRandom()
+"""Workers of one run seed the usual numbers alike, and would choose the same ports."""
+
 STARTS_MAX = 5
 """Attempts to start, each with new ports: another program may take one first."""
 
@@ -96,13 +99,16 @@ class Node:
 
     def ask(self, path: str) -> dict[str, Any]:
         """Ask its monitoring; empty if there is no answer now."""
-        if self._process is not None and self._process.poll() is not None:
-            raise NodeEnded(f"{self.name} ended: {self.log[-2000:]}")
         try:
             with urllib.request.urlopen(f"{self.monitor}/{path}", timeout=1) as answer:
                 return json.load(answer)
         except (OSError, ValueError):
             return {}
+
+    def check_running(self) -> None:
+        """Raise NodeEnded if it was started and ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise NodeEnded(f"{self.name} ended: {self.log[-2000:]}")
 
     def _signal(self, number: int) -> None:
         assert self._process is not None
@@ -117,13 +123,13 @@ class NatsCluster:
     """
 
     def __init__(
-        self, count: int = 3, *, sync: str = "always", extra: str = "", limits: str = ""
+        self, count: int = 3, *, sync: str = "always", extra: str = "", jetstream: bool = True
     ) -> None:
         self.nodes: list[Node] = []
         self._count = count
         self._sync = sync
         self._extra = extra
-        self._limits = limits
+        self._jetstream = jetstream
         self._folder = Path(tempfile.mkdtemp(prefix="steno-nats."))
 
     @property
@@ -200,7 +206,8 @@ class NatsCluster:
     def _write_nodes(self, attempt: str) -> None:
         folder = self._folder / attempt
         folder.mkdir()
-        clients, https, routes = (list(_free_ports(self._count)) for _ in range(3))
+        ports = iter(_free_ports(3 * self._count))
+        clients, https, routes = ([next(ports) for _ in range(self._count)] for _ in range(3))
         self.nodes = []
         for number in range(self._count):
             name = f"n{number + 1}"
@@ -214,13 +221,18 @@ class NatsCluster:
             self.nodes.append(Node(folder, name, config, clients[number], https[number]))
 
     def _config(self, folder: Path, name: str, client: int, http: int) -> str:
+        jetstream = (
+            f"jetstream {{ store_dir: {folder / name}, sync_interval: {self._sync},"
+            " max_file_store: 2GB }"
+        )
         return (
             f"server_name: {name}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{http}\n"
-            f"jetstream {{ store_dir: {folder / name}, sync_interval: {self._sync},"
-            f" max_file_store: 2GB {self._limits} }}\n{self._extra}\n"
+            f"{jetstream if self._jetstream else ''}\n{self._extra}\n"
         )
 
     def _is_ready(self) -> bool:
+        for node in self.nodes:
+            node.check_running()
         leaders: set[str] = set()
         for node in self.nodes:
             if node.ask("healthz").get("status") != "ok":
@@ -241,7 +253,7 @@ def _leader(jsz: dict[str, Any], stream: str) -> str:
 def _free_ports(count: int) -> Iterator[int]:
     found: set[int] = set()
     while len(found) < count:
-        port = random.choice(PORTS)
+        port = _RANDOM.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

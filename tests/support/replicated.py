@@ -46,7 +46,8 @@ class Host:
             owner,
             2.5,
             lambda: self.now,
-            lambda folder, _: self.ownership.lose(folder),
+            # The ownership comes later.
+            lambda folder, owner: self.ownership.lose(folder, owner),  # noqa: PLW0108
         )
         self.ownership = Ownership(
             self.local, self.tree, self.journal, self.hosts,

@@ -64,13 +64,17 @@ class ScriptedDaemon:
         router.bind(self.endpoint)
         self._bound.set()
         while not self._stop.is_set():
-            if router.poll(5):
+            if self._turn(router) and router.poll(5):
                 peer, *frames = router.recv_multipart()
                 for request in decode_requests(frames):
                     assert isinstance(request, Request), request
                     self._take(router, peer, request)
         router.close()
         context.term()
+
+    def _turn(self, _router: "zmq.Socket[bytes]") -> bool:
+        """Called before each message; True: it may be received."""
+        return True
 
     def _take(self, router: "zmq.Socket[bytes]", peer: bytes, request: Request) -> None:
         self.requests.append(request.command)

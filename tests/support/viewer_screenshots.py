@@ -59,7 +59,7 @@ def _views(
         page.show(address)
         page.page.wait_for_selector(selector)
         page.wait_for("() => !document.querySelector('.row-wait')")
-        page.wait_for("() => document.querySelector('.numbers').textContent.includes('tk')")
+        page.wait_for("() => document.querySelector('.numbers').textContent.includes('tokens')")
         file = folder / f"{view}-{name}.png"
         page.page.screenshot(path=file)
         files.append(file)

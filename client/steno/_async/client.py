@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self
 
+import msgspec
+
 from steno._async.link import Link
 from steno._async.session import Session
 from steno._connect.target import make_target
@@ -425,6 +427,61 @@ class Client(NotPicklable):
             ['planner']
         """
         return await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
+
+    async def cluster(self, prefix: str = "", *, limit: int | None = 0) -> replies.ClusterReport:
+        """Report the cluster of the daemon: its hosts, its servers, and the owners of sessions.
+
+        Args:
+            prefix: only sessions whose id starts with this are listed.
+            limit: at most this many sessions; 0 for none, which asks the servers less, and None for
+                all.
+
+        Returns:
+            The cluster as this daemon sees it; its `cluster` is empty if the daemon is in none.
+
+        Raises:
+            BadRequest: the limit is invalid.
+
+        Example:
+            >>> (await client.cluster()).cluster
+            ''
+        """
+        found: list[replies.ClusterSession] = []
+        report = None
+        while report is None or (report.more and len(found) != limit):
+            asked = commands.Cluster(
+                prefix=prefix,
+                after=found[-1].session if found else None,
+                limit=page_size(limit, len(found), 0),
+            )
+            report = await self._link.ask(asked, replies.ClusterReport)
+            found += report.sessions
+        return msgspec.structs.replace(report, sessions=tuple(found))
+
+    async def hand_over(self, session: str, host: str) -> None:
+        """Give a session to another daemon of the cluster; clients of it go there by themselves.
+
+        Args:
+            session: its id.
+            host: the identity or the endpoint of the other daemon, as `cluster` reports it.
+
+        Returns:
+            The other daemon is the owner, and opens the session with its next command.
+
+        Raises:
+            BadRequest: the daemon is in no cluster, or the session is in a mount.
+            NotFound: there is no such session, or no such daemon lives.
+            StorageFailed: the cluster's servers did not answer; the owner is the old one or the new
+                one.
+
+        Example:
+            >>> try:
+            ...     await client.hand_over("talk", "tcp://10.0.0.6:7117")
+            ... except steno.BadRequest as error:
+            ...     print(error.message.partition(":")[0])
+            this daemon is in no cluster
+        """
+        await self._link.ask(commands.HandOver(session=session, host=host), replies.Done)
 
     async def drain(self) -> None:
         """Ask the daemon to finish its queue, sync it, and end.

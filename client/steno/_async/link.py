@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -33,9 +34,16 @@ from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
 from steno_protocol.positions import Position
 
+if TYPE_CHECKING:
+    from steno._async.owner_link import OwnerLink
+    from steno._sansio.owners import Owners
+
 
 class Link:
     """A connection to a daemon; its tasks make a new one when it is lost.
+
+    In a cluster that daemon is the home daemon: what it does not own goes by links to the owners,
+    which are made when it first names one.
 
     `BlockingLink` has methods of the same names, so that the verbs of both clients have one source.
 
@@ -47,14 +55,15 @@ class Link:
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
-    def __init__(self, target: Target, timeout: float) -> None:
+    def __init__(self, target: Target, timeout: float, *, is_owner: bool = False) -> None:
         self.name: str = target.name
         self.timeout: float = given_timeout(timeout)
         self.welcome: replies.Welcome | None = None
         self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
-        self._exchange = Exchange(hello_of(target))
+        self._exchange = Exchange(hello_of(target), target.endpoint if is_owner else None)
+        self._owners: Owners[OwnerLink] | None = None
         self._connection: Connection | None = None
         self._armed = inf
         self._crash: Exception | None = None
@@ -143,6 +152,11 @@ class Link:
             await self._tasks.__aexit__(None, None, None)
         finally:
             self._hang_up("the client was closed")
+
+    @property
+    def target(self) -> Target:
+        """The wanted daemon, and how this client introduces itself."""
+        return self._target
 
     @property
     def crash(self) -> Exception | None:
@@ -243,8 +257,13 @@ class Link:
         self.check_open()
         if mirror is not None:
             mirror.check()
-        pending = self._exchange.submit(command, records, None, time.monotonic(), self.timeout)
-        self._push()
+        owners = self._owners
+        link = self if owners is None else owners.link_for(command) or self
+        now = time.monotonic()
+        pending = link._exchange.submit(command, records, None, now, self.timeout)
+        if owners is not None:
+            owners.begin(pending, link._exchange)
+        link._push()
         return pending
 
     async def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
@@ -262,33 +281,48 @@ class Link:
                 pending.wake = partial(_wake, answered)
                 await answered
         finally:
-            self._exchange.forget(pending)
+            # Without a call where there is no cluster.
+            link = self if self._owners is None else self._carrier(pending)
+            link._exchange.forget(pending)
         return result_of(pending, kind)
 
     def forget(self, pending: Pending) -> None:
         """Forget a request that `begin` sent; safe in a finaliser."""
-        self._exchange.forget(pending)
+        self._carrier(pending)._exchange.forget(pending)
 
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""
         self.check_open()
-        self._exchange.follow(follower, time.monotonic(), self.timeout)
-        self._push()
+        owners = self._owners
+        link = self if owners is None else owners.link_of(follower.session) or self
+        link._exchange.follow(follower, time.monotonic(), self.timeout)
+        if owners is not None:
+            owners.begin(follower, link._exchange)
+        link._push()
 
     def unfollow(self, follower: Follower) -> None:
         """End a subscription."""
-        self._exchange.unfollow(follower)
-        self._push()
+        link = self._carrier(follower)
+        link._exchange.unfollow(follower)
+        link._push()
 
     def abandon(self, follower: Follower) -> None:
         """End a subscription a little later; safe in a finaliser."""
-        self._exchange.abandon(follower)
+        self._carrier(follower)._exchange.abandon(follower)
 
     def consumed(self, follower: Follower) -> None:
         """Grant the daemon credit for popped events."""
-        self._exchange.consumed(follower, time.monotonic())
-        if self._exchange.outbox:
-            self._push()
+        link = self if self._owners is None else self._carrier(follower)
+        link._exchange.consumed(follower, time.monotonic())
+        if link._exchange.outbox:
+            link._push()
+
+    def drop_owner(self, link: "OwnerLink") -> None:
+        """Take back what a link to an owner carried when it ended."""
+        if self._owners is not None:
+            self._owners.drop(link)
+            link.exchange.turn_back(link.exchange.trouble or "it was lost")
+            self._redirect(link.exchange)
 
     async def fetch(self, reader: LineReader, *, ahead: bool = False) -> bool:
         """Fetch the next block of lines; return False at the end.
@@ -342,6 +376,45 @@ class Link:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _carrier(self, item: Pending | Follower) -> "Link":
+        """The link that carries a request or a subscription."""
+        return self if self._owners is None else self._owners.carrier(item) or self
+
+    def _redirect(self, ended: Exchange | None = None) -> None:
+        """Give what another daemon has to serve to the link to that daemon."""
+        if self._owners is None:
+            # Imported late: most clients meet no other owner.
+            from steno._async.owner_link import OwnerLink  # noqa: PLC0415
+            from steno._sansio.owners import Owners  # noqa: PLC0415
+
+            self._owners = Owners(self._exchange, partial(OwnerLink, self))
+        self._owners.redirect(time.monotonic(), ended)
+        # The task that keeps the time starts the tasks of new links: asyncio's loop may call this
+        # outside of tasks, where anyio cannot start one.
+        self._timer.set()
+        for link in (self, *self._owner_links()):
+            link._push_soon()
+
+    def _leave_home(self) -> None:
+        if self._owners is not None:
+            self._owners.leave_home()
+            self._redirect()
+
+    def _owner_links(self) -> "list[OwnerLink]":
+        return [] if self._owners is None else list(self._owners.links.values())
+
+    def _push_soon(self) -> None:
+        """As `_push`, after the caller has returned: an answer that is there may redirect more."""
+        if self._connection is None:
+            self._push()
+        elif self._loop is not None:
+            self._gather(self._loop)
+        else:
+            self._tasks.start_soon(self._push_in_turn)
+
+    async def _push_in_turn(self) -> None:
+        self._push()
+
     async def _send_close(self) -> None:
         if self._connection is None:
             # A request would start a daemon.
@@ -354,8 +427,11 @@ class Link:
         return None if command is None else self.begin(command)
 
     def _start(self) -> None:
-        self._tasks.start_soon(self._guarded, self._keep_time)
+        self._start_timer()
         self._tasks.start_soon(self._guarded, self._keep_connected)
+
+    def _start_timer(self) -> None:
+        self._tasks.start_soon(self._guarded, self._keep_time)
 
     async def _own_tasks(self) -> None:
         async with self._tasks:
@@ -368,7 +444,8 @@ class Link:
 
     def _refuse_all(self) -> None:
         self._is_open = False
-        self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
+        for link in (self, *self._owner_links()):
+            link._exchange.fail(Unreachable("the client was closed"), for_ever=True)
 
     def _push(self) -> None:
         """Send the outbox, and take in messages that arrived meanwhile."""
@@ -427,6 +504,8 @@ class Link:
             for frames in messages:
                 self._exchange.receive(frames, now)
             self._exchange.tick(now)
+            if self._exchange.redirected:
+                self._redirect()
             is_stirred = bool(self._exchange.outbox)
             self._flush(connection)
         except Exception as error:
@@ -457,10 +536,14 @@ class Link:
     async def _keep_time(self) -> None:
         while True:
             self._timer = anyio.Event()
+            for link in self._owner_links():
+                link.start(self._tasks)
             self._armed = self._exchange.alarm
             with anyio.move_on_after(self._armed - time.monotonic()):
                 await self._timer.wait()
             self._exchange.tick(time.monotonic())
+            if self._exchange.redirected:
+                self._redirect()
             if self._connection is not None:
                 self._push()
 
@@ -469,6 +552,7 @@ class Link:
             if self._connection is not None:
                 await self._serve(self._connection)
                 self._hang_up("the connection to the daemon was lost")
+                self._leave_home()
             await self._connect_again()
 
     async def _serve(self, connection: Connection) -> None:
@@ -535,7 +619,8 @@ class Link:
         if not isinstance(error, StenoError):
             self._crash = error
             error = Internal(f"the client failed: {error!r}; please report it")
-        self._exchange.fail(error, for_ever=True)
+        for link in (self, *self._owner_links()):
+            link._exchange.fail(error, for_ever=True)
 
 
 def _wake(answered: asyncio.Future[None]) -> None:

@@ -266,7 +266,11 @@ class Stream(NotPicklable):
         return stream_info(found[0])
 
     def subscribe(
-        self, after: PositionLike = "start", *, incarnation: str | None = None
+        self,
+        after: PositionLike = "start",
+        *,
+        incarnation: str | None = None,
+        pace: float = 0.0,
     ) -> Subscription:
         """Follow it with `async for`: the backlog, Live, then each new record once it is durable.
 
@@ -278,6 +282,8 @@ class Stream(NotPicklable):
             after: `start` (of the present generation), `now`, or a position.
             incarnation: the `incarnation` of the subscription at the time when the position was
                 saved, as for `Session.subscribe`.
+            pace: shortest time in seconds between two events with new records, as for
+                `Session.subscribe`.
 
         Returns:
             The subscription, to be closed or used as a context manager.
@@ -291,7 +297,7 @@ class Stream(NotPicklable):
             [{'n': 1}, {'n': 2}]
         """
         starts = [(file_of(self.name), start_of(after))]
-        return Subscription(self._link, self.session, starts, incarnation)
+        return Subscription(self._link, self.session, starts, incarnation, pace=pace)
 
     async def delete(
         self, *, key: str | None = None, expect: PositionLike | None = None

@@ -47,13 +47,16 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
         starts: Sequence[tuple[File, str]],
         incarnation: str | None = None,
         mirror_of: Callable[[], Mirror | None] | None = None,
+        pace: float = 0.0,
     ) -> None:
         self._link = link
         self._event: anyio.Event | None = None
         self._is_closed = False
         # Weak, so that a loop that ended by `break` ends its subscription.
         wake = WeakMethod(self._wake)
-        self._following = Following(session, starts, lambda: _call(wake), incarnation, mirror_of)
+        self._following = Following(
+            session, starts, lambda: _call(wake), incarnation, mirror_of, pace
+        )
         for follower in self._following.followers:
             link.follow(follower)
 

@@ -102,7 +102,8 @@ class Attempt:
         if self._connection is None:
             endpoint = self._target.address()
             try:
-                self._connection = Connection(endpoint, self._target.key)
+                key = self._target.key if paths.is_remote(endpoint) else None
+                self._connection = Connection(endpoint, key)
             except OutOfHandles:
                 raise
             except errors.Unreachable as error:

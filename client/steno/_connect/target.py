@@ -47,6 +47,10 @@ class Target(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, root=_real_root(self.root))
 
+    def at(self, endpoint: str) -> "Target":
+        """Any daemon that answers at this address, for the same client; it is never started."""
+        return msgspec.structs.replace(self, root=None, endpoint=endpoint, spawn=False)
+
     def without_spawn(self) -> "Target":
         """The same daemon, if it runs."""
         return msgspec.structs.replace(self, spawn=False)

@@ -55,6 +55,17 @@ def given_timeout(timeout: object) -> float:
     )
 
 
+def pace_ms_of(pace: object) -> int:
+    """The pace of a subscription in milliseconds, from one in seconds."""
+    most = limits.SUBSCRIPTION_PACE_MS_MAX / 1000
+    if isinstance(pace, int | float) and 0 <= pace <= most:
+        return round(pace * 1000)
+    raise BadRequest(
+        f"the pace {pace!r:.80} is no number of seconds between two events: give one from 0 to"
+        f" {most:g}"
+    )
+
+
 def check_function(function: Any, what: str) -> None:
     """Raise BadRequest if `function` cannot be called."""
     if not callable(function):

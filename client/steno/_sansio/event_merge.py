@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Literal
 
+from steno._sansio.argument_checks import pace_ms_of
 from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.requests import PositionLike, position_text
@@ -27,6 +28,7 @@ class Following:
         incarnation: of the session that the positions in `starts` belong to, if it is known.
         mirror_of: returns the mirror of the session in this process, or None. An event of the
             context is not delivered before the mirror contains it.
+        pace: shortest time in seconds between two events with new lines of a file.
 
     Attributes:
         incarnation: of the session that the events popped so far are of; None before the daemon's
@@ -40,11 +42,14 @@ class Following:
         wake: Callable[[], None],
         incarnation: str | None = None,
         mirror_of: Callable[[], Mirror | None] | None = None,
+        pace: float = 0.0,
     ) -> None:
         self._wake = wake
         self._mirror_of = mirror_of
+        pace_ms = pace_ms_of(pace)
         self.followers = [
-            Follower(session, after, self._woken, file=file) for file, after in starts
+            Follower(session, after, self._woken, file=file, pace_ms=pace_ms)
+            for file, after in starts
         ]
         self.incarnation = incarnation
         self._incarnations: dict[File, str] = {}

@@ -15,11 +15,14 @@ The life of a request:
                   |             | busy, shutting_down, expired: sent again after `backoff_s`
                   +-------------+ disconnected: waits for `connected`, then sent again
     and at its deadline it is done with Unreachable or OutcomeUnknown, wherever it is.
+
+A request or subscription that another daemon of a cluster has to serve is put into `redirected`;
+the driver gives it to the exchange with that daemon, which `adopt`s it.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import count, islice
 from math import inf
 from typing import Final
 
@@ -47,32 +50,50 @@ from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welco
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
 """The longest silence of a slow connection that carries events."""
 
+_first_numbers: Final = count(1 << 32, 1 << 32)
+"""Of the exchanges with owners: an id that moves between exchanges means nothing in the others."""
+
 # Every request is looked up in it, and a union would be searched from its beginning.
 _SLOW: Final = frozenset(SlowCommand.__args__)
 
 
 class Exchange:
-    """All requests and subscriptions of one client.
+    """All requests and subscriptions that one daemon serves to a client.
+
+    Args:
+        hello: the greeting.
+        endpoint: the address of an owner that another daemon named; None for the home daemon.
 
     Attributes:
+        endpoint: as given.
+        redirected: what another daemon has to serve, each with the named address; None: home.
         outbox: requests to send; empty while there is no connection.
         alarm: when `tick` has to be called next, on the caller's clock in seconds; `inf` for never.
         trouble: why there is no connection, for the error of a request that waited in vain.
     """
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, endpoint: str | None = None) -> None:
+        self.endpoint = endpoint
+        self.redirected: deque[tuple[Pending | Follower, str | None]] = deque()
         self.outbox: deque[OutgoingRequest] = deque()
         self.alarm = inf
         self.trouble: str | None = None
         self._hello = hello
         self._clock_offset_ms: int | None = None
-        self._number = 0
+        # A daemon from before paces refuses the field.
+        self._pace_ms_max: int = 0
+        self._number = 0 if endpoint is None else next(_first_numbers)
         self._pending: dict[bytes, Pending] = {}
         self._slow_requests = SlowRequests()
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
         self._heard_at = -inf
+        # Of an owner: since when it is watched, when its silence is noticed, and whether it was
+        # greeted because of that.
+        self._watch_from = -inf
+        self._watch_due = inf
+        self._is_suspect = False
         # Of this connection: the bytes of all requests, and of those up to the last answered one.
         self._asked_bytes = self._answered_bytes = 0
 
@@ -143,6 +164,8 @@ class Exchange:
             self._send(pending, now)
         else:
             encode_header(command)
+        if self.endpoint is not None:
+            self._carry(pending, now)
         self._pending[pending.id] = pending
         self._arm(min(pending.due, pending.deadline))
         return pending
@@ -166,11 +189,84 @@ class Exchange:
             if for_ever or follower.is_awaited:
                 self._end(follower, error)
 
+    # --- the daemons of a cluster ----------------------------------------------------------------
+
+    def carries(self, item: Pending | Follower) -> bool:
+        """True while a caller waits for this request or subscription here."""
+        if isinstance(item, Pending):
+            return self._pending.get(item.id) is item and not item.is_done
+        if item in self._abandoned:
+            return False
+        return any(follower is item for follower in self._followers.values())
+
+    def adopt(self, item: Pending | Follower, now: float, due: float) -> None:
+        """Take over what another exchange carried; it is sent at `due`."""
+        if isinstance(item, Pending):
+            item.id = self._next_id(b"r")
+            item.due = due
+            self._pending[item.id] = item
+            if self.is_connected and due <= now:
+                self._send(item, now)
+        else:
+            item.interval_s = limits.RESEND_S
+            # Events of the other daemon count against no window of this one.
+            item.stalled = bool(item.inbox)
+            item.due = inf if item.stalled else due
+            self._followers[self._next_id(b"s")] = item
+            if self.is_connected and due <= now and not item.stalled:
+                self._subscribe(item, now)
+        if self.endpoint is not None:
+            self._carry(item, now)
+        self._arm(min(item.due, item.deadline))
+
+    def leave(self, item: Pending | Follower) -> list[bytes]:
+        """Stop serving what another exchange adopts next; return its ids for `drop` after that."""
+        if isinstance(item, Pending):
+            # A sent copy may be applied here.
+            item.uncertain = item.uncertain or item.copies > 0
+            item.copies = 0
+            self._slow_requests.release(item)
+            return [item.id]
+        self._unsubscribe(item)
+        item.has_caught_up = False
+        return [each for each, other in self._followers.items() if other is item]
+
+    def drop(self, item: Pending | Follower, ids: Sequence[bytes] | None = None) -> None:
+        """Forget what another exchange adopted, under the ids of `leave` or under all."""
+        if isinstance(item, Pending):
+            known = [each for each, other in self._pending.items() if other is item]
+            for each in known if ids is None else ids:
+                self._pending.pop(each, None)
+        elif ids is None:
+            self._drop_ids(item)
+        else:
+            for each in ids:
+                self._followers.pop(each, None)
+
+    def redirect_followers(self, session: str, endpoint: str) -> None:
+        """Redirect the subscriptions of a session that has another owner now."""
+        for follower in list(self._followers.values()):
+            if follower.session == session:
+                self.redirected.append((follower, endpoint))
+
+    def redirect_sessions(self) -> None:
+        """Redirect everything about a session: this daemon is lost, and another may serve it."""
+        for item in (*self._pending.values(), *self._followers.values()):
+            if item.session is not None:
+                self.redirected.append((item, None))
+
+    def turn_back(self, why: str) -> None:
+        """Redirect everything to the home daemon: the owner does not serve it."""
+        self.trouble = why
+        for item in (*self._pending.values(), *self._followers.values()):
+            self.redirected.append((item, None))
+
     # --- the connection --------------------------------------------------------------------------
 
     def connected(self, welcome: Welcome, now: float) -> None:
         """Send waiting requests and renew subscriptions on a new connection."""
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
+        self._pace_ms_max = welcome.limits.get("subscription_pace_ms_max", 0)
         self.trouble = None
         for pending in list(self._pending.values()):
             self._send(pending, now)
@@ -182,8 +278,11 @@ class Exchange:
             # Events of the old connection count against no window of the new one, so they have to
             # be consumed before more are requested.
             follower.stalled = bool(follower.inbox)
+            follower.due = inf
             if not follower.stalled:
                 self._subscribe(follower, now)
+        if self.endpoint is not None:
+            self._watch(now)
 
     def disconnected(self, why: str) -> None:
         """Keep all requests for the next connection: this one answers none of them any more."""
@@ -246,6 +345,8 @@ class Exchange:
         if now < self.alarm:
             return
         self.alarm = inf
+        if self.endpoint is not None:
+            self._tick_owner(now)
         for pending in list(self._pending.values()):
             self._tick_request(pending, now)
         for request_id, follower in list(self._followers.items()):
@@ -266,7 +367,9 @@ class Exchange:
         follower.deadline = now + timeout_s
         follower.timeout_s = timeout_s
         self._followers[self._next_id(b"s")] = follower
-        self._arm(follower.deadline)
+        if self.endpoint is not None:
+            self._carry(follower, now)
+        self._arm(min(follower.due, follower.deadline))
         if self.is_connected:
             self._subscribe(follower, now)
 
@@ -355,6 +458,8 @@ class Exchange:
         pending.copies = max(0, pending.copies - 1)
         if isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
             self._resolve(pending, Done(), b"")
+        elif self._is_redirect(body):
+            self.redirected.append((pending, body.endpoint))
         elif pending.is_retried_after(body.code):
             self._retry_later(pending, body, now)
         elif pending.copies and body.outcome is Outcome.NOT_APPLIED:
@@ -362,6 +467,50 @@ class Exchange:
             pending.refusal = body.exception(pending.key)
         else:
             self._finish(pending, pending.refused(body))
+
+    def _is_redirect(self, body: ErrorReply) -> bool:
+        """Whether another daemon of the cluster serves the session, now or soon."""
+        if body.code is ErrorCode.HELD and body.endpoint is not None:
+            return True
+        return self.endpoint is not None and body.code in (ErrorCode.HELD, ErrorCode.SHUTTING_DOWN)
+
+    def _carry(self, item: Pending | Follower, now: float) -> None:
+        """Bound the time that an item waits for an owner without a connection."""
+        if self.is_connected:
+            self._watch(now)
+        else:
+            item.due = now + limits.OWNER_CONNECT_S
+
+    def _watch(self, now: float) -> None:
+        """Begin to watch the owner, unless that has begun."""
+        if self._watch_due == inf and (self._pending or self._followers):
+            self._watch_anew(now)
+        self._arm(self._watch_due)
+
+    def _watch_anew(self, now: float) -> None:
+        # A slow connection may carry requests for so long.
+        under_way_s = (self._asked_bytes - self._answered_bytes) / limits.SLOW_BYTES_S
+        self._watch_from = now
+        self._watch_due = now + limits.OWNER_SILENCE_S + under_way_s
+
+    def _tick_owner(self, now: float) -> None:
+        """Greet an owner that has been silent, and give up one that stays silent."""
+        if not self.is_connected or not (self._pending or self._followers):
+            self._watch_due = inf
+            return
+        if now >= self._watch_due:
+            if self._heard_at >= self._watch_from:
+                self._is_suspect = False
+            elif self._is_suspect:
+                self.turn_back(f"it did not answer a greeting for {now - self._watch_from:.1f} s")
+                self._watch_due = inf
+                return
+            else:
+                self._is_suspect = True
+                greeting = OutgoingRequest(self._next_id(b"h"), encode_header(self._hello))
+                self.outbox.append(greeting)
+            self._watch_anew(now)
+        self._arm(self._watch_due)
 
     def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
         pending.refusal = body.exception(pending.key)
@@ -378,12 +527,23 @@ class Exchange:
         if now >= pending.deadline:
             self._finish(pending, pending.timed_out(self.trouble))
             return
+        if now >= pending.due and self._is_given_up(pending):
+            return
         if now >= pending.due and self.is_connected:
             if pending.copies:
                 pending.uncertain = True
                 pending.interval_s = min(2 * pending.interval_s, limits.RESEND_S_MAX)
             self._send(pending, now)
         self._arm(min(pending.due, pending.deadline))
+
+    def _is_given_up(self, item: Pending | Follower) -> bool:
+        """Whether it waited long enough for the connection to an owner, and goes home."""
+        if self.endpoint is None or self.is_connected:
+            return False
+        self.trouble = self.trouble or "no connection yet"
+        self.redirected.append((item, None))
+        item.due = inf
+        return True
 
     def _finish(self, pending: Pending, error: StenoError) -> None:
         pending.error = error
@@ -407,11 +567,13 @@ class Exchange:
         match answer.body:
             case Subscribed() as reply:
                 follower.begin(reply)
-            case ErrorReply() as reply if follower.is_asked_again_after(reply.code):
-                self._subscribe_later(follower, now)
-                return
+                if follower.route is not None:
+                    follower.route.arrived()
             case ErrorReply() as reply:
-                self._end(follower, reply.exception())
+                self._take_refusal(follower, reply, now)
+                return
+            case events.Gone(moved=True):
+                self._go_on_elsewhere(follower, now)
                 return
             case events.Event() as event:
                 if not follower.take(event, answer.block):
@@ -444,7 +606,7 @@ class Exchange:
         # A daemon that is slow under load must not get ever more requests.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
-        asked = follower.asked_as(follower.name)
+        asked = follower.asked_as(follower.name, self._pace_ms_max)
         self.outbox.append(OutgoingRequest(request_id, encode_header(asked)))
 
     def _subscribe_later(self, follower: Follower, now: float) -> None:
@@ -453,9 +615,32 @@ class Exchange:
         follower.backoff_s = min(2 * follower.backoff_s, limits.RESEND_S)
         self._arm(follower.due)
 
+    def _take_refusal(self, follower: Follower, reply: ErrorReply, now: float) -> None:
+        if self._is_redirect(reply):
+            follower.name = None
+            self.redirected.append((follower, reply.endpoint))
+        elif follower.is_asked_again_after(reply.code):
+            self._subscribe_later(follower, now)
+        else:
+            self._end(follower, reply.exception())
+
+    def _go_on_elsewhere(self, follower: Follower, now: float) -> None:
+        """Subscribe anew after a hand-over: the home daemon knows the next owner."""
+        if self.endpoint is not None:
+            follower.name = None
+            self.redirected.append((follower, None))
+            return
+        self._subscribe_later(follower, now)
+        if follower.inbox:
+            # As after `lagged`: the inbox never exceeds one window.
+            follower.stalled = True
+            follower.due = inf
+
     def _tick_follower(self, request_id: bytes, follower: Follower, now: float) -> None:
         if now >= follower.deadline:
             self._end(follower, follower.timed_out(self.trouble))
+        elif now >= follower.due and self._is_given_up(follower):
+            return
         elif now >= follower.due and self.is_connected:
             if self._may_be_coming(follower, now):
                 follower.due = self._heard_at + _BLOCK_WAY_S

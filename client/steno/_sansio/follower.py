@@ -3,15 +3,18 @@
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from steno._sansio.pending import RETRIED
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
 from steno_protocol.commands import Subscribe
-from steno_protocol.errors import ErrorCode, NotFound, StenoError, Unreachable
+from steno_protocol.errors import ErrorCode, Held, NotFound, StenoError, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
+
+if TYPE_CHECKING:
+    from steno._sansio.route import Route
 
 
 class Follower:
@@ -33,6 +36,7 @@ class Follower:
         is_live: the first backlog was received.
         has_caught_up: the backlog of the present attempt was received.
         error: the error that ended the subscription, if any.
+        pace_ms: shortest time between two events with new records.
         name: of the present attempt, None while there is none.
         asked_at: when the present attempt was made.
         due: when the next attempt is made unless an answer came, on the clock of the exchange.
@@ -42,12 +46,14 @@ class Follower:
         waiters: callers that wait for more events.
         stalled: the daemon stopped sending, or was lost, while events were in the inbox; the next
             attempt follows once they are consumed, so that the inbox never exceeds one window.
+        route: its way through the daemons of a cluster; None: it never left the home daemon.
     """
 
     __slots__ = (
         "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
         "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
-        "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
+        "pace_ms", "position", "route", "session", "stalled", "timeout_s", "until_live", "waiters",
+        "wake", "window",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +64,7 @@ class Follower:
         *,
         file: File = "context",
         window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
+        pace_ms: int = 0,
         until_live: bool = False,
     ) -> None:
         self.session: str = session
@@ -82,7 +89,9 @@ class Follower:
         self.stalled: bool = False
         self.owed_bytes: int = 0
         self.window: int = window
+        self.pace_ms: int = pace_ms
         self.wake: Callable[[], None] = wake
+        self.route: Route | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -107,14 +116,21 @@ class Follower:
 
     def timed_out(self, trouble: str | None) -> StenoError:
         """The error at the deadline; `trouble` is why there is no connection."""
+        if self.route is not None and self.route.named is not None:
+            return Held(self.route.unanswered(), session=self.session, endpoint=self.route.named)
         because = f" ({trouble})" if trouble else ""
         return Unreachable(
             f"the subscription was not answered in time{because}: see `steno status`",
             session=self.session,
         )
 
-    def asked_as(self, name: str) -> Subscribe:
-        """The command that subscribes from the present position, under this name."""
+    def asked_as(self, name: str, pace_ms_max: int = 0) -> Subscribe:
+        """The command that subscribes from the present position, under this name.
+
+        Args:
+            name: the name.
+            pace_ms_max: the longest pace that the daemon accepts.
+        """
         return Subscribe(
             session=self.session,
             subscription=name,
@@ -122,6 +138,7 @@ class Follower:
             after=self.resume_after,
             window=self.window,
             incarnation=self.incarnation,
+            pace_ms=min(self.pace_ms, pace_ms_max),
         )
 
     def begin(self, reply: Subscribed) -> None:

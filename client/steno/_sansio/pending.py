@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,8 +23,11 @@ from steno_protocol.commands import (
     Undelete,
     command_name,
 )
-from steno_protocol.errors import ErrorCode, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.replies import AnyReply, ErrorReply
+
+if TYPE_CHECKING:
+    from steno._sansio.route import Route
 
 RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
 """Refusals after which a later attempt may succeed."""
@@ -51,6 +54,7 @@ class Pending(msgspec.Struct, eq=False):
         refusal: a refusal that is not final, because a copy is under way or it will be sent again.
         reply: the result, with `block`; None until it is done, and after an error.
         error: the error that it ended with.
+        route: its way through the daemons of a cluster; None: it never left the home daemon.
     """
 
     id: bytes
@@ -71,6 +75,7 @@ class Pending(msgspec.Struct, eq=False):
     reply: AnyReply | None = None
     block: bytes = b""
     error: StenoError | None = None
+    route: "Route | None" = None
 
     @property
     def is_done(self) -> bool:
@@ -111,6 +116,10 @@ class Pending(msgspec.Struct, eq=False):
         """The error at the deadline; `trouble` is why there is no connection."""
         if self.refusal is not None and not self.may_be_applied():
             return self.refusal
+        if self.route is not None and self.route.named is not None:
+            return self.outcome(
+                Held(self.route.unanswered(), session=self.session, endpoint=self.route.named)
+            )
         because = f" ({trouble})" if trouble else ""
         return self.outcome(
             Unreachable(

@@ -22,8 +22,8 @@ from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, Sten
 from steno_protocol.paths import check_key, key_time_ms
 from steno_protocol.positions import Position
 
-Durability = Literal["synced", "written"]
-"""`synced`: on the disk. `written`: in the page cache."""
+Durability = Literal["synced", "written", "replicated"]
+"""`synced`: on the disk. `written`: in the page cache. `replicated`: on a cluster's majority."""
 
 PositionLike = Position | str
 """A position, or its text."""
@@ -71,11 +71,11 @@ def _draw_key_ends() -> list[str]:
     return [f"7{each[:3]}-{_VARIANT[each[3]]}{each[4:7]}-{each[7:19]}" for each in pieces]
 
 
-def page_size(limit: int | None, listed: int) -> int:
+def page_size(limit: int | None, listed: int, least: int = 1) -> int:
     """The sessions to ask for when `listed` of at most `limit` are there already."""
     if limit is None:
         return limits.LIST_PAGE_SESSIONS_MAX
-    return min(limits.LIST_PAGE_SESSIONS_MAX, given_count(limit, "limit", 1) - listed)
+    return min(limits.LIST_PAGE_SESSIONS_MAX, given_count(limit, "limit", least) - listed)
 
 
 def encode_records(records: Message | Sequence[Message], what: str = "message") -> list[bytes]:

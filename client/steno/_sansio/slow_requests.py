@@ -42,6 +42,12 @@ class SlowRequests:
         """Make room for another request after this one has ended; safe in a finaliser."""
         self._under_way.discard(pending.id)
 
+    def release(self, pending: Pending) -> None:
+        """Forget a request that another daemon gets, whether it was sent or waits."""
+        self._under_way.discard(pending.id)
+        if self.waiting.pop(pending.id, None) is not None:
+            pending.refusal = None
+
     def next(self) -> Pending | None:
         """The oldest waiting request, if one more may be sent; it is admitted until it ends."""
         if not self.waiting or len(self._under_way) >= limits.CLIENT_LOOKUPS_MAX:

@@ -10,7 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from steno._connect import fork_guard
 from steno._connect.absence import StartFailed, not_there
@@ -31,12 +33,19 @@ from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
 from steno_protocol.positions import Position
 
+if TYPE_CHECKING:
+    from steno._sansio.owners import Owners
+    from steno._sync.owner_link import BlockingOwnerLink
+
 
 class BlockingLink:
     """A connection to a daemon, made by the constructor; calls make a new one when it is lost.
 
     Threads take turns on it. A request has the turn until it has its answer; a thread that waits
     for events (`wait_until`) has it for a short check now and then, and delays no other thread.
+
+    In a cluster that daemon is the home daemon: what it does not own goes by links to the owners,
+    which are made when it first names one, and are used in the same turns.
 
     `Link` has methods of the same names, so that the verbs of both clients have one source.
 
@@ -48,23 +57,26 @@ class BlockingLink:
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
-    def __init__(self, target: Target, timeout: float) -> None:
+    def __init__(self, target: Target, timeout: float, home: "BlockingLink | None" = None) -> None:
         self.name: str = target.name
         self.timeout: float = given_timeout(timeout)
         self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target.resolved()
-        self._exchange = Exchange(hello_of(target))
-        self._turns = ConnectionLock()
-        self._unpaid: deque[Follower] = deque()
+        self._exchange = Exchange(hello_of(target), None if home is None else target.endpoint)
+        self._owners: Owners[BlockingOwnerLink] | None = None
+        self._turns = ConnectionLock() if home is None else home._turns
+        self._unpaid: deque[Follower] = deque() if home is None else home._unpaid
         self._connection: Connection | None = None
         self._attempt: Attempt | None = None
         self._began = 0.0
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self.welcome: replies.Welcome = self._adopt(
-            connect(self._target, time.monotonic() + self.timeout)
+        self.welcome: replies.Welcome = (
+            self._adopt(connect(self._target, time.monotonic() + self.timeout))
+            if home is None
+            else home.welcome
         )
         fork_guard.guard(self)
 
@@ -85,10 +97,16 @@ class BlockingLink:
         try:
             self._turns.ring()
             self._is_open = False
-            self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
-            self._hang_up("the client was closed")
+            for link in (*self._owner_links(), self):
+                link._exchange.fail(Unreachable("the client was closed"), for_ever=True)
+                link._hang_up("the client was closed")
         finally:
             self._turns.give_back()
+
+    @property
+    def target(self) -> Target:
+        """The wanted daemon, and how this client introduces itself."""
+        return self._target
 
     def inherit(self) -> None:
         """See `fork_guard.Inherited`."""
@@ -165,7 +183,8 @@ class BlockingLink:
             pending = self._begin(command, records, timeout_s, mirror)
             self._finish(pending)
             if has_event and mirror is not None and mirror.lacks(pending.reply):
-                self._take_in_soon()
+                link = self if self._owners is None else self._carrier(mirror.follower)
+                link._take_in_soon()
         finally:
             self._turns.give_back()
         return result_of(pending, kind)
@@ -188,7 +207,7 @@ class BlockingLink:
         try:
             self._take_turn(self.timeout)
         except Busy as error:
-            self._exchange.forget(pending)
+            self.forget(pending)
             # It was sent before: the outcome of a change is unknown.
             raise pending.outcome(error) from None
         try:
@@ -200,14 +219,18 @@ class BlockingLink:
 
     def forget(self, pending: Pending) -> None:
         """Forget a request that `begin` sent; safe in a finaliser."""
-        self._exchange.forget(pending)
+        self._carrier(pending)._exchange.forget(pending)
 
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""
         self._take_turn(self.timeout)
         try:
             self.check_open()
-            self._exchange.follow(follower, time.monotonic(), self.timeout)
+            owners = self._owners
+            link = self if owners is None else owners.link_of(follower.session) or self
+            link._exchange.follow(follower, time.monotonic(), self.timeout)
+            if owners is not None:
+                owners.begin(follower, link._exchange)
         finally:
             self._turns.give_back()
 
@@ -218,20 +241,20 @@ class BlockingLink:
         try:
             self._turns.take(self.timeout)
         except Busy:
-            self._exchange.abandon(follower)
+            self.abandon(follower)
             self._turns.ring()
             return
         try:
             self._turns.ring()
-            self._exchange.unfollow(follower)
-            if self._connection is not None:
-                self._flush(self._connection)
+            link = self._carrier(follower)
+            link._exchange.unfollow(follower)
+            link._flush_outbox()
         finally:
             self._turns.give_back()
 
     def abandon(self, follower: Follower) -> None:
         """End a subscription a little later; safe in a finaliser."""
-        self._exchange.abandon(follower)
+        self._carrier(follower)._exchange.abandon(follower)
 
     def consumed(self, follower: Follower) -> None:
         """Grant credit for popped events at the next turn of any thread; this never waits."""
@@ -242,9 +265,10 @@ class BlockingLink:
         if self._turns.take_before(0.0):
             try:
                 self._pay()
-                if self._exchange.outbox and self._connection is not None:
+                link = self if self._owners is None else self._carrier(follower)
+                if link._exchange.outbox and link._connection is not None:
                     self._turns.ring()
-                    self._flush(self._connection)
+                    link._flush(link._connection)
             finally:
                 self._turns.give_back()
 
@@ -296,16 +320,21 @@ class BlockingLink:
         try:
             self.check_open()
             self._turns.ring()
-            before = self._connection
-            self._step(0.0)
-            while self._attempt is not None:
-                self._step(0.0)
-            self._take_in_rest()
-            is_new = self._connection is not before
+            link = self._carrier(follower)
+            before = link._connection
+            link._step(0.0)
+            while link._attempt is not None and link is self._carrier(follower):
+                link._step(0.0)
+            link._take_in_rest()
+            link = self._carrier(follower)
+            is_new = link._connection is not before
         finally:
             self._turns.give_back()
         if is_new:
-            self.wait_until(lambda: follower.is_current or self._connection is None, self.timeout)
+            self.wait_until(
+                lambda: follower.is_current or self._carrier(follower)._connection is None,
+                self.timeout,
+            )
 
     def wait_until(self, is_true: Callable[[], bool], timeout: float | None = None) -> bool:
         """Take in messages until `is_true`; return False after `timeout` seconds.
@@ -324,14 +353,14 @@ class BlockingLink:
                     self.check_open()
                     if time.monotonic() >= deadline:
                         return False
-                    if self._step(0.0):
+                    if self._step(0.0) or (self._owners is not None and self._step_owners()):
                         # It may be for another thread, and more may be there.
                         self._turns.ring(but=wakeup)
                         continue
                     if is_true():
                         # A deadline of its own has passed, and rings no bell.
                         return True
-                    descriptors, until = self._signs()
+                    descriptors, until = self._all_signs()
                 finally:
                     self._turns.give_back()
                 wakeup.sleep(descriptors, min(deadline, until))
@@ -344,7 +373,53 @@ class BlockingLink:
         # Another thread's request has the turn: this check sees what it has taken in so far.
         return is_true()
 
+    def drop_owner(self, link: "BlockingOwnerLink") -> None:
+        """Take back what a link to an owner carried when its connection ended."""
+        if self._owners is not None:
+            self._owners.drop(link)
+            link.exchange.turn_back(link.exchange.trouble or "it was lost")
+            self._redirect(link.exchange)
+
     # --- inside ----------------------------------------------------------------------------------
+
+    def _carrier(self, item: Pending | Follower) -> "BlockingLink":
+        """The link that carries a request or a subscription."""
+        return self if self._owners is None else self._owners.carrier(item) or self
+
+    def _redirect(self, ended: Exchange | None = None) -> None:
+        """Give what another daemon has to serve to the link to that daemon."""
+        if self._owners is None:
+            # Imported late: most clients meet no other owner.
+            from steno._sansio.owners import Owners  # noqa: PLC0415
+            from steno._sync.owner_link import BlockingOwnerLink  # noqa: PLC0415
+
+            self._owners = Owners(self._exchange, partial(BlockingOwnerLink, self))
+        self._owners.redirect(time.monotonic(), ended)
+        # A waiting thread may need the events of another connection now.
+        self._turns.ring()
+
+    def _owner_links(self) -> "list[BlockingOwnerLink]":
+        return [] if self._owners is None else list(self._owners.links.values())
+
+    def _step_owners(self) -> bool:
+        """Take in what has arrived from owners; return True when something came."""
+        has_come = False
+        for link in self._owner_links():
+            has_come |= link._step(0.0)
+        return has_come
+
+    def _all_signs(self) -> tuple[tuple[int, ...], float]:
+        """As `_signs`, of all connections."""
+        descriptors, until = self._signs()
+        for link in self._owner_links():
+            more, sooner = link._signs()
+            descriptors += more
+            until = min(until, sooner)
+        return descriptors, until
+
+    def _flush_outbox(self) -> None:
+        if self._connection is not None:
+            self._flush(self._connection)
 
     def _contain(self, mirror: Mirror, command: commands.Mutation, ack: replies.Ack) -> None:
         mirror.follower.waiters += 1
@@ -377,13 +452,18 @@ class BlockingLink:
         # Once more: another thread may have closed the client before this one got its turn.
         self.check_open()
         self._turns.ring()
+        owners = self._owners
         if mirror is not None:
-            self._take_in_arrived()
+            link = self if owners is None else self._carrier(mirror.follower)
+            link._take_in_arrived()
             mirror.check()
+        link = self if owners is None else owners.link_for(command) or self
         now = time.monotonic()
-        pending = self._exchange.submit(command, records, None, now, timeout_s)
-        if self._connection is not None:
-            self._flush(self._connection)
+        pending = link._exchange.submit(command, records, None, now, timeout_s)
+        if owners is not None:
+            owners.begin(pending, link._exchange)
+        if link._connection is not None:
+            link._flush(link._connection)
         return pending
 
     def _take_in_arrived(self) -> None:
@@ -409,9 +489,12 @@ class BlockingLink:
     def _finish(self, pending: Pending) -> None:
         try:
             while pending.reply is None and pending.error is None:
-                self._step(inf)
+                # Without a call where there is no cluster, here and elsewhere.
+                link = self if self._owners is None else self._carrier(pending)
+                link._step(inf)
         finally:
-            self._exchange.forget(pending)
+            link = self if self._owners is None else self._carrier(pending)
+            link._exchange.forget(pending)
 
     def _take_in_soon(self) -> None:
         """Take in one message, if it comes at once."""
@@ -441,6 +524,8 @@ class BlockingLink:
                     self._flush(connection)
                 has_come = self._receive_soon(connection, until) or self._receive(connection, until)
             self._exchange.tick(time.monotonic())
+            if self._exchange.redirected:
+                self._redirect()
         except BaseException:
             self._break_off()
             raise
@@ -482,7 +567,9 @@ class BlockingLink:
     def _pay(self) -> None:
         try:
             while self._unpaid:
-                self._exchange.consumed(self._unpaid.popleft(), time.monotonic())
+                follower = self._unpaid.popleft()
+                link = self if self._owners is None else self._carrier(follower)
+                link._exchange.consumed(follower, time.monotonic())
         except BaseException:
             self._break_off()
             raise
@@ -494,6 +581,8 @@ class BlockingLink:
                 self._exchange.receive(frames, now)
         except Incompatible as error:
             self._exchange.fail(error, for_ever=True)
+        if self._exchange.redirected:
+            self._redirect()
         if self._exchange.outbox:
             self._flush(connection)
 
@@ -575,6 +664,9 @@ class BlockingLink:
         self._exchange.disconnected(why)
         if connection is not None:
             connection.close()
+        if self._owners is not None and self._is_open:
+            self._owners.leave_home()
+            self._redirect()
 
     def _break_off(self) -> None:
         """Close the connection, which an interrupt left in an unknown state."""

@@ -28,11 +28,27 @@ IN_FLIGHT_BYTES_MAX: Final = 8 * MIB
 """Bytes in flight above which no line is added: the memory of a long input is bounded."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The last line that was acknowledged in its turn.
+
+    Attributes:
+        number: its number, for the caller.
+        ack: its acknowledgement.
+        lines: the acknowledged lines up to it, which are fewer than its number if some are blank.
+    """
+
+    number: int
+    ack: Ack
+    lines: int
+
+
 @dataclass(slots=True)
 class _Sent:
     """One line in flight; `pending` is None after an interrupt, when its outcome is unknown."""
 
     number: int
+    lines: int
     record: bytes
     command: Append
     pending: Pending | None = None
@@ -42,27 +58,34 @@ class _Sent:
 class OrderedAppends:
     """A window of appends to one session, each with its own key and acknowledgement.
 
+    An interrupt may end a call anywhere. Afterwards `settled` and `next_number` still say which
+    lines are acknowledged, and `settle` goes on with the others.
+
     Args:
         link: the connection.
         session: the session, which exists.
-        before: the acknowledgement of the append before the first line.
+        before: the line before the window, which was appended alone.
         durability: as in `BlockingSession.append_message`.
         is_alone: another writer's change is a Conflict; otherwise the lines follow it.
+
+    Attributes:
+        settled: the last acknowledged line, at first the one before the window.
     """
 
     def __init__(
         self,
         link: BlockingLink,
         session: str,
-        before: Ack,
+        before: Settled,
         durability: Durability,
         *,
         is_alone: bool,
     ) -> None:
         self._link = link
         self._session = session
-        self._head = before.head
-        self._last_key = before.key
+        self.settled = before
+        self._head = before.ack.head
+        self._last_key = before.ack.key
         self._durability: Durability = durability
         self._is_alone = is_alone
         self._sent: deque[_Sent] = deque()
@@ -81,8 +104,11 @@ class OrderedAppends:
 
     @property
     def next_number(self) -> int:
-        """The number of the oldest line in flight."""
-        return self._sent[0].number
+        """The number of the oldest line in flight; without one, of the line after `settled`.
+
+        A line that the caller took and that no call of `send` has stored here counts as not sent.
+        """
+        return self._sent[0].number if self._sent else self.settled.number + 1
 
     @property
     def is_answered(self) -> bool:
@@ -110,13 +136,13 @@ class OrderedAppends:
         self._last_key = command.key
         self._head = Position(self._head.generation, self._head.line + 1)
         # Before it is sent: an interrupt while it is sent leaves a line that may be stored.
-        sent = _Sent(number, record, command)
+        sent = _Sent(number, self.settled.lines + len(self._sent) + 1, record, command)
         self._sent.append(sent)
         self._sent_bytes += len(record)
         sent.pending = self._link.begin(command, [record])
 
-    def settle(self) -> tuple[int, Ack]:
-        """Wait for the acknowledgement of the oldest line, and return it with its number.
+    def settle(self) -> Settled:
+        """Wait for the acknowledgement of the oldest line, and return it as `settled`.
 
         After an error the line is still the oldest one; `drain` has to follow.
 
@@ -131,8 +157,11 @@ class OrderedAppends:
                 raise
             ack = self._renew()
         self._window = min(self._window + 1, IN_FLIGHT_MAX)
+        # In one step, and before the line leaves the window: after an interrupt between the two the
+        # line is settled once more, from the acknowledgement that it has.
+        self.settled = Settled(first.number, ack, first.lines)
         self._drop_first()
-        return first.number, ack
+        return self.settled
 
     def drain(self) -> list[int]:
         """Wait for all lines in flight; returns the numbers of those that were stored."""

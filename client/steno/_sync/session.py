@@ -64,7 +64,8 @@ class BlockingSession(RefreshedSession):
 
     `key` is the caller's idempotency key: the command is applied once, however often it is sent.
     `expect` is the head that the caller assumes; with another head the daemon writes nothing and
-    replies Conflict. `durability` is `synced` (on the disk) or `written` (in the page cache).
+    replies Conflict. `durability` is `synced` (on the disk), `written` (in the page cache) or,
+    in a cluster, `replicated` (on a majority of its servers).
 
     When a mutation of a followed session returns, `history` and its siblings contain it. They hold
     only what is on the disk, so the daemon syncs a `written` mutation of a followed session at
@@ -513,6 +514,7 @@ class BlockingSession(RefreshedSession):
         records: Followed = "context",
         wire_after: PositionLike | None = None,
         incarnation: str | None = None,
+        pace: float = 0.0,
     ) -> BlockingSubscription:
         """Follow the session's events with `for`: the backlog, Live, then new events.
 
@@ -530,12 +532,20 @@ class BlockingSession(RefreshedSession):
                 the positions were saved. If the session was deleted and created again since then, a
                 Reset that keeps nothing comes first. Without it the positions are taken for
                 positions of the present session.
+            pace: shortest time in seconds, 0 to 10, between two events with new records of a file.
+                The first event after a quiet time comes at once, and records of the meantime come
+                together. 0 is an event for each commit. A busy writer then pays for one event in
+                that time instead of one for each commit. Records come early in front of a Reset or
+                a DmailEvent, and when 1 MiB of them is there.
 
         Returns:
             The subscription; the description of its class states when it begins.
 
         Raises:
             NotFound, Unreachable: the daemon did not answer with the position of `now`.
+
+        Raises:
+            BadRequest: an argument has another form.
 
         Example:
             >>> with session.subscribe("start") as events:
@@ -546,7 +556,8 @@ class BlockingSession(RefreshedSession):
             2 records from 0:0
         """
         starts = starts_of(records, after, wire_after)
-        return BlockingSubscription(self._link, self.id, starts, incarnation, self._mirror_finder())
+        mirror_of = self._mirror_finder()
+        return BlockingSubscription(self._link, self.id, starts, incarnation, mirror_of, pace)
 
     # --- the wire file ----------------------------------------------------------------------------
 

@@ -268,7 +268,11 @@ class BlockingStream(NotPicklable):
         return stream_info(found[0])
 
     def subscribe(
-        self, after: PositionLike = "start", *, incarnation: str | None = None
+        self,
+        after: PositionLike = "start",
+        *,
+        incarnation: str | None = None,
+        pace: float = 0.0,
     ) -> BlockingSubscription:
         """Follow it with `for`: the backlog, Live, then each new record once it is durable.
 
@@ -280,6 +284,8 @@ class BlockingStream(NotPicklable):
             after: `start` (of the present generation), `now`, or a position.
             incarnation: the `incarnation` of the subscription at the time when the position was
                 saved, as for `BlockingSession.subscribe`.
+            pace: shortest time in seconds between two events with new records, as for
+                `BlockingSession.subscribe`.
 
         Returns:
             The subscription, to be closed or used as a context manager.
@@ -293,7 +299,7 @@ class BlockingStream(NotPicklable):
             [{'n': 1}, {'n': 2}]
         """
         starts = [(file_of(self.name), start_of(after))]
-        return BlockingSubscription(self._link, self.session, starts, incarnation)
+        return BlockingSubscription(self._link, self.session, starts, incarnation, pace=pace)
 
     def delete(self, *, key: str | None = None, expect: PositionLike | None = None) -> Deleted:
         """Delete it; the file stays in the session's folder under another name until it expires.

@@ -48,10 +48,11 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         starts: Sequence[tuple[File, str]],
         incarnation: str | None = None,
         mirror_of: Callable[[], Mirror | None] | None = None,
+        pace: float = 0.0,
     ) -> None:
         self._is_closed = True
         self._link = link
-        self._following = Following(session, starts, _nothing, incarnation, mirror_of)
+        self._following = Following(session, starts, _nothing, incarnation, mirror_of, pace)
         # Apart from the turns of the connection, because taking an event waits for no answer.
         self._turns = ConnectionLock()
         self._is_closed = False

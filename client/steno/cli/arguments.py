@@ -15,7 +15,7 @@ from steno_protocol.records import check_role
 ROLES: Final = ("user", "assistant", "system", "tool")
 """The usual roles of messages, which the shell completes."""
 
-_DURABILITIES: Final = ("synced", "written")
+_DURABILITIES: Final = ("synced", "written", "replicated")
 
 ReadT = TypeVar("ReadT")
 
@@ -287,8 +287,8 @@ def change_options(
         return
     parser.add_argument(
         "--durability", choices=_DURABILITIES, default="synced",
-        help="when the command returns: synced, on the disk (default), or written, in the page"
-        " cache",
+        help="when the command returns: synced, on the disk (default), written, in the page cache,"
+        " or replicated, on a majority of the cluster's servers",
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from steno._sansio.requests import opening
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.cli.connection import connected, local_root
 from steno.cli.exits import Exit
@@ -15,7 +16,7 @@ from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from steno_protocol.replies import Sessions
+from steno_protocol.replies import Sessions, SessionStat
 
 _BEGINNING: Final = Position(0, 0)
 """The head of a new session."""
@@ -152,8 +153,10 @@ def _create(client: BlockingClient, options: Namespace, output: Output) -> None:
     """Create the session and print a note with similar ids."""
     session = options.session
     close = [] if options.create else _close_ids(client, session)
-    client.open(session, follow=False)
-    if options.create:
+    # The reply says whether the session was created: in a cluster another host may have it.
+    request = opening(session, client.name, None, create=True, exclusive=False, stamp=True)
+    found, _ = client.request(request, SessionStat)
+    if options.create or not found.created:
         return
     undo = f" Then `steno delete {session}` removes it." if close else ""
     output.say(f"the session {session} was created: there was none{_meant(close)}{undo}")

@@ -19,6 +19,21 @@ REPAIR_BACKUPS_MAX: Final = 16
 DEMO_TIMEOUT_S: Final = 60.0
 """Deadline of `steno demo`, which takes about 5 s on two cores."""
 
+TRY_AGENTS_MAX: Final = 32
+"""Processes of `steno cluster try`, as of the demo: more of them only wait for two cores."""
+
+TRY_TURNS_MAX: Final = 10_000
+"""Turns of each: three servers, two daemons and the processes share one machine."""
+
+TRY_START_S: Final = 60.0
+"""Deadline for the servers of `steno cluster try` to choose a leader, about 2 s on two cores."""
+
+TRY_PORTS_MAX: Final = 5
+"""Attempts to start its servers, each with new ports: another program may take one first."""
+
+TRY_TIMEOUT_S: Final = 300.0
+"""Deadline of its writing, which takes about 10 s on two cores."""
+
 REPLAY_PAUSE_S_MAX: Final = 10.0
 """Longest pause of `steno replay`: no reader waits as long as the session did."""
 

@@ -264,15 +264,24 @@ def read_line(client: BlockingClient, place: Place, generation: int) -> Record |
     Raises:
         NotFound: there is no such session or generation.
     """
+    return read_place(client, place, generation)[0]
+
+
+def read_place(client: BlockingClient, place: Place, generation: int) -> tuple[Record | None, bool]:
+    """As `read_line`, with whether the daemon says that the generation is the present one.
+
+    Raises:
+        NotFound: there is no such session or generation.
+    """
     cursor = Position(generation, place.line)
     wanted = Read(
         session=place.session, after=str(cursor), until=str(Position(generation, place.line + 1))
     )
-    lines: list[bytes] = []
     if place.offset is not None:
         # The daemon refuses an offset inside a line, as after a change by another program.
         with suppress(BadRequest):
-            lines.append(client.request(structs.replace(wanted, offset=place.offset), Lines)[1])
-    if not lines or crc_of(lines[0]) != place.crc:
-        lines = [client.request(wanted, Lines)[1]]
-    return decode_line(cursor, lines[0]) if crc_of(lines[0]) == place.crc else None
+            reply, line = client.request(structs.replace(wanted, offset=place.offset), Lines)
+            if crc_of(line) == place.crc:
+                return decode_line(cursor, line), reply.present
+    reply, line = client.request(wanted, Lines)
+    return (decode_line(cursor, line) if crc_of(line) == place.crc else None), reply.present

@@ -9,13 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from steno._sync.client import BlockingClient
-from steno.search_index.filling import Reading, read_line
+from steno.search_index.filling import Reading, read_line, read_place
 from steno.search_index.index import Index, Place, marker
 from steno.search_index.limits import PAGE_MAX, RESULTS_MAX, TEXT_CHARS_MAX
 from steno.search_index.query import Filters, Order
 from steno.values import Record
 from steno_protocol.commands import Read
-from steno_protocol.errors import Busy, OutcomeUnknown, StenoError, StorageFailed, Unreachable
+from steno_protocol.errors import (
+    Busy,
+    NotFound,
+    OutcomeUnknown,
+    StenoError,
+    StorageFailed,
+    Unreachable,
+)
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
 
@@ -127,11 +134,13 @@ class Searcher:
         session = place.session
         try:
             if session not in generations:
-                generations[session] = self._generation(session)
-            generation = generations[session]
-            if generation is None:
-                return None
-            record = read_line(self._client, place, generation)
+                record, generation = self._first_record(place)
+                generations[session] = generation
+            else:
+                generation = generations[session]
+                if generation is None:
+                    return None
+                record = read_line(self._client, place, generation)
         except (Unreachable, OutcomeUnknown):
             raise
         except StenoError:
@@ -146,6 +155,18 @@ class Searcher:
         shown = self._shown(record)
         says = self._read(shown)
         return Hit(session, shown, says.role, says.at, mark(says.text[:TEXT_CHARS_MAX]))
+
+    def _first_record(self, place: Place) -> tuple[Record | None, int]:
+        """The first record of a session on this page, and the session's present generation.
+
+        That is one request, because nearly always the indexed generation is the present one.
+        """
+        with suppress(NotFound):
+            record, is_present = read_place(self._client, place, place.generation)
+            if is_present:
+                return record, place.generation
+        generation = self._generation(place.session)
+        return read_line(self._client, place, generation), generation
 
     def _generation(self, session: str) -> int:
         """The present generation of a session, without reading the session to its end."""

@@ -145,12 +145,14 @@ class Place:
         line: its line.
         offset: its first byte in the file; None if it is unknown.
         crc: of its bytes.
+        generation: the generation of the session that was indexed.
     """
 
     session: str
     line: int
     offset: int | None
     crc: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +229,11 @@ class Index:
         """The last record of a session before a line that the index has."""
         with _translated():
             row = self._base.execute(
-                "SELECT line, offset, crc FROM records WHERE line < ?"
+                "SELECT line, offset, crc, (SELECT generation FROM sessions WHERE id = ?)"
+                " FROM records WHERE line < ?"
                 " AND session = (SELECT number FROM sessions WHERE id = ?)"
                 " ORDER BY line DESC LIMIT 1",
-                (line, session),
+                (session, line, session),
             ).fetchone()
         return None if row is None else Place(session, *row)
 
@@ -313,11 +316,23 @@ class Index:
         first = "rank, words.rowid DESC" if is_ranked else "words.rowid DESC"
         offset, limit = page
         rows = self._base.execute(
-            "SELECT (SELECT id FROM sessions WHERE number = records.session), line, offset, crc"  # noqa: S608
-            f" {matching} ORDER BY {first} LIMIT ? OFFSET ?",
+            f"SELECT records.session, line, offset, crc {matching}"
+            f" ORDER BY {first} LIMIT ? OFFSET ?",
             (*values, limit, offset),
         ).fetchall()
-        return Found([Place(*row) for row in rows], count, is_ranked)
+        # Only for the rows of the page: the query above sorts every match.
+        known = {number: self._session(number) for number in {row[0] for row in rows}}
+        places: list[Place] = []
+        for number, line, at, crc in rows:
+            session, generation = known[number]
+            places.append(Place(session, line, at, crc, generation))
+        return Found(places, count, is_ranked)
+
+    def _session(self, number: int) -> tuple[str, int]:
+        found = self._base.execute(
+            "SELECT id, generation FROM sessions WHERE number = ?", (number,)
+        ).fetchone()
+        return found[0], found[1]
 
     def _limits(self, asked: str, filters: Filters) -> tuple[str, list[object]]:
         """The conditions of a query, and their values."""

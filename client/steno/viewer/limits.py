@@ -52,6 +52,10 @@ WATCH_LINGER_S: Final = 60.0
 RESETS_KEPT_MAX: Final = 256
 """Rewrites that a page may have slept through before it has to read the session anew."""
 
+PACE_S: Final = 0.1
+"""Between two events of a followed session from the daemon: a person sees no delay, and a busy
+writer pays for ten events a second instead of one for each of its appends."""
+
 FEED_INTERVAL_S: Final = 0.04
 """Between two events of one page: a screen shows no more."""
 
@@ -70,6 +74,9 @@ PULSE_TIMEOUT_S: Final = 3.0
 
 LIST_AGE_S: Final = 2.0
 """The age up to which one list of the sessions serves every page."""
+
+NOW_AGE_S: Final = 1.0
+"""The age up to which one report of the daemon serves every page that shows its state."""
 
 DIFF_LINES_MAX: Final = 4000
 """Differing lines on one side that are compared one by one; more are shown as replaced."""

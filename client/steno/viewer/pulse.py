@@ -2,7 +2,9 @@
 
 import os
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import anyio
 
@@ -10,6 +12,35 @@ from steno._async.client import Client
 from steno.viewer.limits import LIST_AGE_S, PULSE_S, PULSE_TIMEOUT_S
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import ClientEntry, ClientsReport, SessionEntry
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """An answer of the daemon that serves every page until it is too old.
+
+    Args:
+        ask: asks the daemon.
+        age_s: the age up to which one answer is good enough.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], age_s: float) -> None:
+        self._ask = ask
+        self._age_s = age_s
+        self._lock = anyio.Lock()
+        self._answer: tuple[float, T] | None = None
+
+    async def get(self) -> T:
+        """The answer; pages that ask at the same time wait for one request.
+
+        Raises:
+            StenoError: the daemon does not answer.
+        """
+        async with self._lock:
+            if self._answer is None or time.monotonic() - self._answer[0] > self._age_s:
+                answer = await self._ask()
+                self._answer = time.monotonic(), answer
+            return self._answer[1]
 
 
 @dataclass(slots=True)
@@ -25,10 +56,11 @@ class Pulse:
     client: Client
     is_away: bool = False
     clients: list[ClientEntry] = field(default_factory=list[ClientEntry])
-    _sessions: list[SessionEntry] = field(default_factory=list[SessionEntry])
-    _listed_at: float = float("-inf")
-    _listing: anyio.Lock = field(default_factory=anyio.Lock)
+    _sessions: Shared[list[SessionEntry]] = field(init=False)
     _changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        self._sessions = Shared(self.client.sessions, LIST_AGE_S)
 
     async def changed(self) -> None:
         """Wait until the daemon goes away or comes back."""
@@ -46,11 +78,7 @@ class Pulse:
         Raises:
             StenoError: the daemon does not list them.
         """
-        async with self._listing:
-            if time.monotonic() - self._listed_at > LIST_AGE_S:
-                self._sessions = await self.client.sessions()
-                self._listed_at = time.monotonic()
-            return self._sessions
+        return await self._sessions.get()
 
     def followed(self) -> set[str]:
         """The sessions that another client follows."""

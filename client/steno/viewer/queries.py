@@ -22,11 +22,12 @@ from steno.viewer.limits import (
     COUNTS_MAX,
     GENERATIONS_COUNTED_MAX,
     LOOK_BACK_MAX,
+    NOW_AGE_S,
     ROWS_KEPT_MAX,
     ROWS_MAX,
 )
 from steno.viewer.outline import Outline
-from steno.viewer.pulse import Pulse
+from steno.viewer.pulse import Pulse, Shared
 from steno.viewer.rows import Row, Rows, hole, image_of
 from steno.viewer.watches import Watch, Watches
 from steno_protocol.commands import Stats
@@ -57,6 +58,7 @@ class Queries:
         self._pulse = pulse
         self._redactor = redactor
         self._rows = _KeptRows()
+        self._now = Shared(self._report, NOW_AGE_S)
         self._locks = WeakValueDictionary[str, anyio.Lock]()
 
     async def sessions(self) -> dict[str, Any]:
@@ -212,7 +214,10 @@ class Queries:
         ]
 
     async def now(self) -> dict[str, Any]:
-        """The daemon's clients and counters."""
+        """The daemon's clients and counters, not older than `NOW_AGE_S`."""
+        return await self._now.get()
+
+    async def _report(self) -> dict[str, Any]:
         status = await self._client.status()
         stats, _ = await self._client.request(Stats(), StatsReport)
         clients = await self._client.clients()

@@ -18,7 +18,13 @@ from steno._async.client import Client
 from steno._async.session import Session
 from steno._redaction.redactor import Redactor
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset
-from steno.viewer.limits import RESETS_KEPT_MAX, TAIL_BYTES_MAX, WATCH_LINGER_S, WATCHES_MAX
+from steno.viewer.limits import (
+    PACE_S,
+    RESETS_KEPT_MAX,
+    TAIL_BYTES_MAX,
+    WATCH_LINGER_S,
+    WATCHES_MAX,
+)
 from steno.viewer.outline import Outline
 from steno.viewer.turns import EventIndex
 from steno_protocol.errors import NotFound, StenoError
@@ -132,7 +138,7 @@ class Watch:
     async def follow(self, session: Session) -> None:
         """Follow the session until it is gone."""
         try:
-            async with session.subscribe("now", records="both") as events:
+            async with session.subscribe("now", records="both", pace=PACE_S) as events:
                 async for event in events:
                     self.incarnation = self.incarnation or events.incarnation or ""
                     await self._take(session, event)

@@ -112,6 +112,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         session: the session that the request is about; None for any other request.
         outbox: sends the reply.
         count_error: counts and logs an error, given its code and session.
+        is_stale: the reply comes from files that may be older than those of the session's owner.
     """
 
     peer: Peer
@@ -119,10 +120,15 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     session: str | None
     outbox: Outbox
     count_error: Callable[[str, str | None], None]
+    is_stale: bool = False
 
     def reply(self, body: Reply) -> None:
         """Queue the reply."""
-        self.outbox.reply(self.peer, self.request_id, body)
+        self.outbox.reply(self.peer, self.request_id, self.marked(body))
+
+    def marked(self, body: Reply) -> Reply:
+        """Return a reply that says whether it is stale."""
+        return msgspec.structs.replace(body, stale=True) if self.is_stale else body
 
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the reply."""
@@ -135,6 +141,9 @@ _ChangingCommand = (
     Open | Fork | Rename | Delete | DeleteStream | Undelete | Describe | Gc | HandOver
 )
 """The slow commands that change files."""
+
+_ReadingCommand = Stat | Read | Timeline | Verify | Subscribe | PendingDmail | Streams
+"""The slow commands that are served from files that may be old, if nothing better is there."""
 
 
 class Router:
@@ -380,6 +389,8 @@ class Router:
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
             raise doubted(draining(), command)
+        if command.durability == "replicated":
+            self._registry.check_replicated(command.session)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
         # A client that follows its own session mostly waits for its own records in the feed.
@@ -410,7 +421,8 @@ class Router:
     async def _serve_in_task(self, asker: _Asker, command: SlowCommand) -> None:
         """Serve a command that waits for files; every outcome is a reply."""
         try:
-            await self._acquire(asker, command)
+            if self._registry.member is not None:
+                asker = await self._acquire(asker, command)
             await self._serve_slow(asker, command)
         except Exception as error:
             asker.refuse(self._error_of(asker, command, error))
@@ -424,12 +436,19 @@ class Router:
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return ErrorMapping(asker.session or "", self._services.log).of(error)
 
-    async def _acquire(self, asker: _Asker, command: SlowCommand) -> None:
-        """Make this daemon the owner of the command's sessions, if it shares them with others."""
-        if asker.session is not None:
-            await self._registry.acquire(asker.session)
+    async def _acquire(self, asker: _Asker, command: SlowCommand) -> _Asker:
+        """Make this daemon the owner of the command's sessions, if it shares them with others.
+
+        Returns:
+            The asker, whose reply may be stale without a majority of the cluster's servers.
+        """
+        if asker.session is None:
+            return asker
+        is_reading = isinstance(command, _ReadingCommand)
+        is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
         if isinstance(command, Fork | Rename):
             await self._registry.acquire(command.new_session)
+        return msgspec.structs.replace(asker, is_stale=True) if is_stale else asker
 
     async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
         match command:
@@ -481,7 +500,7 @@ class Router:
 
     async def _read(self, asker: _Asker, command: Read) -> None:
         body, block = await self._queries.read(command, is_local=asker.peer.user is None)
-        self._outbox.reply_block(asker.peer, asker.request_id, body, block)
+        self._outbox.reply_block(asker.peer, asker.request_id, asker.marked(body), block)
 
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
         peer = asker.peer
@@ -506,6 +525,7 @@ class Router:
             command.window,
             accepts=lambda: self._paused_peers.accepts_events(peer),
             reading=peer.reading,
+            pace_s=command.pace_ms / 1000,
             forget=lambda ended: peer.forget(command.subscription, ended),
         )
         # Registered before the first send: if that shows that the peer is gone, all of the peer's

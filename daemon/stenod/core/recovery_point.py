@@ -99,5 +99,19 @@ def decode_recovery_point(data: bytes) -> RecoveryPoint | None:
         return None
 
 
+def at_inode(data: bytes, inode: int) -> bytes | None:
+    """Return an encoded recovery point for a copy of its file; None if it is not a whole one.
+
+    Args:
+        data: the encoded recovery point.
+        inode: the inode of the copy.
+    """
+    point = decode_recovery_point(data)
+    if point is None:
+        return None
+    body = _encode(msgspec.structs.replace(point, inode=inode))
+    return _check(body) + body
+
+
 def _check(body: bytes) -> bytes:
     return b"%08x " % zlib.crc32(body)

@@ -8,9 +8,14 @@ subscriber takes more memory than its credit.
 A few subscribers get each commit at once. Many subscribers get their commits in rounds,
 `FANOUT_MAX` subscribers per turn of the event loop and with a pause after each round: commits of
 the meantime are sent together. So the number of subscribers hardly slows the writer.
+
+A paced subscriber gets a commit at once, and the commits of the next `pace_s` together. They stay
+in memory up to one block per file; with more of them, or before a rewrite, a D-Mail event or the
+end, the subscriber gets them early.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol
 
 import anyio
@@ -64,6 +69,9 @@ class Subscriber(msgspec.Struct, eq=False):
         accepts: returns whether the peer accepts a block; if not, the peer calls `Feed.resume` when
             it does.
         reading: limits the blocks that are read at a time for all subscriptions of the peer.
+        pace_s: shortest time between two events with new commits.
+        quiet_until: monotonic time until when new commits are put together.
+        is_collecting: a task sends the commits that are put together, at `quiet_until`.
         lost: the file of its position was replaced; a reset is the next event.
         sent_live: the event `live` was sent.
         mail_seen: the number of the feed's D-Mail events that need not be sent to it any more.
@@ -82,6 +90,9 @@ class Subscriber(msgspec.Struct, eq=False):
     reading: anyio.Semaphore = msgspec.field(
         default_factory=lambda: anyio.Semaphore(1, fast_acquire=True)
     )
+    pace_s: float = 0.0
+    quiet_until: float = -inf
+    is_collecting: bool = False
     lost: bool = False
     sent_live: bool = False
     mail_seen: int = 0
@@ -143,6 +154,7 @@ class Feed:
             is_same: True when the bytes that were durable before are unchanged, or are kept as a
                 past generation.
         """
+        self._end_quiet()
         is_recreated = self.incarnation not in {"", incarnation}
         self._log = log
         self.incarnation = incarnation
@@ -185,6 +197,7 @@ class Feed:
 
     def mailed(self, event: DmailEvent) -> None:
         """Publish a change of a D-Mail's state."""
+        self._end_quiet()
         self._mail = event
         self._mail_count += 1
         for subscriber in tuple(self._subscribers):
@@ -192,6 +205,7 @@ class Feed:
 
     def detach(self) -> None:
         """Stop reads: the session's files were closed."""
+        self._end_quiet()
         self._log = None
         self._recent.clear()
 
@@ -239,9 +253,13 @@ class Feed:
             head: the head after the commit.
             block: the commit's lines.
         """
+        if not self._recent.has_room(block):
+            self._end_quiet()
         first, self.head = self.head, head
         if self._subscribers:
             self._recent.add(first, head, block)
+            if len(block) >= limits.BLOCK_BYTES:
+                self._end_quiet()
             self._fan_out()
 
     def reset(self, head: Position, kept: int, why: str, checkpoint_floor: int = 0) -> None:
@@ -253,6 +271,7 @@ class Feed:
             why: the kind of the rewrite.
             checkpoint_floor: the next checkpoint's id while the new generation has none.
         """
+        self._end_quiet()
         self.head = head
         self._recent.clear()
         self.checkpoint_floor = checkpoint_floor
@@ -268,6 +287,7 @@ class Feed:
             new_session: the new id of a renamed session.
             is_moved: another daemon owns the session now.
         """
+        self._end_quiet()
         for subscriber in tuple(self._subscribers):
             gone = Gone(why=why, new_session=new_session, moved=is_moved)
             self._end_subscription(subscriber, gone)
@@ -300,6 +320,8 @@ class Feed:
                 self._stall(subscriber)
         elif subscriber.credit <= 0:
             self._stall(subscriber)
+        elif self._is_quiet(subscriber):
+            self._collect(subscriber)
         elif self._is_fan_out_target(subscriber) and self._is_round:
             # The round will serve it from memory, so reading the file would be wasted.
             return
@@ -311,10 +333,11 @@ class Feed:
         """Send the recent commits to the subscribers: to a few at once, to many in rounds."""
         if self._is_round:
             return
-        if len(self._subscribers) <= limits.FANOUT_MAX:
-            for subscriber in tuple(self._subscribers):
+        receivers = [each for each in self._subscribers if not each.is_collecting]
+        if len(receivers) <= limits.FANOUT_MAX:
+            for subscriber in receivers:
                 self._send_recent(subscriber)
-            self._recent.clear()
+            self._clear_recent()
         else:
             self._is_round = True
             self._spawn(self._fan_out_in_rounds)
@@ -330,7 +353,7 @@ class Feed:
                     self._send_recent(subscriber)
         finally:
             self._is_round = False
-            self._recent.clear()
+            self._clear_recent()
         # A pump reads the file for a subscriber that missed more commits than memory keeps.
         for subscriber in tuple(self._subscribers):
             if subscriber.stalled_since is None:
@@ -343,6 +366,45 @@ class Feed:
         if left_s > 0:
             await anyio.sleep(left_s)
 
+    def _collect(self, subscriber: Subscriber) -> None:
+        """Send a subscriber its commits at the end of its quiet time."""
+        if not subscriber.is_collecting:
+            subscriber.is_collecting = True
+            self._spawn(lambda: self._send_collected(subscriber))
+
+    async def _send_collected(self, subscriber: Subscriber) -> None:
+        try:
+            while not subscriber.gone and self._is_quiet(subscriber):
+                await anyio.sleep(subscriber.quiet_until - self._clock())
+        finally:
+            subscriber.is_collecting = False
+        if not subscriber.gone and self._is_behind(subscriber):
+            self._send_recent(subscriber)
+        if not self._is_round:
+            self._clear_recent()
+
+    def _end_quiet(self) -> None:
+        """Send the commits that were put together: another event follows, or memory is full."""
+        for subscriber in tuple(self._subscribers):
+            if subscriber.pace_s:
+                subscriber.quiet_until = -inf
+                if self._missed_commits(subscriber) is not None:
+                    self._send_recent(subscriber)
+                subscriber.quiet_until = -inf
+
+    def _is_quiet(self, subscriber: Subscriber) -> bool:
+        return subscriber.quiet_until != -inf and self._clock() < subscriber.quiet_until
+
+    def _begin_quiet(self, subscriber: Subscriber) -> None:
+        """Put the next commits together; the backlog is not paced."""
+        if subscriber.pace_s and subscriber.sent_live:
+            subscriber.quiet_until = self._clock() + subscriber.pace_s
+
+    def _clear_recent(self) -> None:
+        """Forget the commits in memory, unless they are put together for a subscriber."""
+        if not any(each.is_collecting for each in self._subscribers):
+            self._recent.clear()
+
     def _is_fan_out_target(self, subscriber: Subscriber) -> bool:
         """True for a subscriber that a round serves; a stalled one is left out."""
         return subscriber.stalled_since is None and self._missed_commits(subscriber) is not None
@@ -351,8 +413,8 @@ class Feed:
         commits = self._missed_commits(subscriber)
         if commits is None:
             self._advance(subscriber)
-        else:
-            self._send_block(subscriber, commits.event, commits.block, commits.after)
+        elif self._send_block(subscriber, commits.event, commits.block, commits.after):
+            self._begin_quiet(subscriber)
 
     def _missed_commits(self, subscriber: Subscriber) -> CommitRun | None:
         """Returns the commits that a subscriber misses, if they are in memory and can be sent."""
@@ -361,6 +423,8 @@ class Feed:
         has_mail = subscriber.mail_seen < self._mail_count
         if not is_live or has_mail or subscriber.pumping or subscriber.credit <= 0:
             return None
+        if self._is_quiet(subscriber):
+            return None
         return self._recent.since(subscriber.position)
 
     def _is_behind(self, subscriber: Subscriber) -> bool:
@@ -368,14 +432,22 @@ class Feed:
 
     async def _pump(self, subscriber: Subscriber) -> None:
         try:
-            while not subscriber.gone and self._log and self._is_behind(subscriber):
+            while self._may_pump(subscriber):
+                head = self.head
                 async with subscriber.reading:
                     if not await self._send_if_possible(subscriber):
                         self._stall(subscriber)
                         return
+                if subscriber.position >= head:
+                    # What became durable meanwhile is put together.
+                    self._begin_quiet(subscriber)
         finally:
             subscriber.pumping = False
         self._advance(subscriber)
+
+    def _may_pump(self, subscriber: Subscriber) -> bool:
+        is_followed = self._log is not None and not subscriber.gone
+        return is_followed and self._is_behind(subscriber) and not self._is_quiet(subscriber)
 
     async def _send_if_possible(self, subscriber: Subscriber) -> bool:
         """Send the next event, if any; returns False if the subscriber cannot get one now."""

@@ -51,18 +51,32 @@ class RecentCommits:
         while self._bytes > limits.BLOCK_BYTES and len(self._commits) > 1:
             self._bytes -= len(self._commits.popleft().block)
 
+    def has_room(self, block: bytes) -> bool:
+        """Returns whether a commit can be added without forgetting another one."""
+        return not self._commits or self._bytes + len(block) <= limits.BLOCK_BYTES
+
     def since(self, position: Position) -> CommitRun | None:
         """Returns the commits from a position to the head; None if no commit here begins there."""
         run = self._runs.get(position)
         if run is None:
-            blocks = [commit.block for commit in self._commits if commit.first >= position]
-            starts = any(commit.first == position for commit in self._commits)
-            if not starts:
+            blocks = self._blocks_since(position)
+            if not blocks:
                 return None
             after = self._commits[-1].after
             event = Records(first=str(position), next=str(after))
             run = self._runs[position] = CommitRun(event, b"".join(blocks), after)
         return run
+
+    def _blocks_since(self, position: Position) -> list[bytes]:
+        # From the newest on, because most subscribers miss only the last commits.
+        blocks: list[bytes] = []
+        for commit in reversed(self._commits):
+            if commit.first < position:
+                break
+            blocks.append(commit.block)
+            if commit.first == position:
+                return blocks[::-1]
+        return []
 
     def clear(self) -> None:
         """Forget all commits: no subscriber needs them, or the file changed."""

@@ -285,9 +285,12 @@ class ReplicatedDisk:
         """Publish that sessions are gone from their place."""
         for below in sessions:
             owned = self._ownership.writable(f"{source}{below}")
-            with owned.lock:
-                raise_first(ship_all(self._ownership.journal, [owned.gone()]))
-            self._ownership.forget(owned.path)
+            try:
+                with owned.lock:
+                    raise_first(ship_all(self._ownership.journal, [owned.gone()]))
+            finally:
+                # After a failure only the journal knows whether the folder is gone.
+                self._ownership.forget(owned.path)
 
     def _sessions(self, folder: int, path: str) -> Iterable[str]:
         """Yield the sessions in and below an open folder, as the rest of their path."""

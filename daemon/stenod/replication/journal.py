@@ -199,6 +199,10 @@ class Journal(Protocol):
         """
         ...
 
+    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        """Returns the last message of each of several folders, as `last`."""
+        ...
+
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
         """Returns a folder's messages from behind `after` up to `last`, in order, all of them.
 

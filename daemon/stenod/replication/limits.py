@@ -104,3 +104,9 @@ READY_S: Final = 15.0
 
 HOST_CHARS_MAX: Final = 64
 """Characters of a root's identity."""
+
+READ_TOGETHER_MAX: Final = 64
+"""Folders whose last messages are asked for at a time."""
+
+ASK_AGAIN_S: Final = 5.0
+"""Time for which reads are stale at once after nobody answered: asking takes as long."""

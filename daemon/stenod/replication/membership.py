@@ -24,6 +24,7 @@ from stenod.replication.disk import ReplicatedDisk
 from stenod.replication.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod.replication.hosts import Hosts
 from stenod.replication.journal import Journal, JournalLost, Kind, Owner
+from stenod.replication.member import Elsewhere
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
 
@@ -73,6 +74,7 @@ class Membership:
         self._engine = engine
         self._log = log
         self._lost: deque[str] = deque()
+        self._asked_in_vain_at = -limits.ASK_AGAIN_S
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
         self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
         tree = str(root / paths.SESSIONS)
@@ -117,6 +119,47 @@ class Membership:
         """
         self._ownership.acquire(session)
 
+    @property
+    def is_sure(self) -> bool:
+        """True while no other daemon can own what this one owns, as far as clocks can tell."""
+        return time.monotonic() - self._ownership.heard_at < self._hosts.dead_s
+
+    def is_stale(self, session: str) -> bool:
+        """Return whether another daemon may have changed an owned session unnoticed; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+        """
+        if time.monotonic() - self._asked_in_vain_at < limits.ASK_AGAIN_S:
+            return True
+        try:
+            self._ownership.confirm(session)
+        except JournalLost:
+            self._asked_in_vain_at = time.monotonic()
+            return True
+        return False
+
+    def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
+        """List the sessions that other daemons own or removed, in order of their ids; blocks."""
+        names = [
+            name
+            for name in self._names(prefix, after)[:limit]
+            if self._ownership.found(name) is None
+        ]
+        host = self._hosts.owner.host
+        found: list[Elsewhere] = []
+        for name, last in zip(names, self._engine.last_of(names), strict=True):
+            if last is not None and last.kind is Kind.GONE:
+                found.append(Elsewhere(name, None, last.at))
+            elif last is not None and last.owner.host != host:
+                living = self._hosts.living(last.owner.host) or last.owner
+                found.append(Elsewhere(name, living.endpoint, last.at))
+        return found
+
+    def _names(self, prefix: str, after: str) -> list[str]:
+        names = self._engine.folders()
+        return sorted(name for name in names if name.startswith(prefix) and name > after)
+
     def give(self, session: str, host: str) -> None:
         """Give a closed session to another daemon; blocks.
 
@@ -160,7 +203,7 @@ class Membership:
     def _hear_taken(self, folder: str, owner: Owner) -> None:
         if self._ownership.found(folder) is not None:
             self._log("lost", session=folder, to=owner.endpoint)
-        self._ownership.lose(folder)
+        self._ownership.lose(folder, owner)
         self._lost.append(folder)
 
     # --- report ----------------------------------------------------------------------------------
@@ -221,22 +264,19 @@ class Membership:
         names = sorted(
             name for name in counts if name.startswith(prefix) and (after is None or name > after)
         )
-        found: list[ClusterSession] = []
-        for name in names:
-            if len(found) == limit:
-                return found, True
-            last = self._engine.last(name)
-            if last is not None and last.kind is not Kind.GONE:
-                found.append(
-                    ClusterSession(
-                        session=name,
-                        host=last.owner.host,
-                        endpoint=last.owner.endpoint,
-                        changed_at=last.at,
-                        messages=counts[name],
-                    )
-                )
-        return found, False
+        shown = names[:limit]
+        found = [
+            ClusterSession(
+                session=name,
+                host=last.owner.host,
+                endpoint=last.owner.endpoint,
+                changed_at=last.at,
+                messages=counts[name],
+            )
+            for name, last in zip(shown, self._engine.last_of(shown), strict=True)
+            if last is not None and last.kind is not Kind.GONE
+        ]
+        return found, len(names) > limit
 
 
 def host_of(root: Path) -> str:

@@ -16,6 +16,7 @@ from steno_protocol import paths
 from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name
 from stenod.core.journal_replay import JournalReplay
 from stenod.core.manifest import Manifest
+from stenod.core.recovery_point import at_inode
 from stenod.replication import limits
 from stenod.replication.journal import Kind, Message
 from stenod.replication.owned_folder import crc_of
@@ -30,6 +31,9 @@ MARK: Final = "journal.mark"
 
 _NEST: Final = ".mirror"
 """The folder in which new files are made."""
+
+
+_STATES: Final = (paths.STATE, paths.STATE_NEW)
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -52,12 +56,19 @@ _mark_decoder = msgspec.json.Decoder(Mark)
 def is_replicated(name: str) -> bool:
     """Whether a file of a session's folder belongs into the journal.
 
-    Marks are hints for openings on this disk, and other programs' files are not the session's. The
+    The folder's place in the journal is this disk's, and other programs' files are not the
+    session's. Recovery points are replicated, because they know the session's keys: without one the
+    next opening of a long session has to read all of it for the first key that a caller made. The
     journal has names in UTF-8; steno gives no others.
     """
-    if ".mark" in name or name.startswith(".") or not _is_text(name):
+    if name.startswith((".", MARK)) or not _is_text(name):
         return False
-    return name.endswith((".jsonl", ".jsonl.new")) or name in {paths.STATE, paths.STATE_NEW}
+    return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
+
+
+def is_hint(name: str) -> bool:
+    """Whether a file is a recovery point: an opening without it, or with an old one, is slower."""
+    return name.endswith((".mark", ".mark.new"))
 
 
 def _is_text(name: str) -> bool:
@@ -79,14 +90,24 @@ def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
 
 def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
     """Save a folder's mark; it is not synced."""
-    fresh = f"{MARK}.new"
+    _replace_file(disk, folder, MARK, msgspec.json.encode(mark))
+
+
+def _replace_file(disk: Disk, folder: int, name: str, data: bytes) -> None:
+    """Replace a small file in one step; it is not synced."""
+    fresh = f"{name}.new"
     remove(disk, folder, fresh)
     handle = disk.open_new(folder, fresh)
     try:
-        write_all(disk, handle, msgspec.json.encode(mark))
+        write_all(disk, handle, data)
     finally:
         disk.close(handle)
-    disk.rename(folder, fresh, MARK)
+    disk.rename(folder, fresh, name)
+
+
+def _lasting_names(manifest: Manifest) -> dict[str, int]:
+    """The names without those of hints."""
+    return {name: file for name, file in manifest.names.items() if not is_hint(name)}
 
 
 class Mirrored(msgspec.Struct, frozen=True):
@@ -175,7 +196,8 @@ class Mirror:
     def _holds(self, manifest: Manifest) -> bool:
         """Whether each name leads to a file that begins with its content."""
         checked: dict[int, int] = {}
-        for name, number in manifest.names.items():
+        names = _lasting_names(manifest)
+        for name, number in names.items():
             found = self._disk.stat_name(self._folder, name)
             content = manifest.files[number]
             if found is None or found.size < content.size:
@@ -184,7 +206,7 @@ class Mirror:
                 return False
         return all(
             self._crc(name, manifest.files[number].size) == manifest.files[number].crc
-            for number, name in {number: name for name, number in manifest.names.items()}.items()
+            for number, name in {number: name for name, number in names.items()}.items()
         )
 
     def _crc(self, name: str, size: int) -> int:
@@ -197,7 +219,7 @@ class Mirror:
     def _kept(self, manifest: Manifest, *, is_alone: bool) -> Mirrored:
         """The files have the journal's content, and perhaps more."""
         inodes: dict[int, int] = {}
-        for name, number in manifest.names.items():
+        for name, number in _lasting_names(manifest).items():
             if not is_alone:
                 size = manifest.files[number].size
                 rest = self._cut(name, size)
@@ -219,29 +241,27 @@ class Mirror:
         with self._nest() as nest:
             files = _Files(self._disk, self._folder, nest)
             try:
-                rests = {
-                    number: (
-                        name,
-                        base.files[number].size,
-                        self._cut(name, base.files[number].size),
-                    )
-                    for name, number in base.names.items()
-                }
-                for name, number in base.names.items():
+                there = {number: name for name, number in _lasting_names(base).items()}
+                rests: dict[int, bytes] = {}
+                for number, name in there.items():
+                    rests[number] = self._cut(name, base.files[number].size)
                     files.add(number, name)
-                known = {files.inode(number): number for number in base.files}
+                known = {files.inode(number): number for number in there}
                 for entries in changes:
                     for entry in entries:
                         files.apply(entry)
-                for number, (name, size, rest) in rests.items():
+                for number, rest in rests.items():
+                    size = base.files[number].size
                     # Mostly the journal has brought the same bytes again.
                     if rest and not files.has(number, size, rest):
-                        quarantine(self._disk, self._folder, name, size, rest)
+                        quarantine(self._disk, self._folder, there[number], size, rest)
                 manifest = replay.manifest
                 if self._is_unjoined(manifest):
                     return self._unjoined(manifest)
-                inodes = {files.inode(number): number for number in manifest.files}
+                lasting = set(_lasting_names(manifest).values())
+                inodes = {files.inode(number): number for number in lasting}
                 self._give_names(manifest, files, inodes, known)
+                self._put_hints(manifest, files)
             finally:
                 files.close()
         return Mirrored(manifest, inodes, self._read_bytes)
@@ -264,10 +284,10 @@ class Mirror:
         self, manifest: Manifest, files: "_Files", inodes: dict[int, int], known: dict[int, int]
     ) -> None:
         # All files get a first name before any name is taken from another file.
-        for number in manifest.files:
+        for number in inodes.values():
             files.link(number, f"{_NEST}-{number}")
         self._remove_other_names(manifest, known={**known, **inodes})
-        for name, number in manifest.names.items():
+        for name, number in _lasting_names(manifest).items():
             found = self._disk.stat_name(self._folder, name)
             if found is not None and inodes.get(found.inode) == number:
                 continue
@@ -276,14 +296,23 @@ class Mirror:
                 self._keep_aside(name, found.inode)
             self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
             self._disk.rename(self._folder, f"{_NEST}-name", name)
-        for number in manifest.files:
+        for number in inodes.values():
             self._disk.unlink(self._folder, f"{_NEST}-{number}")
         self._disk.fsync(self._folder)
+
+    def _put_hints(self, manifest: Manifest, files: "_Files") -> None:
+        """Save the recovery points, which name the inodes of their files, for this disk."""
+        for name, number in manifest.names.items():
+            file = self._disk.stat_name(self._folder, name.removesuffix(".mark") + ".jsonl")
+            data = files.content(number) if name.endswith(".mark") else b""
+            point = at_inode(data, file.inode) if file is not None and data else None
+            if point is not None:
+                _replace_file(self._disk, self._folder, name, point)
 
     def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
         """Remove the names that the journal does not have; files it never had are kept aside."""
         for name in self._replicated_names():
-            if name in manifest.names:
+            if name in manifest.names or is_hint(name):
                 continue
             found = self._disk.stat_name(self._folder, name)
             is_unfinished = name in {paths.REWRITE, paths.STATE_NEW}
@@ -338,6 +367,9 @@ class _Files:
         match entry:
             case None | Name():
                 return
+            case Append() | Cut() | Copy() if entry.file not in self._places:
+                # A hint that was not whole yet at the mark.
+                return
             case Create():
                 self._places[entry.file] = self._nest, str(entry.file)
                 self._disk.close(self._disk.open_new(self._nest, str(entry.file)))
@@ -350,6 +382,13 @@ class _Files:
                 self._disk.truncate(self._handle(entry.file), entry.size)
             case _:
                 assert_never(entry)
+
+    def content(self, number: int) -> bytes:
+        """All bytes of a small file; none if the journal brought it before the mark."""
+        if number not in self._places:
+            return b""
+        handle = self._handle(number)
+        return self._disk.read(handle, self._disk.stat(handle).size, 0)
 
     def inode(self, number: int) -> int:
         """The inode of a file."""

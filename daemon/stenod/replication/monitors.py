@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.error import URLError
-from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 import msgspec
@@ -31,19 +30,17 @@ def _ask(address: str) -> ServerFacts:
         found = _fetched(f"{address.rstrip('/')}/varz")
         syncing = _syncing(found.get("jetstream", {}).get("config"))
         return ServerFacts(
-            monitor=_bare(address),
+            monitor=address,
             name=str(found["server_name"]),
             version=str(found.get("version", "")),
             syncing=syncing,
-            trouble="" if syncing is not Syncing.UNKNOWN else f"{_bare(address)} has no JetStream",
+            trouble="" if syncing is not Syncing.UNKNOWN else f"{address} has no JetStream",
         )
     except (OSError, URLError, http.client.HTTPException) as error:
         said = getattr(error, "reason", None) or error
-        return ServerFacts(_bare(address), trouble=f"{_bare(address)} does not answer: {said}")
+        return ServerFacts(address, trouble=f"{address} does not answer: {said}")
     except (ValueError, KeyError, AttributeError, TypeError):
-        return ServerFacts(
-            _bare(address), trouble=f"{_bare(address)} is not the monitoring of a NATS server"
-        )
+        return ServerFacts(address, trouble=f"{address} is not the monitoring of a NATS server")
 
 
 def _fetched(url: str) -> dict[str, Any]:
@@ -58,9 +55,3 @@ def _syncing(config: dict[str, Any] | None) -> Syncing:
     if not config:
         return Syncing.UNKNOWN
     return Syncing.ALWAYS if config.get("sync_always") else Syncing.LAZY
-
-
-def _bare(address: str) -> str:
-    """An address without a password."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

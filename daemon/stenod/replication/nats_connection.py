@@ -89,6 +89,7 @@ class Connection:
         self._servers = list(options.servers)
         self._client: Client | None = None
         self._trouble = "no server has been asked yet"
+        self._heard_error: Exception | None = None
         self._hearers: list[tuple[str, Callable[[str, bytes], None]]] = []
         self._waiting: dict[str, asyncio.Queue[Reply | None]] = {}
         self._tokens = itertools.count()
@@ -198,6 +199,10 @@ class Connection:
         try:
             await self._send(client, subject, body, f"{self._inbox}.{token}", headers, wait_s)
             return await _collected(answers, wait_s, is_last)
+        except TimeoutError:
+            # A server answers nothing to what it does not permit, and says so beside.
+            said = self._trouble if self._heard_error is not None else "the servers do not answer"
+            raise UnansweredError(said) from None
         finally:
             del self._waiting[token]
 
@@ -309,13 +314,13 @@ class Connection:
                     await self._connect(client, server)
                     await self._adopt(client)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                self._trouble = explained(server, self._heard_error or error)
+                self._trouble = self._explained(client, server, self._heard_error or error)
                 self._track(_close(client))
             else:
                 return
 
     async def _connect(self, client: Client, server: str) -> None:
-        self._heard_error: Exception | None = None
+        self._heard_error = None
 
         async def lost() -> None:
             self._lose(client, f"the connection to {_bare(server)} ended")
@@ -355,9 +360,17 @@ class Connection:
         self._connected.set()
         self._track(self._prepare())
 
+    def _explained(self, client: Client, server: str, error: Exception) -> str:
+        if _greeting(client).get("tls_verify") and not self._options.tls_cert:
+            return (
+                f"{_bare(server)} wants a certificate of this daemon: set replication.tls_cert and"
+                " replication.tls_key to one that the server's authority signed"
+            )
+        return explained(server, error)
+
     def _check_encryption(self, client: Client) -> None:
-        # nats-py encrypts if the server wishes it; only its own record says whether it did.
-        if self._options.has_tls and not client._server_info.get("tls_required"):  # pyright: ignore[reportPrivateUsage]
+        # nats-py encrypts if the server wishes it, and goes on without if it does not.
+        if self._options.has_tls and not _greeting(client).get("tls_required"):
             raise nats.errors.SecureConnWantedError
 
     def _lose(self, client: Client, why: str) -> None:
@@ -380,9 +393,15 @@ class Connection:
         task.add_done_callback(self._calls.discard)
 
     async def _answered(self, message: Msg) -> None:
+        self._heard_error = None
         answers = self._waiting.get(message.subject.rpartition(".")[2])
         if answers is not None:
             answers.put_nowait(Reply(message.headers or {}, message.data))
+
+
+def _greeting(client: Client) -> dict[str, Any]:
+    """What the server said of itself at first; nothing public of nats-py has it."""
+    return client._server_info  # pyright: ignore[reportPrivateUsage]
 
 
 async def _collected(
@@ -390,11 +409,8 @@ async def _collected(
 ) -> list[Reply]:
     found: list[Reply] = []
     while True:
-        try:
-            async with asyncio.timeout(wait_s):
-                reply = await answers.get()
-        except TimeoutError:
-            raise UnansweredError("the servers do not answer") from None
+        async with asyncio.timeout(wait_s):
+            reply = await answers.get()
         if reply is None:
             raise UnansweredError("the connection ended before the answer")
         if reply.status == _NO_RESPONDERS:

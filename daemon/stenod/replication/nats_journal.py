@@ -65,6 +65,7 @@ class NatsJournal:
         self._options = options
         self._refusal: OSError | None = None
         self._is_prepared = False
+        self._setup_trouble = ""
         self._connection = Connection(options, name, self._prepare)
         self._connection.begin()
 
@@ -94,6 +95,10 @@ class NatsJournal:
     def last(self, folder: str) -> Message | None:
         """Returns a folder's last message, perhaps an older one; see `Journal`."""
         return self._connection.call(self._last(folder))
+
+    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        """Returns the last message of each of several folders; see `Journal`."""
+        return self._connection.call(self._last_of(folders))
 
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
         """Returns a folder's messages from behind `after` up to `last`; see `Journal`."""
@@ -139,14 +144,17 @@ class NatsJournal:
         connected = self._connection.server or ""
         return ClusterFacts(
             connected=connected,
-            trouble=self._trouble() if not connected or self._refusal else "",
+            trouble="" if connected and self._is_prepared else self._trouble(),
             streams=streams,
             servers=servers,
         )
 
     def _trouble(self) -> str:
-        refusal = self._refusal
-        return str(refusal.strerror) if refusal is not None else self._connection.trouble
+        if self._connection.server is None:
+            return self._connection.trouble
+        if self._refusal is not None:
+            return str(self._refusal.strerror)
+        return self._setup_trouble or self._connection.trouble
 
     async def _stream_facts(self, servers: Sequence[ServerFacts]) -> tuple[StreamFacts, ...]:
         syncing = {server.name: server.syncing for server in servers if server.name}
@@ -198,6 +206,13 @@ class NatsJournal:
             return message_of(folder, reply.headers, reply.body) if reply is not None else None
 
         return await self._until_heard(read, self._options.publish_s)
+
+    async def _last_of(self, folders: Sequence[str]) -> list[Message | None]:
+        found: list[Message | None] = []
+        for start in range(0, len(folders), limits.READ_TOGETHER_MAX):
+            part = folders[start : start + limits.READ_TOGETHER_MAX]
+            found += await asyncio.gather(*(self._last(folder) for folder in part))
+        return found
 
     async def _read_batch(self, folder: str, after: int, last: int) -> list[Message]:
         """Returns the next messages, one at least."""
@@ -284,7 +299,7 @@ class NatsJournal:
             if self._refusal is not None:
                 raise OSError(self._refusal.errno, self._refusal.strerror)
             if clock() >= deadline or self._connection.is_closed:
-                raise JournalLost(None, self._connection.trouble)
+                raise JournalLost(None, self._trouble())
             await self._connection.wait_connected(deadline - clock())
             await asyncio.sleep(limits.RETRY_S)
 
@@ -294,12 +309,14 @@ class NatsJournal:
             try:
                 for shard in range(self._options.streams):
                     await self._prepare_stream(shard)
-            except JournalLost:
+            except JournalLost as error:
+                self._setup_trouble = str(error.strerror)
                 continue
             except OSError as error:
                 self._refusal = error
             else:
                 self._refusal = None
+                self._setup_trouble = ""
                 self._is_prepared = True
                 return
             # The operator may correct it while the daemon runs.

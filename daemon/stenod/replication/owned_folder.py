@@ -54,6 +54,7 @@ class OwnedFolder:
         self._owner = owner
         self._pending: list[AnyEntry] = []
         self._doubt: int | None = None
+        self._has_parts = False
 
     @property
     def is_published(self) -> bool:
@@ -181,29 +182,33 @@ class OwnedFolder:
         if isinstance(outcome, int):
             self.sequence = outcome
             self._published_bytes += len(body)
+            self._has_parts = kind is Kind.PART
             return
-        if isinstance(outcome, InDoubt):
-            self._doubt = entries
-        elif isinstance(outcome, Fenced):
+        if isinstance(outcome, Fenced):
             self.lost = outcome
+        elif isinstance(outcome, InDoubt) or self._has_parts:
+            # The parts of a change that failed would become the beginning of the next one.
+            self._doubt = entries
         raise outcome
 
     def _settle(self, entries: int) -> Generator[Publication, int | OSError]:
         """Find out whether a message in doubt, with so many entries, is in the journal.
 
-        A read could miss it, since it may still come. Behind another message it cannot come.
+        A read could miss it, since it may still come. Behind another message it cannot come, and
+        the parts of an unfinished change are void.
         """
         outcome = yield Publication(self.path, self.sequence, self._owner, Kind.OWN, b"")
         if isinstance(outcome, Fenced) and outcome.newer.owner == self._owner:
             newer = outcome.newer
             self.sequence, self._doubt = newer.sequence, None
+            self._has_parts = newer.kind is Kind.PART
             if newer.kind is Kind.CHANGE:
                 self._applied(entries)
             elif newer.kind is not Kind.OWN:
                 # The parts of an unfinished change are void behind this message.
                 yield from self._publish(Kind.OWN, b"", 0)
         elif isinstance(outcome, int):
-            self.sequence, self._doubt = outcome, None
+            self.sequence, self._doubt, self._has_parts = outcome, None, False
         else:
             if isinstance(outcome, Fenced):
                 self.lost = outcome

@@ -5,6 +5,7 @@ else from then on. What was published before and not answered cannot come any mo
 made equal to the journal after that, and opened as after a crash.
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -66,6 +67,7 @@ class Ownership:
     Attributes:
         counts: what happened so far.
         on_lost: called with a folder when the journal refused this daemon as its owner.
+        heard_at: monotonic time at which the journal last answered.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Ownership:
         self.journal = journal
         self.hosts = hosts
         self.counts = Counts()
+        self.heard_at = -math.inf
         self.on_lost: Callable[[str], None] = _forget_loss
         self._disk = disk
         self._tree = tree
@@ -93,7 +96,7 @@ class Ownership:
         return self.hosts.owner
 
     def __len__(self) -> int:
-        return len(self._folders)
+        return sum(folder.lost is None for folder in list(self._folders.values()))
 
     def found(self, path: str) -> OwnedFolder | None:
         """Return a folder that this daemon owns, as far as it knows; None otherwise."""
@@ -110,6 +113,7 @@ class Ownership:
             Held: a living daemon owns it.
             Busy: its ownership changes too often.
             Corrupt: the journal contradicts itself.
+            Fenced: this daemon lost it, and has not closed its files yet.
             OSError: the journal or the disk failed.
         """
         folder = self.found(path)
@@ -118,6 +122,7 @@ class Ownership:
         with self._alone(path):
             folder = self.found(path)
             if folder is None:
+                self._check_closed(path)
                 folder = self._acquire(path)
             return folder
 
@@ -157,10 +162,26 @@ class Ownership:
             for each in [each for each in self._folders if is_within(each, path)]:
                 del self._folders[each]
 
-    def lose(self, path: str) -> None:
-        """Forget a folder that another daemon says to own: the next use asks the journal."""
+    def lose(self, path: str, owner: Owner) -> None:
+        """Lose a folder that another daemon says to own: the next opening asks the journal."""
         with self._lock:
-            self._folders.pop(path, None)
+            folder = self._folders.get(path)
+            if folder is not None and folder.lost is None:
+                folder.lost = Fenced(path, Message(0, owner, Kind.OWN, b"", time.time()))
+
+    def confirm(self, path: str) -> None:
+        """Ask the journal whether this daemon still owns a folder that it did own; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+            OSError: the journal failed.
+        """
+        last = self.journal.last(path)
+        self.heard_at = time.monotonic()
+        if last is not None and last.owner.host != self.owner.host:
+            self.on_lost(path)
+            self.lose(path, last.owner)
+            raise held(path, last.owner)
 
     def note_outcome(self, folder: OwnedFolder, outcome: OSError | None) -> None:
         """Count a publication that failed; a folder that another daemon owns is lost."""
@@ -172,6 +193,8 @@ class Ownership:
             case InDoubt():
                 self.counts.in_doubt += 1
                 self._log("in_doubt", session=folder.path, why=outcome.strerror)
+            case None:
+                self.heard_at = time.monotonic()
             case _:
                 pass
 
@@ -204,6 +227,13 @@ class Ownership:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _check_closed(self, path: str) -> None:
+        # The writer of a lost folder knows nothing of what its new owner wrote. Only an opening
+        # makes the files equal to the journal, and not while that writer has them open.
+        lost = self._folders.get(path)
+        if lost is not None and lost.lost is not None and lost.handles:
+            raise lost.lost
+
     def _acquire(self, path: str) -> OwnedFolder | None:
         last = self.journal.last(path)
         begin_s = time.monotonic()
@@ -211,6 +241,7 @@ class Ownership:
         if last is None and not is_here:
             return None
         sequence, previous = self._own(path, last)
+        self.heard_at = time.monotonic()
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, self.owner.host,
@@ -291,7 +322,7 @@ class Ownership:
             surplus = len(self._folders) - limits.FOLDERS_OWNED_MAX
             idle = [each for each in self._folders.values() if not each.handles]
             for each in idle[: max(0, surplus)]:
-                if each is not folder and each.is_published:
+                if each is not folder and (each.is_published or each.lost is not None):
                     self.save_mark(each)
                     del self._folders[each.path]
 

@@ -1,7 +1,7 @@
 """What an answer of JetStream means for what was asked."""
 
 from dataclasses import dataclass
-from errno import EACCES, EIO, EMSGSIZE, ENOSPC, EPROTO
+from errno import EACCES, EINVAL, EIO, EMSGSIZE, ENOSPC, EPROTO
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,8 @@ _FULL: Final = {10002, 10023, 10028, 10047, 10120}
 """Resources of the account or of the servers: storage, memory, or none granted at all."""
 
 _NOT_ENABLED: Final = {10035, 10039, 10076}
+_ONE_SERVER: Final = 10074
+
 _UNDECIDED: Final = {10158, 10163, 10164, 10167}
 """The leader still applies the message before, or one with the same id."""
 
@@ -123,6 +125,12 @@ def _other_failure(code: int, status: int, said: str, stream: str) -> Again | Re
             EACCES,
             f"{said}: enable JetStream on the servers and for the account that"
             " replication.credentials names",
+        )
+    if code == _ONE_SERVER:
+        return Refused(
+            EINVAL,
+            f"{said}: the server is in no cluster, so start three as one, or set"
+            " replication.replicas to 1",
         )
     if code == _TOO_LARGE:
         return Refused(

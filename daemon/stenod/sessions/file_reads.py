@@ -22,12 +22,14 @@ class Readable(msgspec.Struct, frozen=True):
         generation: the generation.
         head: its head, if that is known without counting lines.
         path: the path of the file when the view was created.
+        is_present: the generation is the present one.
     """
 
     view: FileView
     generation: int
     head: Position | None
     path: str
+    is_present: bool = True
 
     def answer(self, command: Read, *, is_local: bool) -> tuple[Lines, bytes]:
         """Return the reply and its block; blocks.
@@ -61,6 +63,7 @@ class Readable(msgspec.Struct, frozen=True):
             offset=block.offset,
             skipped=block.skipped,
             source=None if is_end else source,
+            present=self.is_present,
         )
         return body, block.data
 

@@ -14,6 +14,7 @@ from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import SessionEntry, Sessions
 from steno_protocol.work_dirs import KIMI_FILE, WorkDir, decode_work_dirs
+from stenod.replication.member import Elsewhere
 from stenod.sessions import metadata
 from stenod.store.disk import Disk, FileStat
 
@@ -70,6 +71,32 @@ def list_sessions(disk: Disk, trees: Sequence[Tree], wanted: List) -> Sessions:
         without_context=tuple(sorted(lost)[: wanted.limit]),
         flat=tuple(flat[: wanted.limit]),
     )
+
+
+def with_others(found: Sessions, others: Sequence[Elsewhere], wanted: List) -> Sessions:
+    """Add the sessions that other daemons of the cluster own to a list, and drop removed ones.
+
+    What is not on this disk shows no title, labels or size, so a list by those has it not.
+    """
+    here = {entry.session: entry for entry in found.sessions}
+    last = max(here) if found.more else None
+    for other in others:
+        if last is not None and other.session > last:
+            # Sessions after the last one belong to the next page.
+            break
+        entry = here.pop(other.session, None)
+        if other.endpoint is None or (entry is None and not metadata.NOTHING.fits(wanted)):
+            continue
+        if entry is None:
+            entry = SessionEntry(session=other.session, bytes=0, modified_at=0.0, generations=0)
+        here[other.session] = msgspec.structs.replace(
+            entry,
+            modified_at=max(entry.modified_at, other.changed_at),
+            owner=other.endpoint,
+        )
+    entries = sorted(here.values(), key=lambda entry: entry.session)
+    more = found.more or len(entries) > wanted.limit
+    return msgspec.structs.replace(found, sessions=entries[: wanted.limit], more=more)
 
 
 def flat_stat(disk: Disk, folder: int, file: str) -> FileStat | None:

@@ -14,7 +14,7 @@ from steno_protocol.replies import Lines, Mail, SessionEntry, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
-from stenod.sessions import streams
+from stenod.sessions import listing, streams
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.record_count import RecordCounter
 from stenod.sessions.registry import Registry
@@ -54,6 +54,13 @@ class Queries:
 
     def _listed(self, wanted: List) -> Sessions:
         found = self._trees.sessions(wanted)
+        member = self._registry.member
+        if member is not None:
+            try:
+                others = member.others(wanted.prefix, wanted.after, wanted.limit + 1)
+                found = listing.with_others(found, others, wanted)
+            except OSError:
+                found = msgspec.structs.replace(found, stale=True)
         if wanted.records:
             counter = RecordCounter(self._disk, self._trees)
             found.sessions[:] = [

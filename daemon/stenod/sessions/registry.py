@@ -12,11 +12,11 @@ from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import OpenSession
 from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.replication.member import ClusterMember, no_cluster, not_replicated
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.sessions import rename, trash
-from stenod.sessions.cluster import ClusterMember, no_cluster
 from stenod.sessions.session import ClosedSessionKeys, File, Session, file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
@@ -132,6 +132,20 @@ class Registry:
         except (Busy, ShuttingDown) as error:
             raise doubted(error, item.command) from None
         self.group_commit.add(writer)
+
+    def check_replicated(self, session: str) -> None:
+        """Refuse the durability `replicated` for a session that only this machine has.
+
+        Raises:
+            BadRequest: the daemon is in no cluster, or the session is in a mount.
+        """
+        if self.member is None:
+            raise not_replicated(
+                "this daemon is in no cluster (`steno cluster config` prints how to set one up)",
+                session,
+            )
+        if self._trees.place(session).shared:
+            raise not_replicated("a mount is on this machine only", session)
 
     def commit(self) -> None:
         """Store what was submitted since the last call, and send the replies."""
@@ -388,17 +402,35 @@ class Registry:
             self.member.own(place.session)
         return self._trees.identity(place, create=create)
 
-    async def acquire(self, session: str) -> None:
-        """Make this daemon the owner of a closed session, if it shares sessions with others.
+    async def acquire(self, session: str, *, for_reading: bool = False) -> bool:
+        """Make this daemon the owner of a session, if it shares sessions with others.
+
+        Args:
+            session: the session.
+            for_reading: files that may be older than the owner's are enough, if nobody can be
+                asked.
+
+        Returns:
+            True if the files may be older.
 
         Raises:
             Held: a living daemon owns it.
             OSError: the journal or the disk failed.
         """
         member = self.member
-        if member is None or session in self._addresses or self._trees.place(session).shared:
-            return
-        await self._services.read(lambda: member.own(session))
+        if member is None or (place := self._trees.place(session)).shared:
+            return False
+        if session in self._addresses:
+            if not for_reading or member.is_sure:
+                return False
+            return await self._services.read(lambda: member.is_stale(session))
+        try:
+            await self._services.read(lambda: member.own(session))
+        except OSError:
+            if for_reading and await self._services.read(lambda: self._trees.inode(place)):
+                return True
+            raise
+        return False
 
     async def hand_over(self, session: str, host: str) -> None:
         """Give a session to another daemon of the cluster; its followers go there.

@@ -250,7 +250,7 @@ class SessionFolders:
             assert generation is not None
             name = paths.generation_file(generation + 1)
             view = self._past(folder, place, generation)
-            return Readable(view, generation, None, f"{place.path}/{name}")
+            return Readable(view, generation, None, f"{place.path}/{name}", is_present=False)
 
     def past(self, place: Place, generation: int) -> FileView:
         """Return the bytes of a past generation.
@@ -314,7 +314,8 @@ class SessionFolders:
     def _deleted_stream(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         for deleted in deleted_streams(self._disk, folder, paths.stream_of(name) or ""):
             if deleted.number == generation + 1:
-                return self._readable(folder, place, deleted.file, generation)
+                held = self._readable(folder, place, deleted.file, generation)
+                return msgspec.structs.replace(held, is_present=False)
         raise NotFound(
             f"there is no generation {generation} of the stream: it was deleted and has expired, or"
             " it never existed",

@@ -62,7 +62,7 @@ class CommitFailures:
         failed = batch.new_keys
         for each in batch.decided:
             if each.is_durable or (is_kept and each.item.command.key not in failed):
-                each.item.to.reply(each.ack)
+                each.item.acknowledge(each.ack)
             else:
                 refuse_all([each], refusal)
 

@@ -46,6 +46,16 @@ class Item(msgspec.Struct, frozen=True, eq=False):
     deadline_s: float | None
     is_awaited: bool = False
 
+    def acknowledge(self, ack: Ack) -> None:
+        """Queue the ack, whose bytes are as durable as it says, as the reply.
+
+        A sync in a cluster returns when a majority of the servers has the bytes. Only a client that
+        asked for `replicated` knows that word.
+        """
+        if self.command.durability == "replicated" and ack.durability == "synced":
+            ack = msgspec.structs.replace(ack, durability="replicated")
+        self.to.reply(ack)
+
 
 class Budget(msgspec.Struct):
     """The bytes that wait in all mailboxes of a daemon together."""
@@ -185,7 +195,7 @@ class Batch(msgspec.Struct, eq=False):
         self.pieces.append(decision.data)
         self.lines += decision.count
         self.decided.append(Decided(item, decision.ack, is_new=True))
-        self.synced |= item.command.durability == "synced"
+        self.synced |= item.command.durability != "written"
 
     def repeat(self, item: Item, ack: Ack) -> None:
         """Add a repeat, which gets its first reply once that is durable.
@@ -263,7 +273,7 @@ def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> N
             ack = moved(ack, shift, overtaken=command.expect is not None)
         if not synced:
             ack = msgspec.structs.replace(ack, durability="written")
-        each.item.to.reply(ack)
+        each.item.acknowledge(ack)
 
 
 def refuse_all(decided: Sequence[Decided], error: StenoError) -> None:

@@ -469,7 +469,7 @@ class Writer:
             ack = await self._rewriter.carry_out(opened, decision)
         except InDoubt as doubt:
             ack = await self._commit_failures.settle(item.command.key, doubt.error)
-        item.to.reply(ack)
+        item.acknowledge(ack)
         if self.opened is opened:
             await self._files.save_recovery_point(opened)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.errors import Held
+from stenod.core.recovery_point import decode_recovery_point
+from stenod.recovery import file_opening
 from stenod.replication.journal import Fenced, JournalLost, Publication
 from stenod.store.log import Copy
 from support.memory_journal import Fault, MemoryStream
@@ -168,7 +170,8 @@ def test_a_folder_that_moves_leaves_its_place_and_comes_whole(one: Host, two: Ho
     two.open("t")
     two.open("t/below")
     assert two.content("t")["context.jsonl"] == line("1")
-    assert two.ownership.acquire("s") is None or not two.ownership.acquire("s").manifest.names
+    gone = two.ownership.acquire("s")
+    assert gone is None or not gone.manifest.names
     assert not Path(two.tree, "s").exists()
 
 
@@ -188,7 +191,7 @@ def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
     # It can be made again, and brought back.
     one.disk.move(trash, "s", tree, "s")
     two.now += 100.0
-    two.ownership.lose("s")
+    two.ownership.lose("s", one.hosts.owner)
     two.open("s")
     assert two.content("s") == one.content("s")
 
@@ -212,3 +215,99 @@ def test_a_commit_of_many_messages_is_whole_or_absent(
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == b""
+
+
+def test_a_recovery_point_travels_to_the_other_host(one: Host, two: Host) -> None:
+    opened = one.open("s")
+    opened.log.append(line("1"))
+    opened.log.sync()
+    opened.machine.commit(opened.log.synced)
+    file_opening.save_recovery_point(opened)
+    opened.log.append(line("2"))
+    opened.log.sync()
+    succeed(two, one)
+    two.open("s")
+    here, there = (Path(each.tree, "s") for each in (one, two))
+    point = decode_recovery_point((there / "context.mark").read_bytes())
+    assert point is not None
+    assert point.inode == (there / "context.jsonl").stat().st_ino
+    assert point.inode != (here / "context.jsonl").stat().st_ino
+    assert point.bytes == len(line("1"))
+
+
+def test_an_unfinished_recovery_point_costs_nothing(one: Host) -> None:
+    opened = one.open("s")
+    opened.log.append(line("1"))
+    opened.log.sync()
+    opened.machine.commit(opened.log.synced)
+    file_opening.save_recovery_point(opened)
+    inode = Path(one.tree, "s", "context.jsonl").stat().st_ino
+    one.start()
+    one.open("s")
+    assert Path(one.tree, "s", "context.jsonl").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("is_discarded", [True, False])
+def test_parts_of_a_failed_commit_are_void(
+    one: Host, two: Host, stream: MemoryStream, *, is_discarded: bool
+) -> None:
+    log = one.open("s").log
+    log.append(line("x" * 3_000_000))
+    original, left = stream.publish, iter(range(2))
+
+    def refuse(host: str, publication: Publication) -> int | OSError:
+        if next(left, None) is None:
+            return JournalLost(None, "no majority")
+        return original(host, publication)
+
+    stream.publish = refuse  # type: ignore[method-assign]
+    with pytest.raises(JournalLost):
+        log.sync()
+    stream.publish = original  # type: ignore[method-assign]
+    if is_discarded:
+        log.discard_unsynced()
+    log.append(line("y"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert two.content("s")["context.jsonl"].endswith(line("y"))
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_session_whose_deletion_failed_goes_on(
+    one: Host, two: Host, stream: MemoryStream, fault: Fault
+) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    one.close()
+    tree = one.disk.open_root(one.tree)
+    trash = one.disk.open_folder(tree, ".trash", create=True)
+    stream.force("one", fault)
+    with pytest.raises(OSError):
+        one.disk.move(tree, "s", trash, "s")
+    log = one.open("s").log
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    assert two.content("s")["context.jsonl"] == line("1") + line("2")
+
+
+def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    succeed(two, one)
+    theirs = two.open("s").log
+    theirs.append(line("2"))
+    theirs.sync()
+    # The other host is silent now, so this one may own the session again: by an opening only.
+    one.now += 100.0
+    with pytest.raises(Fenced):
+        log.replace([line("old")], b'{"kind":"clear"}\n')
+    one.close()
+    one.open("s")
+    assert one.content("s")["context.jsonl"] == line("1") + line("2")

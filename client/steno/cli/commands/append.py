@@ -9,7 +9,7 @@ from pathlib import Path
 from steno._sansio.messages import Message, encode_messages
 from steno._sync.client import BlockingClient
 from steno._sync.link import BlockingLink
-from steno._sync.ordered_appends import OrderedAppends
+from steno._sync.ordered_appends import OrderedAppends, Settled
 from steno.cli.arguments import (
     Subcommands,
     change_options,
@@ -98,11 +98,7 @@ def _append_stream(options: Namespace, output: Output, lines: InputLines) -> int
 
 
 class _Stream:
-    """The lines of stdin on their way into a session.
-
-    Attributes:
-        stored: acknowledged lines.
-    """
+    """The lines of stdin on their way into a session."""
 
     def __init__(
         self, options: Namespace, output: Output, lines: InputLines, progress: Progress
@@ -119,8 +115,20 @@ class _Stream:
             and not output.as_json
             and not is_typed()
         )
-        self._head: Position | None = options.expect
-        self.stored = 0
+        self._first: InputLine | None = None
+        self._appends: OrderedAppends | None = None
+        self._printed = 0
+
+    @property
+    def _stored(self) -> int:
+        """Acknowledged lines."""
+        return 0 if self._appends is None else self._appends.settled.lines
+
+    @property
+    def _head(self) -> Position | None:
+        """The head after the acknowledged lines, or the expected one."""
+        head: Position | None = self._options.expect
+        return head if self._appends is None else self._appends.settled.ack.head
 
     def run(self, client: BlockingClient, link: BlockingLink) -> int:
         """Append all lines.
@@ -128,30 +136,27 @@ class _Stream:
         Raises:
             StenoError: a line was not acknowledged; a message names it and how to go on.
         """
-        appends: OrderedAppends | None = None
-        number = 1
         try:
-            first = self._take(wait=True)
-            if first is None:
+            self._first = self._take(wait=True)
+            if self._first is None:
                 raise _nothing_to_append(self._options)
-            number = first.number
-            ack = self._append_alone(client, first)
-            self._print(ack)
-            appends = OrderedAppends(
+            ack = self._append_alone(client, self._first)
+            # Made before the line is printed: an interrupt takes from it which lines are stored.
+            self._appends = OrderedAppends(
                 link,
                 self._options.session,
-                ack,
+                Settled(self._first.number, ack, 1),
                 self._options.durability,
                 is_alone=self._options.expect is not None,
             )
-            self._append_rest(appends)
+            self._print(self._appends.settled)
+            self._append_rest(self._appends)
         except StenoError as error:
-            if not isinstance(error, _NothingToAppend | NotFound) or self.stored:
-                number = number if appends is None else self._failed_number(appends)
-                self._report_failure(number, error, appends)
+            if not isinstance(error, _NothingToAppend | NotFound) or self._stored:
+                self._report_failure(self._failed_number(), error)
             raise
         except KeyboardInterrupt:
-            self._interrupted(appends)
+            self._interrupted()
             raise
         if self._is_watched:
             self._progress.clear()
@@ -195,68 +200,87 @@ class _Stream:
         return None
 
     def _settle(self, appends: OrderedAppends) -> None:
-        _, ack = appends.settle()
-        self._print(ack)
+        self._print(appends.settle())
         if not appends.is_answered:
             self._output.flush()
 
-    def _print(self, ack: Ack) -> None:
-        self.stored += 1
-        self._head = ack.head
+    def _print(self, settled: Settled) -> None:
         self._progress.show_bytes(
-            self._lines.taken_bytes, self._total_bytes, count(self.stored, "line")
+            self._lines.taken_bytes, self._total_bytes, count(settled.lines, "line")
         )
         if not self._is_watched:
             self._progress.make_room()
-            print_ack(self._options, self._output, ack)
-            if self.stored == 1:
+            print_ack(self._options, self._output, settled.ack)
+            if settled.lines == 1:
                 self._output.flush()
+        self._printed = settled.lines
 
     def _key(self, line_number: int) -> str | None:
         return None if self._options.key is None else _line_key(self._options.key, line_number)
 
-    def _failed_number(self, appends: OrderedAppends) -> int:
-        return appends.next_number if appends else self._lines.next_number
+    def _failed_number(self) -> int:
+        if self._appends:
+            return self._appends.next_number
+        if self._appends is None and self._first is not None:
+            return self._first.number
+        # The next line could not be taken.
+        return self._lines.next_number
 
-    def _report_failure(
-        self, number: int, error: StenoError, appends: OrderedAppends | None
-    ) -> None:
+    def _report_failure(self, number: int, error: StenoError) -> None:
         """Print which line failed, the lines before it, and the command that goes on from it."""
-        later = [each for each in appends.drain() if each > number] if appends is not None else []
+        stored = [] if self._appends is None else self._appends.drain()
+        later = [each for each in stored if each > number]
         self._progress.clear()
         self._output.flush()
         parts = [f"line {number} of stdin was not acknowledged"]
-        if self.stored:
-            parts.append(f"{self._stored_text()} before it {_stay(self.stored)} appended")
+        if self._stored:
+            parts.append(f"{self._stored_text()} before it {_stay(self._stored)} appended")
         if later:
             lines = ", ".join(map(str, later))
             parts.append(
                 f"another writer interfered, and of the later lines these are stored: {lines}"
             )
-        if self.stored or number > 1:
+        if self._stored or number > 1:
             parts.append(self._remedy(number, is_unknown=isinstance(error, OutcomeUnknown)))
         self._output.say("; ".join(parts))
 
-    def _interrupted(self, appends: OrderedAppends | None) -> None:
+    def _interrupted(self) -> None:
         """Finish the lines in flight, and print how to go on; a second interrupt ends that."""
-        if appends is None:
+        if self._appends is None:
+            if self._first is not None:
+                self._say_first_unknown(self._first.number)
             return
-        is_unknown = True
-        with suppress(StenoError):
-            while appends:
-                self._settle(appends)
-            is_unknown = False
-        number = appends.next_number if appends else self._lines.next_number
-        appends.drain()
+        is_unknown = not self._finish(self._appends)
+        # The input may be further: a line that was taken and not sent comes again.
+        number = self._appends.next_number
+        self._appends.drain()
         self._progress.clear()
         self._output.flush()
         self._output.say(
             f"interrupted: {self._stored_text()} before line {number} of stdin"
-            f" {_stay(self.stored)} appended; {self._remedy(number, is_unknown=is_unknown)}"
+            f" {_stay(self._stored)} appended; {self._remedy(number, is_unknown=is_unknown)}"
         )
 
+    def _say_first_unknown(self, number: int) -> None:
+        options = self._options
+        self._progress.clear()
+        self._output.say(
+            f"interrupted: line {number} of stdin may be stored; see"
+            f" `steno tail {options.session}`; {self._remedy(number, is_unknown=True)}"
+        )
+
+    def _finish(self, appends: OrderedAppends) -> bool:
+        """Settle the lines in flight; whether all were acknowledged."""
+        if self._printed < appends.settled.lines:
+            self._print(appends.settled)
+        with suppress(StenoError):
+            while appends:
+                self._settle(appends)
+            return True
+        return False
+
     def _stored_text(self) -> str:
-        return count(self.stored, "record")
+        return count(self._stored, "record")
 
     def _remedy(self, number: int, *, is_unknown: bool) -> str:
         options = self._options

@@ -8,6 +8,7 @@ from typing import Final
 from steno.cli.arguments import Subcommands, command
 from steno.cli.connection import prepared_root, root_in_use
 from steno.cli.doctor import Finding
+from steno.cli.doctor.cluster import check_cluster
 from steno.cli.doctor.daemon import check_daemon, check_lock, check_socket
 from steno.cli.doctor.root import (
     check_config,
@@ -36,6 +37,7 @@ _CHECKS: Final[dict[str, Callable[[Namespace, Path], Iterator[Finding]]]] = {
     "lock": check_lock,
     "socket": check_socket,
     "daemon": check_daemon,
+    "cluster": check_cluster,
     "sessions": check_sessions,
 }
 """The checks by name; the cause of a problem comes before its consequences."""

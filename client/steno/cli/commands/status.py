@@ -1,15 +1,19 @@
 """`steno status`: the daemon's state."""
 
 from argparse import Namespace
+from contextlib import suppress
 
+from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command
 from steno.cli.connection import connected
+from steno.cli.doctor.cluster import promise
 from steno.cli.exits import Exit
 from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.tables import beside
 from steno.cli.render.wording import count, duration, moment, number
-from steno_protocol.replies import StatusReport
+from steno_protocol.errors import BadRequest
+from steno_protocol.replies import ClusterReport, StatusReport
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -20,16 +24,28 @@ def add_parser(commands: Subcommands) -> None:
 def run(options: Namespace, output: Output) -> int:
     """Print the state of the daemon."""
     with connected(options, spawn=False) as client:
-        report = client.status()
+        report, shared = client.status(), _cluster(client)
     if output.as_json:
-        output.document(contract.reply(report))
+        found = None if shared is None else contract.cluster(shared)
+        output.document({**contract.reply(report), "cluster": found})
         return Exit.DONE
     rows = _status_rows(report)
+    if shared is not None:
+        rows.append(("cluster", f"{shared.cluster}; {promise(shared)}"))
     margin = max(len(name) for name, _ in rows) + 2
     for name, text in rows:
         for line in beside(name.ljust(margin), text, margin, output.width):
             output.write(line)
     return Exit.DONE
+
+
+def _cluster(client: BlockingClient) -> ClusterReport | None:
+    """The cluster of the daemon; None if it is in none."""
+    # An older daemon lacks this command.
+    with suppress(BadRequest):
+        report = client.cluster()
+        return report if report.cluster else None
+    return None
 
 
 def _status_rows(report: StatusReport) -> list[tuple[str, str]]:

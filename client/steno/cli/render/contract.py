@@ -35,7 +35,7 @@ compacted   session compacted why head messages tokens checkpoint_id rotated key
 timeline    session head entries [{kind generation kept at by claim why key details inferred}]
 status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
             clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
-            draining
+            draining cluster; cluster is as `cluster status` prints it without sessions, or null
 start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
 clients     {"clients": [{name key pid connected_s requests dropped subscriptions connection}],
@@ -44,6 +44,16 @@ gc          entries [{session file bytes}] files bytes failed dry_run
 service     files [{path state text}] next; state is missing, installed, outdated or foreign
             `service install`, `service uninstall`, `service show`
 doctor      root problems warnings findings [{check state told remedy}]
+cluster     cluster host endpoint hosts [{host endpoint heard_s alive}] server trouble
+            broken_promises streams [{name replicas [{name leader current offline lag syncing}]
+            sessions messages bytes bytes_max trouble}] owned takeovers last_takeover
+            last_takeover_at last_takeover_s fenced in_doubt sessions [{session host endpoint
+            changed_at messages}] more               `cluster status`
+handed_over session moved from to host took_s        `cluster move`
+joined      joined there left_out [{session why}]    `cluster join`
+files       files {name: text} folder                `cluster config`
+tried       proved proofs [{claim holds detail}] root session file agents records repeated
+            killed_pid next_pid away_s               `cluster try`
 stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
             slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
             turned_away queued queued_most queued_bytes sessions_open clients subscribers
@@ -104,6 +114,7 @@ from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     CheckFinding,
+    ClusterReport,
     GcReport,
     SessionEntry,
     SessionStat,
@@ -337,6 +348,20 @@ def repaired(
 
 def _findings(values: Sequence[CheckFinding]) -> list[dict[str, Any]]:
     return [msgspec.structs.asdict(finding) for finding in values]
+
+
+def cluster(report: ClusterReport) -> dict[str, Any]:
+    """The hosts, servers and sessions of a cluster."""
+    streams = [
+        {**reply(stream), "replicas": [reply(each) for each in stream.replicas]}
+        for stream in report.streams
+    ]
+    return {
+        **reply(report),
+        "hosts": [reply(host) for host in report.hosts],
+        "streams": streams,
+        "sessions": [reply(session) for session in report.sessions],
+    }
 
 
 def garbage(report: GcReport) -> dict[str, Any]:

@@ -14,6 +14,11 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A text of the daemon: what stands between backquotes is a command or a path. */
+export function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Make an element of a drawing. */

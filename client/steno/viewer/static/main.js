@@ -1,7 +1,7 @@
 // The page: its login, its address and its views.
 
 import { get, post } from "./api.js";
-import { h, parsePosition } from "./dom.js";
+import { h, parsePosition, prose } from "./dom.js";
 import { Now } from "./now.js";
 import { Search } from "./search.js";
 import { SessionPage } from "./session.js";
@@ -26,7 +26,7 @@ function fail(error) {
   const text = error.status === 401 || error.status === 403
     ? "This page is closed to you: open the address that `steno view` printed."
     : error.message;
-  main.replaceChildren(h("p", { class: "empty", role: "alert" }, text));
+  main.replaceChildren(h("p", { class: "empty", role: "alert" }, prose(text)));
 }
 
 /** What the address says: a view, and its parts. */
@@ -64,7 +64,7 @@ async function show() {
   } else {
     replace(null);
     document.title = "steno";
-    main.replaceChildren(h("p", { class: "empty" }, "Choose a session to read it."));
+    main.replaceChildren(h("p", { class: "empty" }, "The session that you choose is shown here."));
   }
 }
 

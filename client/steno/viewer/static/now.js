@@ -1,7 +1,7 @@
 // The daemon now: its clients, its load, its disk and its health.
 
 import { get } from "./api.js";
-import { at, button, count, duration, h, number, size } from "./dom.js";
+import { at, button, count, duration, h, number, prose, size } from "./dom.js";
 
 const POLL_MS = 2000;
 const SIGNS = { ok: "✓", warning: "●", problem: "✗" };
@@ -40,14 +40,14 @@ export class Now {
     const cards = [
       ["daemon", `stenod ${status.version}`, `pid ${status.pid}, up ${duration(status.uptime_s)}`],
       ["clients", number(stats.clients), count(stats.subscribers, "subscription")],
-      ["open sessions", number(stats.sessions_open), count(stats.open_files, "file")],
-      ["queued", number(stats.queued), `${number(stats.queued_most)} for the busiest file`],
-      ["appended", number(stats.appended_records), size(stats.appended_bytes)],
+      ["open sessions", number(stats.sessions_open), count(stats.open_files, "file handle")],
+      ["queued requests", number(stats.queued), `${number(stats.queued_most)} for the busiest file`],
+      ["appended records", number(stats.appended_records), `${size(stats.appended_bytes)} since the start`],
       ["memory", size(stats.resident_bytes), status.draining ? "draining" : "of the daemon"],
     ];
     this.numbers.replaceChildren(...cards.map(([name, value, more]) => h("div", { class: "card" },
       h("span", { class: "muted" }, name), h("strong", {}, value), h("span", { class: "muted" }, more))));
-    this.clients.replaceChildren(table(["Name", "PID", "For", "Requests", "Dropped", "Follows"], clients.map(
+    this.clients.replaceChildren(table(["Name", "PID", "Connected", "Requests", "Messages dropped", "Follows"], clients.map(
       (client) => [
         h("span", {}, client.name ?? "?", client.is_me ? h("span", { class: "label" }, "this viewer") : null),
         String(client.pid ?? "?"), duration(client.connected_s), number(client.requests),
@@ -69,8 +69,8 @@ export class Now {
       const { findings } = await get("doctor");
       this.health.replaceChildren(...findings.map((each) => h("li", { class: each.state },
         h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[each.state]),
-        h("span", {}, h("strong", {}, each.check), " ", each.text,
-          each.remedy ? h("span", { class: "remedy" }, each.remedy) : null),
+        h("span", {}, h("strong", {}, each.check), " ", prose(each.text),
+          each.remedy ? h("span", { class: "remedy" }, prose(each.remedy)) : null),
         h("span", { class: "unseen" }, each.state))));
     } catch (error) {
       this.health.replaceChildren(h("li", { role: "alert" }, error.message));

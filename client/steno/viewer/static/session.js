@@ -76,9 +76,11 @@ export class SessionPage {
       stat.archived ? h("span", { class: "label" }, "archived") : null,
       stat.forked_from
         ? h("span", {}, "fork of ", h("a", { href: at(stat.forked_from) }, stat.forked_from)) : null,
-      h("span", {}, `${number(stat.token_count_with_pending)} tokens`),
+      h("span", { title: "the last count that was written, and an estimate of the messages after it" },
+        `about ${number(stat.token_count_with_pending)} tokens`),
       h("span", {}, count(this.head.line, "line")),
-      h("span", {}, `generation ${this.head.generation}`),
+      h("span", { title: "how often the session was rewritten: see Tree" },
+        `generation ${this.head.generation}`),
     ].filter(Boolean));
   }
 

@@ -28,7 +28,10 @@ export class Sessions {
     this.summary = h("p", { id: "found", class: "muted", role: "status" }, "loading…");
     this.canvas = h("div", { class: "canvas", role: "list", "aria-label": "Sessions" });
     this.scroller = h("div", { class: "scroller" }, this.canvas);
-    element.append(h("div", { class: "filter" }, this.filter, this.summary), this.scroller);
+    this.none = h("p", { class: "empty", hidden: true },
+      "No session yet. One is listed here as soon as an agent writes to it; ",
+      h("code", {}, "steno append"), " writes one by hand.");
+    element.append(h("div", { class: "filter" }, this.filter, this.summary), this.none, this.scroller);
     this.list = new VirtualList(this.scroller, this.canvas, {
       estimate: ROW,
       render: (index) => this.render(this.items[index]),
@@ -84,6 +87,7 @@ export class Sessions {
     const all = count(this.entries.length, "session");
     this.summary.textContent =
       words.length ? `${number(found.length)} of ${all}` : all;
+    this.none.hidden = this.entries.length > 0;
     const keys = this.items.map((item) => this.keyOf(item)).join("\0");
     if (keys === this.keys) return;
     this.keys = keys;
@@ -119,7 +123,7 @@ export class Sessions {
       "data-session": item.session,
     },
     h("span", { class: "line" },
-      h("span", { class: isLive ? "dot live" : "dot", title: isLive ? "a client follows it" : null },
+      h("span", { class: isLive ? "dot live" : "dot", title: isLive ? "a client follows it" : "no client follows it" },
         isLive ? h("span", { class: "unseen" }, "live, ") : null),
       h("span", { class: "title" }, item.title || item.session),
       h("span", { class: "when muted" }, ago(item.modified_at))),
@@ -132,7 +136,7 @@ export class Sessions {
 
   tokens(item) {
     const counted = this.counts.get(item.session);
-    return counted ? `${number(counted.token_count_with_pending)} tk · ` : "";
+    return counted ? `${number(counted.token_count_with_pending)} tokens · ` : "";
   }
 
   /** Ask for the token counts of the sessions in sight; the list of the daemon has none. */

@@ -54,7 +54,7 @@ export class Strip {
     const width = this.place.clientWidth;
     if (!width) return;
     if (!counts.length && !points.some((point) => point.kind === "cut")) {
-      this.place.replaceChildren(h("p", { class: "muted strip-empty" }, "no token count yet"));
+      this.place.replaceChildren(h("p", { class: "muted strip-empty" }, "no token count was written yet"));
       return;
     }
     const most = Math.max(1, ...counts.map((point) => point.value));
@@ -80,13 +80,13 @@ export class Strip {
     const drawing = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, width: "100%" },
       s("path", { d: `${line}V${HEIGHT - 4}Z`, class: "area" }),
       s("path", { d: line, class: "curve" }), marks);
-    const hint = h("span", { class: "strip-hint" }, `${number(most)} tokens at most`);
+    const hint = h("span", { class: "strip-hint" }, `largest count: ${number(most)} tokens`);
     drawing.addEventListener("mousemove", (event) => {
       const found = this.nearest(points, event, drawing);
       hint.textContent = found ? describe(found) : "";
     });
     drawing.addEventListener("mouseleave", () => {
-      hint.textContent = `${number(most)} tokens at most`;
+      hint.textContent = `largest count: ${number(most)} tokens`;
     });
     drawing.addEventListener("click", (event) => {
       const found = this.nearest(points, event, drawing);

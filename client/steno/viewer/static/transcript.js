@@ -23,7 +23,8 @@ export class RowMaker {
 
   place(row) {
     const text = this.position(row);
-    return h("a", { class: "place", href: at(this.session, "transcript", text) },
+    return h("a", { class: "place", href: at(this.session, "transcript", text),
+      title: `generation ${this.generation}, line ${row.line}: an address to share` },
       h("span", { class: "unseen" }, "position "), text);
   }
 
@@ -231,10 +232,10 @@ export class Transcript {
 
   last() {
     const text = this.isPast ? "end of this generation"
-      : this.lines ? "the session continues here" : "no record yet";
+      : this.lines ? "new records appear here" : "no record yet";
     return h("article", {
       class: "last muted", tabindex: "-1", "aria-posinset": this.length, "aria-setsize": this.length,
-    }, ...this.cuts(this.lines), h("span", { class: this.isPast ? "dot" : "dot live" }), text);
+    }, ...this.cuts(this.lines), h("span", { class: "dot" }), text);
   }
 
   /** The rewrites whose cut lies before a line. */

@@ -51,6 +51,9 @@ export class Tree {
     const generations = [...this.tree.generations].reverse();
     this.list.replaceChildren(...generations.map(
       (each, row) => this.generation(each, row, generations, lanes, many, present)));
+    // One state has nothing beside it.
+    this.compare.hidden = generations.length < 2;
+    for (const each of this.list.querySelectorAll("label:has(input)")) each.hidden = this.compare.hidden;
   }
 
   /** A column for each generation: the way to the present is the first one. */
@@ -88,7 +91,7 @@ export class Tree {
             each.lines !== null ? count(each.lines, "line") : each.bytes !== null ? size(each.bytes) : "")),
         h("ul", {}, story.map((entry) => this.entry(entry))),
         h("div", { class: "choose" },
-          end ? h("label", {}, box, ` compare as of ${end}`) : null,
+          end ? h("label", {}, box, ` compare its end, ${end}`) : null,
           isPresent ? null : this.page.changes.ofGeneration(each))));
   }
 

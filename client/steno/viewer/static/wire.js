@@ -56,6 +56,7 @@ export class Wire {
     const shape = this.index.types.map((_, type) => many.get(type)).join();
     if (shape === this.shape) return;
     this.shape = shape;
+    this.filters.hidden = !this.index.types.length;
     this.filters.replaceChildren(...this.index.types.map((name, type) => {
       const isShown = !this.hidden.has(name);
       return button(`${name} ${number(many.get(type) ?? 0)}`, () => {
@@ -63,7 +64,7 @@ export class Wire {
         this.shape = null;
         this.types();
         this.arrange();
-      }, { "aria-pressed": String(isShown), class: "chip" });
+      }, { "aria-pressed": String(isShown), class: "chip", title: "show or hide these events" });
     }));
   }
 
@@ -95,7 +96,7 @@ export class Wire {
   }
 
   render(item) {
-    if (item.none) return h("p", { class: "empty" }, "No event: agents write them with append_wire or steno emit.");
+    if (item.none) return h("p", { class: "empty" }, "No event yet: agents write them with ", h("code", {}, "append_wire"), " or ", h("code", {}, "steno emit"), ".");
     return item.turn === undefined ? this.event(item) : this.turn(item);
   }
 

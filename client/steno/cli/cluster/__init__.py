@@ -1,0 +1,1 @@
+"""The parts of `steno cluster`: its report, the servers' configuration, and the trial."""

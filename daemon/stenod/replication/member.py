@@ -1,0 +1,90 @@
+"""The cluster as sessions see it: who may change a session, and how it goes to another daemon."""
+
+from typing import Protocol
+
+import msgspec
+
+from steno_protocol.errors import BadRequest
+from steno_protocol.replies import ClusterReport
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A session that this daemon does not own.
+
+    Attributes:
+        session: its id.
+        endpoint: where clients reach its owner; None if the session was removed.
+        changed_at: Unix time in seconds of its last change.
+    """
+
+    session: str
+    endpoint: str | None
+    changed_at: float
+
+
+class ClusterMember(Protocol):
+    """A daemon that shares its root's sessions with other daemons; all methods block."""
+
+    def own(self, session: str) -> None:
+        """Own a closed session, and make its files equal to the journal.
+
+        Raises:
+            Held: a living daemon owns it.
+            StenoError, OSError: it cannot be owned now.
+        """
+        ...
+
+    @property
+    def is_sure(self) -> bool:
+        """True while no other daemon can own what this one owns, as far as clocks can tell."""
+        ...
+
+    def is_stale(self, session: str) -> bool:
+        """Return whether another daemon may have changed an owned session unnoticed.
+
+        Raises:
+            Held: another daemon owns it.
+        """
+        ...
+
+    def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
+        """List the sessions that other daemons own or removed, in order of their ids.
+
+        Args:
+            prefix: only ids that begin with this.
+            after: only ids after this one.
+            limit: the first so many ids of the cluster.
+
+        Raises:
+            OSError: the journal failed.
+        """
+        ...
+
+    def give(self, session: str, host: str) -> None:
+        """Give a closed session to another daemon.
+
+        Raises:
+            NotFound: no living daemon has this identity or endpoint.
+            OSError: the journal failed.
+        """
+        ...
+
+    def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
+        """Report the cluster, with up to so many sessions."""
+        ...
+
+
+def not_replicated(why: str, session: str) -> BadRequest:
+    """Return the error for a command with durability `replicated` that no other machine gets."""
+    return BadRequest(
+        f"{session} cannot be `replicated`, because {why}: ask for the durability `synced`",
+        session=session,
+    )
+
+
+def no_cluster() -> BadRequest:
+    """Return the error for a command that needs a cluster."""
+    return BadRequest(
+        "this daemon is in no cluster: add the table [replication] to its config.toml, and restart"
+        " it (`steno cluster config` prints one)"
+    )

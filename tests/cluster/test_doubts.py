@@ -1,0 +1,194 @@
+"""What becomes of messages whose answers are lost."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
+from support.nats_cluster import NatsCluster
+from support.nats_journals import READY_S, options
+
+pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
+
+from stenod.replication.nats_connection import Connection, Reply, UnansweredError
+from stenod.replication.nats_journal import NatsJournal
+
+ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
+BOB = Owner("bob", "b1", "tcp://10.0.0.2:7117")
+
+Request = Callable[..., object]
+
+
+class Losses:
+    """Losses of the publications of one journal, the next first.
+
+    Attributes:
+        script: `answer` loses an answer, `message` a message; a function is called before that
+            message is sent, as another daemon comes between, and may return the loss.
+        always: what comes behind the script.
+        sent: publications that were sent, those lost on the way included.
+    """
+
+    def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.script: list[str | Callable[[], object]] = []
+        self.always = ""
+        self.sent = 0
+        self._request = connection.request
+        monkeypatch.setattr(connection, "request", self._lossy)
+
+    async def _lossy(
+        self, subject: str, body: bytes, wait_s: float, headers: dict[str, str] | None = None
+    ) -> Reply:
+        if not subject.startswith("steno."):
+            return await self._request(subject, body, wait_s, headers)
+        self.sent += 1
+        step = self.script.pop(0) if self.script else self.always
+        if callable(step):
+            step = step() or ""
+        if step == "message":
+            raise UnansweredError("lost on the way")
+        reply = await self._request(subject, body, wait_s, headers)
+        if step == "answer":
+            raise UnansweredError("lost on the way back")
+        if step == "10164":
+            return Reply({}, b'{"error":{"code":400,"err_code":10164,"description":"wrong"}}')
+        if step == "overtaken":
+            return Reply({}, b'{"error":{"code":400,"err_code":10071,"description":"x: 99"}}')
+        if step == "stale":
+            return Reply({}, b'{"error":{"code":400,"err_code":10071,"description":"x: 0"}}')
+        return reply
+
+
+@pytest.fixture
+def ann(three_nodes: NatsCluster) -> Iterator[NatsJournal]:
+    with closing(NatsJournal(options(three_nodes, publish_s=3.0), "ann")) as journal:
+        journal.wait_ready(READY_S)
+        yield journal
+
+
+@pytest.fixture
+def bob(ann: NatsJournal) -> Iterator[NatsJournal]:
+    with closing(NatsJournal(ann._options, "bob")) as journal:
+        journal.wait_ready(READY_S)
+        yield journal
+
+
+@pytest.fixture
+def losses(ann: NatsJournal, monkeypatch: pytest.MonkeyPatch) -> Losses:
+    return Losses(ann._connection, monkeypatch)
+
+
+def put(journal: NatsJournal, after: int, owner: Owner = ANN, kind: Kind = Kind.CHANGE) -> object:
+    [found] = journal.publish([Publication("s", after, owner, kind, b"x")])
+    return found
+
+
+def stored(journal: NatsJournal, after: int, owner: Owner = ANN, kind: Kind = Kind.CHANGE) -> int:
+    found = put(journal, after, owner, kind)
+    assert isinstance(found, int), found
+    return found
+
+
+def test_a_lost_answer_gives_one_message(ann: NatsJournal, losses: Losses) -> None:
+    first = stored(ann, 0)
+    losses.script = ["answer", "answer", "message"]
+
+    second = stored(ann, first)
+
+    assert losses.sent == 5
+    assert ann.folders() == {"s": 2}
+    assert isinstance(put(ann, second), int)
+
+
+def test_a_verdict_that_is_none_is_asked_for_again(ann: NatsJournal, losses: Losses) -> None:
+    first = stored(ann, 0)
+    losses.script = ["10164", "10164"]
+    second = stored(ann, first)
+    losses.script = ["stale", "stale"]
+    third = stored(ann, second)
+
+    assert [each.sequence for each in ann.read("s", 0, third)] == [first, second, third]
+
+
+def test_a_lost_answer_is_found_behind_another_owner(
+    ann: NatsJournal, bob: NatsJournal, losses: Losses
+) -> None:
+    first = stored(ann, 0)
+    taken: list[int] = []
+
+    def take_over() -> None:
+        # Bob continues behind the message whose answer was lost. His journal has another thread.
+        last = bob.last("s")
+        assert last is not None
+        taken.append(stored(bob, max(last.sequence, first + 1), BOB, Kind.OWN))
+
+    losses.script = ["answer", take_over]
+
+    second = stored(ann, first)
+
+    assert second < taken[0]
+    assert [each.owner for each in bob.read("s", 0, taken[0])] == [ANN, ANN, BOB]
+
+
+def test_a_lost_message_behind_which_another_owner_comes_is_fenced(
+    ann: NatsJournal, bob: NatsJournal, losses: Losses
+) -> None:
+    first = stored(ann, 0)
+    losses.script = ["message", lambda: stored(bob, first, BOB, Kind.OWN) and ""]
+
+    found = put(ann, first)
+
+    assert isinstance(found, Fenced)
+    assert found.newer.owner == BOB
+    assert ann.folders() == {"s": 2}
+
+
+@pytest.mark.parametrize("knows_ids", [True, False])
+def test_a_doubt_about_a_purged_message_is_no_refusal(
+    ann: NatsJournal, bob: NatsJournal, losses: Losses, knows_ids: bool
+) -> None:
+    first = stored(ann, 0)
+
+    def replace_all() -> None:
+        taken = stored(bob, first + 1, BOB, Kind.OWN)
+        copy = stored(bob, taken, BOB, Kind.SNAPSHOT)
+        bob.purge("s", copy)
+
+    # A leader that began after the purge does not know the ids of purged messages.
+    losses.script = ["answer", lambda: replace_all() or ("" if knows_ids else "overtaken")]
+
+    found = put(ann, first)
+
+    assert found == first + 1 if knows_ids else isinstance(found, InDoubt)
+
+
+def test_without_any_answer_the_outcome_is_in_doubt(ann: NatsJournal, losses: Losses) -> None:
+    losses.always = "message"
+
+    found = put(ann, 0)
+
+    assert isinstance(found, InDoubt)
+    assert "what was sent may be stored" in str(found.strerror)
+
+
+def test_a_message_that_came_late_fences_its_own_owner(ann: NatsJournal, losses: Losses) -> None:
+    first = stored(ann, 0)
+    losses.script, losses.always = ["answer"], "message"
+    assert isinstance(put(ann, first), InDoubt)
+    losses.always = ""
+
+    found = put(ann, first, kind=Kind.OWN)
+
+    assert isinstance(found, Fenced)
+    assert found.newer.owner == ANN
+    assert isinstance(put(ann, found.newer.sequence, kind=Kind.OWN), int)
+
+
+def test_messages_that_the_servers_lost_are_no_success(ann: NatsJournal) -> None:
+    first = stored(ann, 0)
+
+    found = put(ann, first + 1000)
+
+    assert isinstance(found, JournalLost)
+    assert f"knows messages up to {first} of the folder, and {first + 1000}" in str(found.strerror)

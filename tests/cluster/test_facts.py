@@ -1,0 +1,129 @@
+"""What is known of the servers, and whether their acks survive the loss of one."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from stenod.replication.facts import (
+    ClusterFacts,
+    ReplicaFacts,
+    ServerFacts,
+    StreamFacts,
+    Syncing,
+    broken_promises,
+)
+from stenod.replication.journal import Kind, Owner, Publication
+from stenod.replication.monitors import ask_monitors
+from stenod.replication.options import ReplicationOptions
+from support.nats_cluster import NatsCluster
+from support.nats_journals import READY_S, options, skip_without_servers
+
+ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
+
+
+def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
+    """What a daemon that has published one message knows."""
+    skip_without_servers()
+    from stenod.replication.nats_journal import NatsJournal
+
+    with closing(NatsJournal(chosen, "ann")) as journal:
+        journal.wait_ready(READY_S)
+        assert isinstance(journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])[0], int)
+        return journal.state()
+
+
+def test_three_servers_that_sync_keep_the_promise(three_nodes: NatsCluster) -> None:
+    found = facts_of(options(three_nodes))
+
+    assert broken_promises(found) == []
+    assert found.syncing is Syncing.ALWAYS
+    [stream] = found.streams
+    assert (stream.folders, stream.messages, stream.wanted) == (1, 1, 3)
+    assert {replica.name for replica in stream.replicas} == {"n1", "n2", "n3"}
+    assert stream.leader == three_nodes.leader_of(stream.name).name
+    assert found.connected in {url.removeprefix("nats://") for url in three_nodes.servers}
+    assert found.trouble == ""
+
+
+def test_without_monitors_the_promise_is_not_proven(three_nodes: NatsCluster) -> None:
+    found = facts_of(options(three_nodes, monitors=()))
+
+    [reason] = broken_promises(found)
+    assert "nothing shows when n1, n2, n3 sync: set replication.monitors" in reason
+
+
+def test_one_lazy_server_with_one_replica_breaks_both_promises() -> None:
+    skip_without_servers()
+    with NatsCluster(1, sync="2m") as cluster:
+        found = facts_of(options(cluster))
+
+    few, lazy = broken_promises(found)
+    assert "has 1 replicas, and needs 3" in few
+    assert "n1 acknowledge before they sync" in lazy
+    assert found.syncing is Syncing.LAZY
+
+
+def test_without_a_server_the_facts_say_why() -> None:
+    skip_without_servers()
+    from stenod.replication.nats_journal import NatsJournal
+
+    nowhere = ReplicationOptions("t", ("nats://127.0.0.1:9",), ("http://127.0.0.1:9",))
+    with closing(NatsJournal(nowhere, "ann")) as journal:
+        found = journal.state()
+
+    assert found.connected == ""
+    assert "no NATS server listens at 127.0.0.1:9" in found.trouble
+    assert "http://127.0.0.1:9 does not answer" in found.servers[0].trouble
+    assert found.streams[0].trouble
+
+
+class _Answers(BaseHTTPRequestHandler):
+    body = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Answers) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b"{}", b'{"jetstream":3}', b'{"jetstream":{"config":[1]}}']
+)
+def test_an_address_of_another_program_is_named(
+    web_server: str, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(_Answers, "body", body)
+
+    [found] = ask_monitors([web_server])
+
+    assert found == ServerFacts(
+        web_server, trouble=f"{web_server} is not the monitoring of a NATS server"
+    )
+
+
+def test_the_laziest_server_decides() -> None:
+    def facts(*syncing: Syncing) -> ClusterFacts:
+        replicas = tuple(ReplicaFacts(f"n{i}", syncing=each) for i, each in enumerate(syncing))
+        return ClusterFacts(streams=(StreamFacts("S", replicas, wanted=3),))
+
+    assert facts(Syncing.ALWAYS, Syncing.ALWAYS).syncing is Syncing.ALWAYS
+    assert facts(Syncing.ALWAYS, Syncing.UNKNOWN).syncing is Syncing.UNKNOWN
+    assert facts(Syncing.UNKNOWN, Syncing.LAZY).syncing is Syncing.LAZY
+    assert facts().syncing is Syncing.UNKNOWN
+    assert len(broken_promises(facts(Syncing.LAZY, Syncing.UNKNOWN))) == 2

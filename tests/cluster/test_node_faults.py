@@ -1,0 +1,175 @@
+"""What the journal keeps while its servers are killed, stopped and started again."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from stenod.replication.journal import InDoubt, Journal, JournalLost, Kind, Owner, Publication
+from stenod.replication.subjects import stream_name
+from support.nats_cluster import NatsCluster
+from support.nats_journals import READY_S, options
+
+pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
+
+from stenod.replication.nats_journal import NatsJournal
+
+ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
+
+
+class Writers:
+    """Threads that publish numbered messages, each to a folder of its own, until they are ended.
+
+    Attributes:
+        stored: the number of each acknowledged message by its sequence, for each folder.
+        failed: what was answered instead.
+    """
+
+    def __init__(self, journal: Journal, count: int = 4) -> None:
+        self.stored: list[dict[int, int]] = [{} for _ in range(count)]
+        self.failed: list[OSError] = []
+        self._journal = journal
+        self._is_ending = threading.Event()
+        self._grew = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._write, args=[number]) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_for(self, more: int) -> None:
+        """Wait until each writer has stored more messages."""
+        wanted = [len(stored) + more for stored in self.stored]
+        with self._grew:
+            assert self._grew.wait_for(
+                lambda: all(map(int.__ge__, map(len, self.stored), wanted)) or self.failed, 60
+            )
+        assert not self.failed, self.failed
+
+    def end(self) -> None:
+        """End all writers."""
+        self._is_ending.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _write(self, number: int) -> None:
+        after, count = 0, 0
+        while not self._is_ending.is_set():
+            body = str(count).encode()
+            [found] = self._journal.publish(
+                [Publication(f"s{number}", after, ANN, Kind.CHANGE, body)]
+            )
+            with self._grew:
+                if isinstance(found, OSError):
+                    self.failed.append(found)
+                    self._is_ending.set()
+                else:
+                    self.stored[number][found] = count
+                    after, count = found, count + 1
+                self._grew.notify_all()
+
+
+@contextmanager
+def writers(cluster: NatsCluster, **changes: object) -> Iterator[tuple[Writers, str]]:
+    """Writers, and the name of their stream; at the end the journal has what they stored."""
+    chosen = options(cluster, **changes)
+    with closing(NatsJournal(chosen, "ann")) as journal:
+        journal.wait_ready(READY_S)
+        found = Writers(journal)
+        try:
+            found.wait_for(10)
+            yield found, stream_name(chosen.cluster, 0)
+        finally:
+            found.end()
+        assert not found.failed, found.failed
+        for number, stored in enumerate(found.stored):
+            read = list(journal.read(f"s{number}", 0, max(stored)))
+            assert {each.sequence: int(each.body) for each in read} == stored
+            assert [int(each.body) for each in read] == list(range(len(read)))
+
+
+def test_messages_are_stored_once_while_leaders_are_killed(frail_nodes: NatsCluster) -> None:
+    with writers(frail_nodes) as (found, stream):
+        for _ in range(2):
+            leader = frail_nodes.leader_of(stream)
+            leader.kill()
+            found.wait_for(20)
+            leader.start()
+            frail_nodes.wait_ready()
+
+
+def test_messages_are_stored_once_while_nodes_are_stopped(frail_nodes: NatsCluster) -> None:
+    with writers(frail_nodes) as (found, stream):
+        for choose in (NatsCluster.leader_of, lambda nodes, name: nodes.followers_of(name)[0]):
+            node = choose(frail_nodes, stream)
+            node.stop()
+            found.wait_for(20)
+            node.resume()
+            found.wait_for(5)
+
+
+def test_messages_are_stored_once_when_all_nodes_are_killed(frail_nodes: NatsCluster) -> None:
+    with writers(frail_nodes, publish_s=60.0) as (found, _):
+        for node in frail_nodes.nodes:
+            node.kill()
+        for node in frail_nodes.nodes:
+            node.start()
+        frail_nodes.wait_ready()
+        found.wait_for(20)
+
+
+def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError]) -> OSError:
+    with closing(NatsJournal(options(cluster, publish_s=1.5), "ann")) as journal:
+        journal.wait_ready(READY_S)
+        [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
+        assert isinstance(first, int)
+        return act(journal)
+
+
+def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) -> None:
+    def act(journal: NatsJournal) -> OSError:
+        for node in frail_nodes.nodes[:2]:
+            node.kill()
+        [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+        assert isinstance(found, OSError)
+        last = journal.last("s")
+        assert last is not None
+        assert last.kind is Kind.OWN
+        return found
+
+    assert isinstance(_without_majority(frail_nodes, act), InDoubt | JournalLost)
+
+
+def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster) -> None:
+    def act(journal: NatsJournal) -> OSError:
+        for node in frail_nodes.nodes:
+            node.kill()
+        # The first one may have been sent on a connection whose end was not known yet.
+        journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+        [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+        assert isinstance(found, OSError)
+        with pytest.raises(JournalLost):
+            journal.last("s")
+        return found
+
+    found = _without_majority(frail_nodes, act)
+    assert isinstance(found, JournalLost)
+    assert "no NATS server listens at 127.0.0.1" in str(found.strerror)
+
+
+def test_closing_ends_what_waits_for_an_answer(frail_nodes: NatsCluster) -> None:
+    journal = NatsJournal(options(frail_nodes, publish_s=60.0), "ann")
+    journal.wait_ready(READY_S)
+    for node in frail_nodes.nodes:
+        node.stop()
+    found: list[int | OSError] = []
+    thread = threading.Thread(
+        target=lambda: found.extend(journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")]))
+    )
+    thread.start()
+
+    journal.close()
+    thread.join()
+
+    assert isinstance(found[0], InDoubt | JournalLost)

@@ -1,0 +1,158 @@
+"""Blows: what a crash run does to daemons and servers, by a seed."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import steno
+from crash.world import Host, World
+from steno_protocol.commands import HandOver
+from steno_protocol.replies import Done
+from support.nats_cluster import Node
+
+OUTAGES_S: Final = (0.0, 0.3, 1.0, 2.6, 3.0, 4.0, 6.0)
+"""How long a blow lasts: shorter and longer than the time after which a daemon counts as dead."""
+
+HAND_OVER_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One blow.
+
+    Attributes:
+        kind: a name of `KINDS`.
+        session: whose owner is meant.
+        outage_s: seconds until what was harmed goes on.
+    """
+
+    kind: str
+    session: str
+    outage_s: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.session}, {self.outage_s} s)"
+
+
+def drawn(count: int, seed: int, sessions: Sequence[str]) -> list[Blow]:
+    """Draw blows; each kind comes before any comes twice."""
+    chance = random.Random(seed)
+    found: list[Blow] = []
+    while len(found) < count:
+        kinds = list(KINDS)
+        chance.shuffle(kinds)
+        found += [Blow(kind, chance.choice(sessions), chance.choice(OUTAGES_S)) for kind in kinds]
+    return found[:count]
+
+
+def strike(world: World, blow: Blow) -> None:
+    """Do it, and undo it: everything runs on return."""
+    KINDS[blow.kind](world, blow)
+
+
+def _kill_hosts(world: World, blow: Blow, hosts: Sequence[Host]) -> None:
+    del world
+    for host in hosts:
+        host.kill()
+    time.sleep(blow.outage_s)
+    for host in hosts:
+        host.start()
+
+
+def _stop_hosts(world: World, blow: Blow, hosts: Sequence[Host]) -> None:
+    del world
+    for host in hosts:
+        host.stop()
+    time.sleep(blow.outage_s)
+    for host in hosts:
+        host.resume()
+
+
+def _kill_nodes(world: World, blow: Blow, nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        node.kill()
+    time.sleep(blow.outage_s)
+    for node in nodes:
+        node.start()
+    world.cluster.wait_ready()
+
+
+def _stop_nodes(world: World, blow: Blow, nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        node.stop()
+    time.sleep(blow.outage_s)
+    for node in nodes:
+        node.resume()
+    world.cluster.wait_ready()
+
+
+def _owner(world: World, blow: Blow) -> list[Host]:
+    return [world.owner(blow.session)]
+
+
+def _others(world: World, blow: Blow) -> list[Host]:
+    return [host for host in world.hosts if host is not world.owner(blow.session)][:1]
+
+
+def _end_owner(world: World, blow: Blow) -> None:
+    owner = world.owner(blow.session)
+    owner.end()
+    time.sleep(blow.outage_s)
+    owner.start()
+
+
+def _partition_owner(world: World, blow: Blow) -> None:
+    """The owner and the leader go together, as if a network had parted in two."""
+    owner, leader = world.owner(blow.session), world.leader()
+    leader.stop()
+    owner.stop()
+    time.sleep(blow.outage_s)
+    owner.resume()
+    time.sleep(blow.outage_s / 4)
+    leader.resume()
+    world.cluster.wait_ready()
+
+
+def _kill_owner_and_leader(world: World, blow: Blow) -> None:
+    owner, leader = world.owner(blow.session), world.leader()
+    leader.kill()
+    owner.kill()
+    time.sleep(blow.outage_s)
+    leader.start()
+    owner.start()
+    world.cluster.wait_ready()
+
+
+def _hand_over(world: World, blow: Blow) -> None:
+    owner, (other, *_) = world.owner(blow.session), _others(world, blow)
+    command = HandOver(session=blow.session, host=other.endpoint)
+    with steno.connect_sync(endpoint=owner.endpoint, timeout=HAND_OVER_S) as client:
+        client.request(command, Done)
+
+
+KINDS: Final[dict[str, Callable[[World, Blow], None]]] = {
+    "kill the owner": lambda world, blow: _kill_hosts(world, blow, _owner(world, blow)),
+    "stop the owner": lambda world, blow: _stop_hosts(world, blow, _owner(world, blow)),
+    "end the owner": _end_owner,
+    "kill another daemon": lambda world, blow: _kill_hosts(world, blow, _others(world, blow)),
+    "stop another daemon": lambda world, blow: _stop_hosts(world, blow, _others(world, blow)),
+    "kill all daemons": lambda world, blow: _kill_hosts(world, blow, world.hosts),
+    "kill the leader": lambda world, blow: _kill_nodes(world, blow, [world.leader()]),
+    "stop the leader": lambda world, blow: _stop_nodes(world, blow, [world.leader()]),
+    "kill a follower": lambda world, blow: _kill_nodes(world, blow, world.followers()[:1]),
+    "stop a follower": lambda world, blow: _stop_nodes(world, blow, world.followers()[:1]),
+    "kill the majority": lambda world, blow: _kill_nodes(
+        world, blow, [world.leader(), *world.followers()[:1]]
+    ),
+    "stop the majority": lambda world, blow: _stop_nodes(
+        world, blow, [world.leader(), *world.followers()[:1]]
+    ),
+    "kill all servers": lambda world, blow: _kill_nodes(world, blow, world.cluster.nodes),
+    "stop all servers": lambda world, blow: _stop_nodes(world, blow, world.cluster.nodes),
+    "part owner and leader from the rest": _partition_owner,
+    "kill the owner and the leader": _kill_owner_and_leader,
+    "hand over": _hand_over,
+}
+"""Each kind of blow."""

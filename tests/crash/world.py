@@ -1,0 +1,218 @@
+"""The processes of a crash run: servers, daemons and agents."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from crash.facts import Fact, Order
+from support.foreground import ForegroundDaemon
+from support.nats_cluster import NatsCluster, Node
+
+CLUSTER = "crash"
+STREAM = f"STENO_{CLUSTER}_0"
+POLL_S = 0.02
+
+
+class Host:
+    """A daemon and its root.
+
+    Attributes:
+        name: of its folder.
+        root: the folder.
+        daemon: the process.
+        endpoint: where it listens.
+        is_stopped: whether it was stopped by a signal.
+    """
+
+    def __init__(self, base: Path, name: str, cluster: NatsCluster) -> None:
+        self.name = name
+        self.root = base / name
+        self.root.mkdir(mode=0o700)
+        self.daemon = ForegroundDaemon(self.root)
+        self.endpoint = self.daemon.endpoint
+        self.is_stopped = False
+        self.is_running = False
+        (self.root / "config.toml").write_text(
+            f"[replication]\ncluster = {json.dumps(CLUSTER)}\n"
+            f"servers = {json.dumps(cluster.servers)}\n"
+            f"monitors = {json.dumps(cluster.monitors)}\n"
+            f"advertise = {json.dumps(self.endpoint)}\n"
+        )
+
+    def start(self) -> None:
+        """Start the daemon; it is ready on return."""
+        self.daemon.start()
+        self.is_running = True
+
+    def kill(self) -> None:
+        """SIGKILL; a stopped one, too."""
+        if self.is_running:
+            self.daemon.kill()
+        self.is_running = self.is_stopped = False
+
+    def end(self) -> None:
+        """SIGTERM, and wait until it has drained."""
+        self.daemon.stop()
+        self.is_running = False
+
+    def stop(self) -> None:
+        """SIGSTOP: it keeps its locks and connections, and answers nobody."""
+        os.kill(self.daemon.pid, signal.SIGSTOP)
+        self.is_stopped = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.daemon.pid, signal.SIGCONT)
+        self.is_stopped = False
+
+
+class Agents:
+    """Client processes, and the facts that they report.
+
+    Args:
+        orders: one for each.
+        folder: where the facts are kept, too.
+    """
+
+    def __init__(self, orders: Sequence[Order], folder: Path) -> None:
+        self.facts: list[Fact] = []
+        self._orders = orders
+        self._changed = threading.Condition()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._readers: list[threading.Thread] = []
+        self._file = (folder / "facts.jsonl").open("w")
+
+    def __enter__(self) -> Self:
+        for order in self._orders:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "crash.agent"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+            assert process.stdin is not None
+            process.stdin.write(msgspec.json.encode(order).decode() + "\n")
+            process.stdin.flush()
+            self._processes.append(process)
+            reader = threading.Thread(target=self._read, args=(process,))
+            reader.start()
+            self._readers.append(reader)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for process in self._processes:
+            process.kill()
+        self._join()
+        self._file.close()
+
+    def finish(self) -> None:
+        """Let each agent end its last command, and wait for that."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        self._join()
+
+    def wait_for_acks(
+        self, sessions: Sequence[str], after_s: float, wait_s: float, count: int = 1
+    ) -> list[str]:
+        """Wait until each session has `count` acks that came after a time.
+
+        Returns:
+            The sessions that have less after `wait_s` seconds.
+        """
+        missing = Counter(dict.fromkeys(sessions, count))
+        seen = 0
+
+        def all_came() -> bool:
+            nonlocal seen
+            for fact in self.facts[seen:]:
+                if fact.outcome == "ack" and fact.at_s > after_s:
+                    missing[fact.session] -= 1
+            seen = len(self.facts)
+            return not +missing or any(each.poll() is not None for each in self._processes)
+
+        with self._changed:
+            self._changed.wait_for(all_came, wait_s)
+        assert all(each.poll() is None for each in self._processes), "an agent ended: see above"
+        return sorted(+missing)
+
+    def owner_of(self, session: str) -> str:
+        """The daemon that answered a session's last ack."""
+        acks = (fact for fact in reversed(self.facts) if fact.outcome == "ack")
+        return next(fact.endpoint for fact in acks if fact.session == session)
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            fact = msgspec.json.decode(line, type=Fact)
+            with self._changed:
+                self.facts.append(fact)
+                self._file.write(line)
+                self._changed.notify_all()
+
+    def _join(self) -> None:
+        for process, reader in zip(self._processes, self._readers, strict=True):
+            reader.join()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+
+class World:
+    """Servers, daemons and agents.
+
+    Attributes:
+        cluster: the servers.
+        hosts: the daemons.
+        agents: the clients.
+        sessions: the sessions that they use.
+    """
+
+    def __init__(
+        self, cluster: NatsCluster, hosts: Sequence[Host], agents: Agents, sessions: Sequence[str]
+    ) -> None:
+        self.cluster = cluster
+        self.hosts = hosts
+        self.agents = agents
+        self.sessions = sessions
+
+    def owner(self, session: str) -> Host:
+        """The daemon that owns a session, as its clients see it."""
+        endpoint = self.agents.owner_of(session)
+        return next(host for host in self.hosts if host.endpoint == endpoint)
+
+    def leader(self) -> Node:
+        """The server that leads the stream."""
+        return self.cluster.leader_of(STREAM)
+
+    def followers(self) -> list[Node]:
+        """The servers that do not lead it."""
+        return self.cluster.followers_of(STREAM)
+
+
+def wait_until(is_so: Callable[[], bool], wait_s: float, what: str) -> None:
+    """Wait for a fact that no event reports."""
+    deadline = time.monotonic() + wait_s
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(POLL_S)

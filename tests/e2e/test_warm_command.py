@@ -1,0 +1,71 @@
+"""A call of the command in a fork ends as its process does."""
+
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support import warm_command
+from support.command import Ran, Steno
+from support.daemon_in_thread import DaemonInThread
+
+
+def in_a_process(steno: Steno, *arguments: str, stdin: bytes = b"") -> Ran:
+    """Run the command as a process of its own."""
+    ran = subprocess.run(
+        steno.words(*arguments),
+        env=steno.environment, input=stdin, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--version",
+        "append --help",
+        "nonsense",
+        "show missing",
+        "sessions --json",
+        "keys",
+        "stat demo",
+    ],
+)
+def test_a_call_in_a_fork_ends_as_its_process_does(daemon: DaemonInThread, line: str) -> None:
+    steno = Steno(daemon.root)
+    assert steno("append", "demo", "hi").code == 0
+    assert steno(*line.split()) == in_a_process(steno, *line.split())
+
+
+def test_input_and_output_may_be_longer_than_a_pipe_holds(daemon: DaemonInThread) -> None:
+    steno = Steno(daemon.root)
+    record = json.dumps({"role": "user", "content": "x" * 500_000}).encode()
+    assert steno("append", "demo", "--batch", stdin=record) == Ran(
+        0, "0:1\n", "steno: the session demo was created: there was none\n"
+    )
+    assert len(steno("read", "demo").out) > 500_000
+
+
+def test_calls_of_several_threads_run_beside_each_other(daemon: DaemonInThread) -> None:
+    steno = Steno(daemon.root)
+    assert steno("append", "demo", "hi").code == 0
+    with ThreadPoolExecutor(8) as threads:
+        codes = [*threads.map(lambda text: steno("append", "demo", text).code, "abcdefgh")]
+    assert codes == [0] * 8
+
+
+def test_a_call_that_takes_too_long_is_killed(daemon: DaemonInThread) -> None:
+    words = ["tail", "-f", "demo"]
+    steno = Steno(daemon.root)
+    assert steno("append", "demo", "hi").code == 0
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        warm_command.run(words, steno.environment, b"", timeout=0.5)
+    assert caught.value.cmd == words
+
+
+def test_an_environment_that_an_interpreter_reads_as_it_starts_is_not_suitable() -> None:
+    assert warm_command.is_suitable({**os.environ, "STENO_HOME": "/somewhere"})
+    assert not warm_command.is_suitable({**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert not warm_command.is_suitable({**os.environ, "LC_ALL": "tlh_KX"})

