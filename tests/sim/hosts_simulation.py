@@ -12,7 +12,7 @@ from sim.session_simulation import DEATH_SHARES, STEPS, SessionSimulation
 from sim.worlds import World
 from sim.writers import Writers
 from stenod.replication import limits
-from stenod.replication.mirror import is_replicated
+from stenod.replication.mirror import is_hint, is_replicated
 from support.lines import SESSION
 from support.memory_journal import Fault, MemoryStream
 from support.simulated_disk import MOMENTS, SimulatedDisk
@@ -216,11 +216,14 @@ class HostsSimulation(SessionSimulation):
             each.now += 100.0
         host.now += 200.0
         host.ownership.acquire(SESSION)
-        truth = self._truth.now()
+        truth = {name: data for name, data in self._truth.now().items() if _is_lasting(name)}
         files = {
             path.removeprefix(f"{PATH}/"): content
             for path, content in host.simulated.tree().items()
-            if path.startswith(f"{PATH}/") and is_replicated(path.removeprefix(f"{PATH}/"))
+            if path.rpartition("/")[0] == PATH and _is_lasting(path.removeprefix(f"{PATH}/"))
         }
-        files = {name: content for name, content in files.items() if "/" not in name}
         assert files == truth, f"{host.name} has other files than the journal"
+
+
+def _is_lasting(name: str) -> bool:
+    return is_replicated(name) and not is_hint(name)
