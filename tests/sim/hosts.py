@@ -78,12 +78,20 @@ class SimulatedHost(Host):
 
     Attributes:
         desk: the writers of its process; None while it is dead.
+        lost: the folders that others took over, until their files are closed.
     """
 
     def __init__(self, stream: MemoryStream, name: str, disk: SimulatedDisk) -> None:
         self.simulated = disk
         self.desk: HostWriters | None = None
+        self.lost: list[str] = []
         super().__init__(stream, name, TREE, disk)
+
+    def start(self) -> None:
+        """Begin a process."""
+        super().start()
+        self.lost.clear()
+        self.ownership.on_lost = self.lost.append
 
     def beat(self) -> None:
         """Say that it lives, if it does."""

@@ -18,7 +18,10 @@ from support.memory_journal import Fault, MemoryStream
 from support.simulated_disk import MOMENTS, SimulatedDisk
 from support.writing import PATH
 
-RATES = {Fault.UNANSWERED: 0.04, Fault.DROPPED: 0.03, Fault.LATE: 0.04, Fault.STALE: 0.2}
+RATES = {
+    Fault.UNANSWERED: 0.04, Fault.DROPPED: 0.03, Fault.LATE: 0.04, Fault.UNREACHED: 0.03,
+    Fault.STALE: 0.2,
+}  # fmt: skip
 SHORT = {"JOURNAL_MARK_BYTES": 600, "JOURNAL_COPY_BYTES_MIN": 40}
 """Limits that a session of some lines reaches, too."""
 SMALL = {"JOURNAL_DATA_BYTES_MAX": 150, "JOURNAL_BODY_BYTES_MAX": 700}
@@ -76,8 +79,10 @@ class HostsSimulation(SessionSimulation):
         self._at, self.disk = before, before.simulated
 
     def _make_writers(self, tasks: TaskGroup, *, at_once: bool) -> HostWriters:
-        host = self._at
-        host.start()
+        self._at.start()
+        return self._open_desk(self._at, tasks, at_once=at_once)
+
+    def _open_desk(self, host: SimulatedHost, tasks: TaskGroup, *, at_once: bool) -> HostWriters:
         desk = HostWriters(host, self._truth, tasks, wall_s=self.wall_s, at_once=at_once)
         host.desk = desk
         self._serve(desk)
@@ -133,8 +138,23 @@ class HostsSimulation(SessionSimulation):
         assert self._at.desk is not None
         await super()._step(self._at.desk)
         for host in self._hosts:
+            if host.desk is not None and host.lost and self._events.random() < 0.5:
+                await self._close_lost(host, host.desk, daemon)
             if host.simulated.died:
                 self._bury(host)
+
+    async def _close_lost(self, host: SimulatedHost, desk: HostWriters, tasks: TaskGroup) -> None:
+        """Close the session on a host that lost it; the process lives on."""
+        if host is self._at:
+            self._leave()
+        host.lost.clear()
+        for writer in (desk.wire, desk.stream, desk.writer):
+            writer.mailbox.close()
+        await desk.settle(100)
+        if not host.simulated.died:
+            self._take_answers()
+            desk.end()
+            self._open_desk(host, tasks, at_once=self.world.at_once)
 
     def _follow(self, desk: Writers) -> None:
         if self._owns(desk):

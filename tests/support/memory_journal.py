@@ -33,16 +33,18 @@ class Fault(Enum):
         UNANSWERED: the message is stored, and the answer is lost.
         DROPPED: the message is lost, and nobody says so.
         LATE: the message is stored at some later time, if its fence still holds then.
+        UNREACHED: no server is reached, and nothing is stored.
         STALE: `last` returns the message before the last one.
     """
 
     UNANSWERED = auto()
     DROPPED = auto()
     LATE = auto()
+    UNREACHED = auto()
     STALE = auto()
 
 
-IN_DOUBT = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE)
+UNPUBLISHED = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE, Fault.UNREACHED)
 
 
 @dataclass
@@ -119,7 +121,9 @@ class MemoryStream:
             if host in self._parted:
                 return JournalLost(None, "no server is reached")
             self._let_late_arrive(publication.folder)
-            match self._fault(host, IN_DOUBT):
+            match self._fault(host, UNPUBLISHED):
+                case Fault.UNREACHED:
+                    return JournalLost(None, "no server was reached")
                 case Fault.DROPPED:
                     return InDoubt(None, "the message was lost")
                 case Fault.LATE:
