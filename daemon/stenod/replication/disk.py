@@ -30,6 +30,7 @@ class ReplicatedDisk:
     """
 
     syncs_share_fate = False
+    has_rivals = True
 
     def __init__(self, disk: Disk, tree: str, ownership: Ownership) -> None:
         self._disk = disk
@@ -225,11 +226,22 @@ class ReplicatedDisk:
         if path is None:
             self.fdatasync(handle) if handle in self._files else self._disk.fsync(handle)
             return
-        owned = self._ownership.found(path)
+        # A folder that was lost since has to fail here: what was done to it is in no journal.
+        owned = self._ownership.known(path)
         if owned is None:
             self._disk.fsync(handle)
             return
         raise_first(self._ship([], [owned]))
+
+    def confirm(self, handle: int) -> None:
+        """Publish a message behind the last one; the journal refuses it to a stale owner."""
+        owned = self._files.get(handle)
+        if owned is None:
+            return
+        with owned.lock:
+            (outcome,) = ship_all(self._ownership.journal, [owned.confirming()])
+            self._ownership.note_outcome(owned, outcome)
+        raise_first([outcome])
 
     def _ship(self, handles: Iterable[int], folders: Sequence[OwnedFolder]) -> list[OSError | None]:
         """Publish files and their folders; returns the error of each folder."""

@@ -168,6 +168,11 @@ class OwnedFolder:
             yield from self._publish(Kind.CHANGE, bodies[-1], count)
             self._applied(count)
 
+    def confirming(self) -> Generator[Publication, int | OSError]:
+        """Yield what shows that this daemon owns the folder; as `shipping`."""
+        yield from self.shipping()
+        yield from self._publish(Kind.OWN, b"", 0)
+
     def gone(self) -> Generator[Publication, int | OSError]:
         """Yield the message that the folder was removed; as `shipping`."""
         self._pending.clear()

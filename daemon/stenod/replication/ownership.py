@@ -103,6 +103,10 @@ class Ownership:
         folder = self._folders.get(path)
         return folder if folder is not None and folder.lost is None else None
 
+    def known(self, path: str) -> OwnedFolder | None:
+        """Return a folder that this daemon owns or has lost; None otherwise."""
+        return self._folders.get(path)
+
     def acquire(self, path: str) -> OwnedFolder | None:
         """Own a folder, and make its files equal to the journal; blocks.
 

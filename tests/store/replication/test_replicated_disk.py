@@ -189,6 +189,7 @@ def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
     two.ownership.acquire("s")
     assert not Path(two.tree, "s", "context.jsonl").exists()
     # It can be made again, and brought back.
+    one.now += 100.0
     one.disk.move(trash, "s", tree, "s")
     two.now += 100.0
     two.ownership.lose("s", one.hosts.owner)
@@ -311,3 +312,38 @@ def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, 
     one.close()
     one.open("s")
     assert one.content("s")["context.jsonl"] == line("1") + line("2")
+
+
+def test_a_folder_that_is_lost_half_way_through_a_rewrite_fails_it(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    rename = one.disk.rename
+
+    def rename_and_lose(folder: int, name: str, new_name: str) -> None:
+        rename(folder, name, new_name)
+        succeed(two, one)
+        two.ownership.acquire("s")
+
+    one.disk.rename = rename_and_lose  # type: ignore[method-assign]
+    with pytest.raises(Fenced):
+        log.replace([line("2")], b'{"kind":"clear"}\n')
+    assert two.content("s")["context.jsonl"] == line("1")
+
+
+def test_only_the_present_owner_confirms_that_it_owns_a_session(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    stale = one.open("s").log
+    stale.confirm_owner()
+    stream.partition("one")
+    with pytest.raises(JournalLost):
+        stale.confirm_owner()
+    succeed(two, one)
+    present = two.open("s").log
+    stream.heal("one")
+    with pytest.raises(Fenced):
+        stale.confirm_owner()
+    present.confirm_owner()
+    present.append(line("1"))
+    present.sync()
