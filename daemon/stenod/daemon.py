@@ -272,6 +272,7 @@ class Daemon:
                 Threads(limits.COMMIT_THREADS_MAX),
                 # A commit that waits for other machines always runs in a thread.
                 disk.overlap.is_empty if self._member is None else lambda: False,
+                groups_max=1 if self._member is None else limits.COMMIT_THREADS_MAX,
             ),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,

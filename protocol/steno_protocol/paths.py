@@ -251,6 +251,17 @@ def check_endpoint(endpoint: str) -> str:
     return check_path(endpoint, "endpoint")
 
 
+def endpoints_of(text: str) -> list[str]:
+    """Return the addresses of a list, each checked: of TCP, several may be joined by commas.
+
+    >>> endpoints_of("tcp://10.0.0.1:7117,tcp://10.0.0.2:7117")
+    ['tcp://10.0.0.1:7117', 'tcp://10.0.0.2:7117']
+    """
+    # The path of a socket may contain a comma.
+    parts = text.split(",") if is_remote(text) else [text]
+    return [check_endpoint(part.strip()) for part in parts]
+
+
 def is_remote(endpoint: str) -> bool:
     """Whether the endpoint is a daemon on another machine, whose files are out of reach."""
     return endpoint.startswith("tcp://")

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import (
     adapters,
     appends,
+    cluster,
     followers,
     idle,
     neighbours,
@@ -50,6 +51,7 @@ PARTS = {
     "viewers": viewers.measure,
     "search": searching.measure,
     "adapters": adapters.measure,
+    "cluster": cluster.measure,
 }
 
 

@@ -271,6 +271,13 @@ class RawWritten(Raw):
     durability: Durability = "written"
 
 
+def _fenced_publish(task: Task) -> Lane:
+    # The other lanes work without the package `nats`.
+    from bench.publishing import FencedPublish
+
+    return FencedPublish(task)
+
+
 LANES: Final[dict[str, Callable[[Task], Lane]]] = {
     "by hand": ByHand,
     "floor": Floor,
@@ -281,5 +288,6 @@ LANES: Final[dict[str, Callable[[Task], Lane]]] = {
     "sqlite": Sqlite,
     "blocking": Blocking,
     "async": Async,
+    "fenced publish": _fenced_publish,
     **ADAPTER_LANES,
 }

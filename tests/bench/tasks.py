@@ -23,6 +23,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         echo: the address of a floor that answers and writes nothing.
         redis: the socket of a Redis, "" when there is none.
         sqlite: the database of SQLite.
+        servers: the addresses of NATS servers, with commas between them.
         batch: lines that go together as one atomic append.
         own_session: whether each process appends to a session, or a file, of its own.
     """
@@ -37,6 +38,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     echo: str = ""
     redis: str = ""
     sqlite: str = ""
+    servers: str = ""
     batch: int = 1
     own_session: bool = False
 

@@ -1,6 +1,5 @@
 """The processes of a crash run: servers, daemons and agents."""
 
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from typing import Self
 import msgspec
 
 from crash.facts import Fact, Order
-from support.foreground import ForegroundDaemon
+from support.clustered_daemon import clustered_daemon
 from support.nats_cluster import NatsCluster, Node
 
 CLUSTER = "crash"
@@ -39,17 +38,10 @@ class Host:
     def __init__(self, base: Path, name: str, cluster: NatsCluster) -> None:
         self.name = name
         self.root = base / name
-        self.root.mkdir(mode=0o700)
-        self.daemon = ForegroundDaemon(self.root)
+        self.daemon = clustered_daemon(self.root, CLUSTER, cluster)
         self.endpoint = self.daemon.endpoint
         self.is_stopped = False
         self.is_running = False
-        (self.root / "config.toml").write_text(
-            f"[replication]\ncluster = {json.dumps(CLUSTER)}\n"
-            f"servers = {json.dumps(cluster.servers)}\n"
-            f"monitors = {json.dumps(cluster.monitors)}\n"
-            f"advertise = {json.dumps(self.endpoint)}\n"
-        )
 
     def start(self) -> None:
         """Start the daemon; it is ready on return."""

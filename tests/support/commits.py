@@ -17,6 +17,7 @@ class TestCommits:
 
     Attributes:
         is_inline: whether rounds may serve; else everything is left to the tasks.
+        groups_max: group commits under way at a time.
         before: called before each commit; in a task that is between the look at the file and the
             write, in a round behind the writes.
         after: called when a write and its sync are done, before the writer goes on.
@@ -27,6 +28,7 @@ class TestCommits:
 
     def __init__(self, *, is_inline: bool = False) -> None:
         self.is_inline = is_inline
+        self.groups_max = 1
         self.before: Callable[[], None] = _nothing
         self.after: Callable[[], None] = _nothing
         self.gate: anyio.Event | None = None

@@ -47,12 +47,16 @@ class Hosts:
         self._lock = threading.Lock()
         self._began = clock()
         journal.listen(self._hear)
-        journal.announce(owner, _WHO, b"")
+        self.ask()
 
     @property
     def period_s(self) -> float:
         """Seconds between two words of this daemon."""
-        return self.dead_s / limits.HEARTBEATS_PER_DEATH
+        return self.dead_s / limits.HEARTBEATS_MIN
+
+    def ask(self) -> None:
+        """Ask all daemons to say at once that they live."""
+        self._journal.announce(self.owner, _WHO, b"")
 
     def tell_alive(self) -> None:
         """Say that this daemon lives."""
@@ -101,6 +105,7 @@ class Hosts:
             elif topic == "taken":
                 folder, taker = msgspec.json.decode(body, type=tuple[str, Owner])
                 if taker != self.owner:
+                    self._note(_ALIVE, taker)
                     self._on_taken(folder, taker)
             else:
                 self._note(topic, msgspec.json.decode(body, type=Owner))

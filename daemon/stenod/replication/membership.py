@@ -92,6 +92,8 @@ class Membership:
         """
         try:
             self._engine.wait_ready(limits.READY_S)
+            # What was asked before there was a connection went nowhere.
+            self._hosts.ask()
             broken = broken_promises(self._engine.state())
         except JournalLost as error:
             raise StorageFailed(

@@ -33,7 +33,7 @@ class GroupCommit:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._waiting: dict[Writer, None] = {}
-        self._is_task_running = False
+        self._tasks = 0
 
     def add(self, writer: Writer) -> None:
         """Serve this writer in the next group commit."""
@@ -69,12 +69,12 @@ class GroupCommit:
             self._end(begun)
 
     def _serve_soon(self) -> None:
-        if self._waiting and not self._is_task_running:
-            self._is_task_running = True
+        if self._waiting and self._tasks < self._services.commit.groups_max:
+            self._tasks += 1
             self._services.spawn(self._serve_in_task)
 
     async def _serve_in_task(self) -> None:
-        """Commit what waits, and what comes meanwhile, one commit at a time."""
+        """Commit what waits, and what comes meanwhile, one commit of this task at a time."""
         try:
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
@@ -85,7 +85,7 @@ class GroupCommit:
                 # An inline commit does not wait, and the other tasks need their turn.
                 await anyio.lowlevel.checkpoint()
         finally:
-            self._is_task_running = False
+            self._tasks -= 1
 
     async def _store(self, begun: Mapping[Writer, Batch]) -> None:
         for writer in begun:
@@ -143,6 +143,7 @@ class AdaptiveCommits:
         is_disk_idle: returns False while another thread syncs: a sync returns only after the syncs
             that overlap it, and the loop must not wait for the sync of a long rewrite.
         clock: seconds on a clock that never goes back.
+        groups_max: see `Commits`.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class AdaptiveCommits:
         threads: Blocking,
         is_disk_idle: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.perf_counter,
+        groups_max: int = 1,
     ) -> None:
+        self.groups_max = groups_max
         self._clock = clock
         self._threads = threads
         self._is_disk_idle = is_disk_idle

@@ -15,7 +15,14 @@ T = TypeVar("T")
 
 
 class Commits(Protocol):
-    """Runs commits, and measures how long they take."""
+    """Runs commits, and measures how long they take.
+
+    Attributes:
+        groups_max: group commits that are under way at a time. One disk takes one after the other;
+            other machines take several as fast as one.
+    """
+
+    groups_max: int
 
     @property
     def is_inline(self) -> bool:

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 
+import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from steno_protocol import limits, paths
 from steno_protocol.commands import Command, Open
 from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply
+from support.commits import TestCommits
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, foreign, revert, user, uuid7
 from support.simulated_disk import SimulatedDisk
@@ -85,6 +87,25 @@ async def test_a_session_with_a_few_commands_does_not_wait_for_one_with_many() -
         assert next(name for name in daemon.answers if name in names) == names[-1]
         methods = [call.method for call in disk.calls[before:]]
         assert methods == ["write", "fdatasync"] * 2
+
+
+async def test_a_slow_group_delays_no_other_group_of_a_cluster() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    commits = daemon.services.commit
+    assert isinstance(commits, TestCommits)
+    async with daemon.running():
+        await opened(daemon)
+        commits.is_inline, commits.groups_max = False, 2
+        gate = commits.gate = anyio.Event()
+        (slow,) = burst(daemon, appends(1)[:1])
+        await anyio.wait_all_tasks_blocked()
+        commits.gate = None
+        command, record = appends(2)[1]
+        daemon.handle(encode_request(b"quick", command, [record]))
+        await daemon.wait_for_answer(b"quick")
+        assert slow not in daemon.answers
+        gate.set()
+        await daemon.wait_for_answer(slow)
 
 
 async def test_failed_sync_fails_its_whole_group() -> None:

@@ -189,6 +189,7 @@ def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
     two.ownership.acquire("s")
     assert not Path(two.tree, "s", "context.jsonl").exists()
     # It can be made again, and brought back.
+    one.now += 100.0
     one.disk.move(trash, "s", tree, "s")
     two.now += 100.0
     two.ownership.lose("s", one.hosts.owner)
