@@ -58,7 +58,13 @@ Patch = tuple[Any, str, Any]
 """A class or module, a name in it, and what stands in its place."""
 
 SEEDS = {
-    "context": 200, "files": 300, "streams": 300, "hosts": 300, "daemon": 200, "full": 120, "moves": 300,
+    "context": 200,
+    "files": 300,
+    "streams": 300,
+    "hosts": 300,
+    "daemon": 200,
+    "full": 120,
+    "moves": 300,
     "foreign": 400,
     "rough": 400,
 }  # fmt: skip
