@@ -49,7 +49,7 @@ class JournalReplay:
                 self._parts, self._is_snapshot = [], False
                 if kind != "gone":
                     return []
-                self._empty()
+                self.manifest = Manifest()
                 return [None]
 
     def _change(self, entries: list[AnyEntry]) -> list[AnyEntry | None]:
@@ -60,7 +60,3 @@ class JournalReplay:
         for entry in entries:
             self.manifest.apply(entry)
         return [None, *entries] if is_snapshot else [*entries]
-
-    def _empty(self) -> None:
-        # The numbers go on, so that no file is taken for an earlier one.
-        self.manifest = Manifest(self.manifest.next_file)

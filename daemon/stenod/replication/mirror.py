@@ -160,7 +160,7 @@ class Mirror:
             changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
             is_alone = all(message.owner.host == self._host for message in tail)
             if self._is_unjoined(replay.manifest):
-                return self._unjoined(replay.manifest)
+                return self._unjoined()
             if self._holds(replay.manifest):
                 return self._kept(replay.manifest, is_alone=is_alone)
             if self._holds(mark.manifest):
@@ -190,8 +190,8 @@ class Mirror:
         is_new = self._gone_by is None and manifest.next_file == 1
         return is_new or self._gone_by == self._host
 
-    def _unjoined(self, manifest: Manifest) -> Mirrored:
-        return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)
+    def _unjoined(self) -> Mirrored:
+        return Mirrored(Manifest(), {}, self._read_bytes, is_joined=False)
 
     def _holds(self, manifest: Manifest) -> bool:
         """Whether each name leads to a file that begins with its content."""
@@ -257,7 +257,7 @@ class Mirror:
                         quarantine(self._disk, self._folder, there[number], size, rest)
                 manifest = replay.manifest
                 if self._is_unjoined(manifest):
-                    return self._unjoined(manifest)
+                    return self._unjoined()
                 lasting = set(_lasting_names(manifest).values())
                 inodes = {files.inode(number): number for number in lasting}
                 self._give_names(manifest, files, inodes, known)
