@@ -98,7 +98,7 @@ class SimulatedHost(Host):
         if self.desk is not None:
             self.hosts.tell_alive()
 
-    def set_silent(self, is_silent: bool) -> None:  # noqa: FBT001
+    def set_silent(self, is_silent: bool) -> None:
         """Let the others hear of it, or not."""
         assert isinstance(self.journal, MortalJournal)
         self.journal.is_silent = is_silent

@@ -300,6 +300,9 @@ class ReplicatedDisk:
             try:
                 with owned.lock:
                     raise_first(ship_all(self._ownership.journal, [owned.gone()]))
+                with suppress(OSError):
+                    # What is left is found with the next snapshot of the folder.
+                    self._ownership.journal.purge(owned.path, owned.sequence)
             finally:
                 # After a failure only the journal knows whether the folder is gone.
                 self._ownership.forget(owned.path)

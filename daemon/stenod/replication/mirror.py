@@ -371,6 +371,10 @@ class _Files:
                 # A hint that was not whole yet at the mark.
                 return
             case Create():
+                # A snapshot makes all files again.
+                if entry.file in self._handles:
+                    self._disk.close(self._handles.pop(entry.file))
+                remove(self._disk, self._nest, str(entry.file))
                 self._places[entry.file] = self._nest, str(entry.file)
                 self._disk.close(self._disk.open_new(self._nest, str(entry.file)))
             case Append():
