@@ -36,6 +36,7 @@ _OWN_NAMES: Final = frozenset(
         paths.QUARANTINE,
         paths.recovery_point_file(paths.CONTEXT),
         paths.recovery_point_file(paths.WIRE),
+        paths.JOURNAL_MARK,
         paths.STATE_NEW,
         paths.REWRITE,
     }

@@ -26,7 +26,7 @@ from stenod.store.log import Copy as Range
 from stenod.store.names import read_file, remove, remove_all
 from stenod.store.quarantine import quarantine
 
-MARK: Final = "journal.mark"
+MARK: Final = paths.JOURNAL_MARK
 """The file with a folder's place in the journal."""
 
 _NEST: Final = ".mirror"
