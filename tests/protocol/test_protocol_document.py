@@ -36,6 +36,10 @@ from steno_protocol.replies import (
     CheckedFile,
     CheckFinding,
     ClientEntry,
+    ClusterHost,
+    ClusterReplica,
+    ClusterSession,
+    ClusterStream,
     ErrorReply,
     GarbageEntry,
     HistogramReport,
@@ -43,6 +47,7 @@ from steno_protocol.replies import (
     Mail,
     OpenSession,
     OptionEntry,
+    Reply,
     SessionEntry,
     SessionStat,
     Source,
@@ -89,6 +94,10 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
         StreamEntry,
         CheckFinding,
         TrashEntry,
+        ClusterHost,
+        ClusterReplica,
+        ClusterStream,
+        ClusterSession,
     )
 }
 
@@ -421,7 +430,13 @@ def test_every_reply_and_event_has_a_section_and_every_section_one() -> None:
 @pytest.mark.parametrize("kind", [*REPLIES, *ENTRIES])
 def test_a_reply_section_has_the_fields_of_the_reply(kind: str) -> None:
     expected = fields_of({**REPLIES, **ENTRIES}[kind])
+    if kind in REPLIES:
+        expected = {name: row for name, row in expected.items() if name not in fields_of(Reply)}
     assert _table(REPLY_SECTIONS[kind]) == expected
+
+
+def test_the_fields_of_every_reply_are_in_the_chapter() -> None:
+    assert _table(CHAPTERS["Replies"]) == fields_of(Reply)
 
 
 @pytest.mark.parametrize("kind", EVENTS)

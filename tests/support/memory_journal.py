@@ -45,7 +45,7 @@ class Fault(Enum):
 
 
 IN_DOUBT = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE)
-_UNPUBLISHED = (*IN_DOUBT, Fault.UNREACHED)
+UNPUBLISHED = (*IN_DOUBT, Fault.UNREACHED)
 
 
 @dataclass
@@ -122,7 +122,7 @@ class MemoryStream:
             if host in self._parted:
                 return JournalLost(None, "no server is reached")
             self._let_late_arrive(publication.folder)
-            match self._fault(host, _UNPUBLISHED):
+            match self._fault(host, UNPUBLISHED):
                 case Fault.UNREACHED:
                     return JournalLost(None, "no server was reached")
                 case Fault.DROPPED:

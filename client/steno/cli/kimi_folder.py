@@ -159,7 +159,7 @@ class _Writer:
         self, address: str, source: Path, target: Path, *, is_session_part: bool = True
     ) -> None:
         """Write a file, or a folder with its content; an upload is no session."""
-        if source.is_symlink():
+        if source.is_symlink() or source.name == paths.JOURNAL_MARK:
             return
         if source.is_file():
             self._copy_file(source, target)

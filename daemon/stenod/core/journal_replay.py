@@ -55,7 +55,8 @@ class JournalReplay:
     def _change(self, entries: list[AnyEntry]) -> list[AnyEntry | None]:
         is_snapshot, self._is_snapshot, self._parts = self._is_snapshot, False, []
         if is_snapshot:
-            self._empty()
+            # Its files keep their numbers.
+            self.manifest = Manifest()
         for entry in entries:
             self.manifest.apply(entry)
         return [None, *entries] if is_snapshot else [*entries]

@@ -54,6 +54,9 @@ RETRY_S_MAX: Final = 0.1
 SETUP_RETRY_S: Final = 0.5
 """Pause before the streams are asked for again, while the servers choose a leader."""
 
+SETUP_POLL_S: Final = 0.02
+"""Pause before a caller looks again whether the streams are there; a daemon starts with it once."""
+
 READ_S: Final = 10.0
 """Time without a new message after which reading fails: a replica that lags catches up earlier."""
 

@@ -66,6 +66,26 @@ def is_replicated(name: str) -> bool:
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
 
 
+def session_files(disk: Disk, folder: int) -> list[str]:
+    """Return the files of an open folder that belong into the journal.
+
+    Links, FIFOs and folders are another program's, whatever their name.
+    """
+    return [
+        name
+        for name in disk.names(folder)
+        if is_replicated(name) and _is_regular(disk, folder, name)
+    ]
+
+
+def _is_regular(disk: Disk, folder: int, name: str) -> bool:
+    try:
+        disk.close(disk.open_read(folder, name))
+    except (PermissionError, FileNotFoundError):
+        return False
+    return True
+
+
 def is_hint(name: str) -> bool:
     """Whether a file is a recovery point: an opening without it, or with an old one, is slower."""
     return name.endswith((".mark", ".mark.new"))
@@ -311,7 +331,7 @@ class Mirror:
 
     def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
         """Remove the names that the journal does not have; files it never had are kept aside."""
-        for name in self._replicated_names():
+        for name in session_files(self._disk, self._folder):
             if name in manifest.names or is_hint(name):
                 continue
             found = self._disk.stat_name(self._folder, name)
@@ -341,9 +361,6 @@ class Mirror:
         finally:
             self._disk.close(quarantined)
 
-    def _replicated_names(self) -> list[str]:
-        return [name for name in self._disk.names(self._folder) if is_replicated(name)]
-
 
 class _Files:
     """The files of a folder by their numbers, while changes are applied to them.
@@ -371,6 +388,10 @@ class _Files:
                 # A hint that was not whole yet at the mark.
                 return
             case Create():
+                # A snapshot makes all files again.
+                if entry.file in self._handles:
+                    self._disk.close(self._handles.pop(entry.file))
+                remove(self._disk, self._nest, str(entry.file))
                 self._places[entry.file] = self._nest, str(entry.file)
                 self._disk.close(self._disk.open_new(self._nest, str(entry.file)))
             case Append():

@@ -12,7 +12,7 @@ from stenod.replication.journal import (
     Owner,
     Publication,
 )
-from support.memory_journal import IN_DOUBT, Fault, MemoryStream
+from support.memory_journal import UNPUBLISHED, Fault, MemoryStream
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 
@@ -117,7 +117,7 @@ def test_a_full_stream_refuses_a_message() -> None:
 
 def test_the_same_seed_has_the_same_faults() -> None:
     def run(seed: int) -> list[str]:
-        stream = MemoryStream(seed, dict.fromkeys(IN_DOUBT, 0.2))
+        stream = MemoryStream(seed, dict.fromkeys(UNPUBLISHED, 0.2))
         journal = stream.join("ann")
         return [type(put(journal, 0)).__name__ for _ in range(50)]
 

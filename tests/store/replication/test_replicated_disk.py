@@ -347,3 +347,78 @@ def test_only_the_present_owner_confirms_that_it_owns_a_session(
     present.confirm_owner()
     present.append(line("1"))
     present.sync()
+
+
+def test_a_snapshot_makes_the_journal_short_and_changes_no_file(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log = one.open("s").log
+    for number in range(20):
+        log.append(line(str(number)))
+        log.sync()
+    log.replace([Copy(0, 0, len(line("1"))), line("new")], b'{"kind":"revert"}\n')
+    one.ownership.shorten("s")
+    assert stream.folders("one")["s"] == 2
+    log.append(line("behind"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    # A mirror from before the snapshot follows it, too.
+    two.ownership.shorten("s")
+    two.close()
+    one.start()
+    one.now += 100.0
+    one.open("s")
+    assert two.content("s") == one.content("s")
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_snapshot_that_fails_half_way_loses_nothing(
+    one: Host, two: Host, stream: MemoryStream, fault: Fault
+) -> None:
+    log = one.open("s").log
+    log.append(line("x" * 2_000_000))
+    log.sync()
+    stream.force("one", fault)
+    with pytest.raises(OSError):
+        one.ownership.shorten("s")
+    log.append(line("y"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+
+
+def test_what_is_no_file_stays_on_its_host(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "old")
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(line("1"))
+    (folder / "data.jsonl").mkdir()
+    (folder / "link.jsonl").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe.jsonl")
+    one.open("old")
+    succeed(two, one)
+    two.open("old")
+    assert two.content("old")["context.jsonl"] == line("1")
+    assert not Path(two.tree, "old", "link.jsonl").exists()
+    two.close()
+    succeed(one, two)
+    one.start()
+    one.now += 100.0
+    one.open("old")
+    assert (folder / "data.jsonl").is_dir()
+    assert (folder / "link.jsonl").is_symlink()
+    assert (folder / "pipe.jsonl").is_fifo()
+
+
+def test_a_session_among_uploads_is_replicated(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "s", "uploads", "nested")
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_bytes(line("1"))
+    log = one.open("s/uploads/nested").log
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s/uploads/nested")
+    assert two.content("s/uploads/nested")["context.jsonl"] == line("1") + line("2")
