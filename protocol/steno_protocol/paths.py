@@ -30,6 +30,7 @@ LOG: Final = "stenod.log"
 PORT: Final = "stenod.port"
 CONFIG: Final = "config.toml"
 MARK: Final = "context.mark"
+JOURNAL_MARK: Final = "journal.mark"
 REWRITE: Final = "context.jsonl.new"
 
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -44,7 +45,8 @@ _TEMPORARY = "/tmp"  # noqa: S108 (the socket there is in a folder of mode 0700)
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
 _OWN_FILE = re.compile(
-    r"quarantine|(?:context|wire|timeline|state)\..*|stream-.*\.mark(?:\.new)?|.*\.jsonl"
+    r"quarantine|(?:context|wire|timeline|state)\..*|(?:journal|stream-.*)\.mark(?:\.new)?"
+    r"|.*\.jsonl"
 )
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)

@@ -585,7 +585,7 @@ def test_code_accepts_what_the_grammar_generates(rule: str, data: st.DataObject)
         or max(map(len, re.split("[:/]", text))) > limits.SESSION_SEGMENT_CHARS_MAX
     )
     reserved = rule == "session" and re.search(
-        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|stream-[^/]*\.mark(?:\.new)?|[^/]*\.jsonl)(?:$|/)",
+        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|(?:journal|stream-[^/]*)\.mark(?:\.new)?|[^/]*\.jsonl)(?:$|/)",
         text,
     )
     reserved = reserved or (rule == "stream" and text in ("context", "wire"))

@@ -35,6 +35,7 @@ class HostsSimulation(SessionSimulation):
 
     Attributes:
         stream: the servers.
+        hosts: those that write the session.
     """
 
     lives = 4
@@ -46,11 +47,11 @@ class HostsSimulation(SessionSimulation):
         self.stream = MemoryStream(seed, rates, lambda: self.wall_s)
         self._truth = JournalFiles(self.stream, SESSION)
         disks = [self.disk, SimulatedDisk(seed + 1)]
-        self._hosts = [
+        self.hosts = [
             SimulatedHost(self.stream, name, disk)
             for name, disk in zip(("one", "two"), disks, strict=True)
         ]
-        self._at = self._hosts[0]
+        self._at = self.hosts[0]
 
     async def run(self) -> None:
         """See `Simulation`."""
@@ -64,10 +65,10 @@ class HostsSimulation(SessionSimulation):
 
     def _begin_life(self, tasks: TaskGroup) -> tuple[TaskGroup, int]:
         self._tick()
-        for host in self._hosts:
+        for host in self.hosts:
             self._pass_time(host)
             self._boot(host, tasks)
-        victim = self._events.choice(self._hosts)
+        victim = self._events.choice(self.hosts)
         self.disk = victim.simulated
         call, moment = self._chance.randint(0, 60), self._chance.choice(MOMENTS)
         self._plan_death(self._chance.random(), call, DEATH_SHARES, moment)
@@ -103,7 +104,7 @@ class HostsSimulation(SessionSimulation):
             super()._evict()
 
     async def _drain(self, daemon: TaskGroup) -> None:
-        for host in self._hosts:
+        for host in self.hosts:
             if host.desk is not None:
                 self.disk = host.simulated
                 await super()._drain(host.desk)
@@ -111,7 +112,7 @@ class HostsSimulation(SessionSimulation):
                     host.ownership.close()
 
     def _kill(self, daemon: TaskGroup) -> None:
-        for host in self._hosts:
+        for host in self.hosts:
             self._bury(host)
 
     def _bury(self, host: SimulatedHost) -> None:
@@ -126,21 +127,21 @@ class HostsSimulation(SessionSimulation):
     # --- steps -----------------------------------------------------------------------------------
 
     async def _step(self, daemon: TaskGroup) -> None:
-        for host in self._hosts:
+        for host in self.hosts:
             self._pass_time(host)
             self._disturb(host)
-        for host in self._hosts:
+        for host in self.hosts:
             if not host.simulated.died:
                 host.beat()
         is_out = self._at.desk is None or self.stream.is_cut_off(self._at.name)
         if self._events.random() < (0.6 if is_out else 0.15):
-            self._go_to(self._events.choice(self._hosts))
+            self._go_to(self._events.choice(self.hosts))
         if self._at.desk is None:
             self._boot(self._at, daemon)
         self._go_to(self._at)
         assert self._at.desk is not None
         await super()._step(self._at.desk)
-        for host in self._hosts:
+        for host in self.hosts:
             if host.desk is not None and host.lost and self._events.random() < 0.5:
                 await self._close_lost(host, host.desk, daemon)
             if host.simulated.died:
@@ -215,17 +216,17 @@ class HostsSimulation(SessionSimulation):
     def _heal(self) -> None:
         self.stream.rates = {}
         self.stream.settle()
-        for host in self._hosts:
+        for host in self.hosts:
             self.stream.heal(host.name)
             host.set_silent(False)
             host.now += 100.0
             self.disk = host.simulated
             super()._heal()
-        self._go_to(self._events.choice(self._hosts))
+        self._go_to(self._events.choice(self.hosts))
 
     def _judge(self) -> None:
         third = SimulatedHost(self.stream, "three", SimulatedDisk(self._seed + 2))
-        for host in (*self._hosts, third):
+        for host in (*self.hosts, third):
             self._check_takeover(host)
         self.disk = third.simulated
         super()._judge()
@@ -240,7 +241,7 @@ class HostsSimulation(SessionSimulation):
         host.simulated.kill()
         host.end()
         host.start()
-        for each in self._hosts:
+        for each in self.hosts:
             each.now += 100.0
         host.now += 200.0
         host.ownership.acquire(SESSION)

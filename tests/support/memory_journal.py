@@ -44,7 +44,8 @@ class Fault(Enum):
     STALE = auto()
 
 
-UNPUBLISHED = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE, Fault.UNREACHED)
+IN_DOUBT = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE)
+UNPUBLISHED = (*IN_DOUBT, Fault.UNREACHED)
 
 
 @dataclass

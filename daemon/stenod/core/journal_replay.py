@@ -49,7 +49,9 @@ class JournalReplay:
                 self._parts, self._is_snapshot = [], False
                 if kind != "gone":
                     return []
-                self.manifest = Manifest()
+                # Without the purged messages nobody knows how many files there were, so all begin
+                # alike; 1 is the next file of a folder that the journal never had.
+                self.manifest = Manifest(next_file=2)
                 return [None]
 
     def _change(self, entries: list[AnyEntry]) -> list[AnyEntry | None]:

@@ -11,13 +11,11 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from steno_protocol import paths
-from stenod.replication.mirror import MARK, is_replicated
+from stenod.replication.mirror import MARK, is_replicated, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk, FileStat
 from stenod.store.names import remove
-
-_NO_SESSIONS = (paths.QUARANTINE, paths.UPLOADS)
 
 
 class ReplicatedDisk:
@@ -287,9 +285,8 @@ class ReplicatedDisk:
             come.append(owned)
             with owned.lock, self._opened(moved, below) as handle:
                 remove(self._disk, handle, MARK)
-                for name in self._disk.names(handle):
-                    if is_replicated(name):
-                        owned.note_name(self._disk, handle, name)
+                for name in session_files(self._disk, handle):
+                    owned.note_name(self._disk, handle, name)
                 raise_first(ship(self._ownership.journal, [owned]))
         return come
 
@@ -349,4 +346,4 @@ class ReplicatedDisk:
 
 
 def _is_session_name(name: str) -> bool:
-    return not name.startswith(".") and name not in _NO_SESSIONS
+    return not name.startswith(".") and name != paths.QUARANTINE

@@ -26,7 +26,7 @@ from stenod.store.log import Copy as Range
 from stenod.store.names import read_file, remove, remove_all
 from stenod.store.quarantine import quarantine
 
-MARK: Final = "journal.mark"
+MARK: Final = paths.JOURNAL_MARK
 """The file with a folder's place in the journal."""
 
 _NEST: Final = ".mirror"
@@ -64,6 +64,26 @@ def is_replicated(name: str) -> bool:
     if name.startswith((".", MARK)) or not _is_text(name):
         return False
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
+
+
+def session_files(disk: Disk, folder: int) -> list[str]:
+    """Return the files of an open folder that belong into the journal.
+
+    Links, FIFOs and folders are another program's, whatever their name.
+    """
+    return [
+        name
+        for name in disk.names(folder)
+        if is_replicated(name) and _is_regular(disk, folder, name)
+    ]
+
+
+def _is_regular(disk: Disk, folder: int, name: str) -> bool:
+    try:
+        disk.close(disk.open_read(folder, name))
+    except (PermissionError, FileNotFoundError):
+        return False
+    return True
 
 
 def is_hint(name: str) -> bool:
@@ -160,7 +180,7 @@ class Mirror:
             changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
             is_alone = all(message.owner.host == self._host for message in tail)
             if self._is_unjoined(replay.manifest):
-                return self._unjoined()
+                return self._unjoined(replay.manifest)
             if self._holds(replay.manifest):
                 return self._kept(replay.manifest, is_alone=is_alone)
             if self._holds(mark.manifest):
@@ -190,8 +210,8 @@ class Mirror:
         is_new = self._gone_by is None and manifest.next_file == 1
         return is_new or self._gone_by == self._host
 
-    def _unjoined(self) -> Mirrored:
-        return Mirrored(Manifest(), {}, self._read_bytes, is_joined=False)
+    def _unjoined(self, manifest: Manifest) -> Mirrored:
+        return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)
 
     def _holds(self, manifest: Manifest) -> bool:
         """Whether each name leads to a file that begins with its content."""
@@ -257,7 +277,7 @@ class Mirror:
                         quarantine(self._disk, self._folder, there[number], size, rest)
                 manifest = replay.manifest
                 if self._is_unjoined(manifest):
-                    return self._unjoined()
+                    return self._unjoined(manifest)
                 lasting = set(_lasting_names(manifest).values())
                 inodes = {files.inode(number): number for number in lasting}
                 self._give_names(manifest, files, inodes, known)
@@ -311,7 +331,7 @@ class Mirror:
 
     def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
         """Remove the names that the journal does not have; files it never had are kept aside."""
-        for name in self._replicated_names():
+        for name in session_files(self._disk, self._folder):
             if name in manifest.names or is_hint(name):
                 continue
             found = self._disk.stat_name(self._folder, name)
@@ -340,9 +360,6 @@ class Mirror:
             self._disk.fsync(quarantined)
         finally:
             self._disk.close(quarantined)
-
-    def _replicated_names(self) -> list[str]:
-        return [name for name in self._disk.names(self._folder) if is_replicated(name)]
 
 
 class _Files:

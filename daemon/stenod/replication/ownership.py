@@ -29,7 +29,7 @@ from stenod.replication.journal import (
     Publication,
     held,
 )
-from stenod.replication.mirror import Mark, Mirror, is_replicated, save_mark
+from stenod.replication.mirror import Mark, Mirror, save_mark, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.store.disk import Disk
 
@@ -329,9 +329,8 @@ class Ownership:
     def _join(self, folder: OwnedFolder, handle: int) -> None:
         """Bring the files of a folder into the journal, which never had them."""
         with folder.lock:
-            for name in self._disk.names(handle):
-                if is_replicated(name):
-                    folder.note_name(self._disk, handle, name)
+            for name in session_files(self._disk, handle):
+                folder.note_name(self._disk, handle, name)
             raise_first(ship(self.journal, [folder]))
 
     def _keep(self, folder: OwnedFolder) -> None:

@@ -388,3 +388,37 @@ def test_a_snapshot_that_fails_half_way_loses_nothing(
     succeed(two, one)
     two.open("s")
     assert two.content("s") == one.content("s")
+
+
+def test_what_is_no_file_stays_on_its_host(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "old")
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(line("1"))
+    (folder / "data.jsonl").mkdir()
+    (folder / "link.jsonl").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe.jsonl")
+    one.open("old")
+    succeed(two, one)
+    two.open("old")
+    assert two.content("old")["context.jsonl"] == line("1")
+    assert not Path(two.tree, "old", "link.jsonl").exists()
+    two.close()
+    succeed(one, two)
+    one.start()
+    one.now += 100.0
+    one.open("old")
+    assert (folder / "data.jsonl").is_dir()
+    assert (folder / "link.jsonl").is_symlink()
+    assert (folder / "pipe.jsonl").is_fifo()
+
+
+def test_a_session_among_uploads_is_replicated(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "s", "uploads", "nested")
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_bytes(line("1"))
+    log = one.open("s/uploads/nested").log
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s/uploads/nested")
+    assert two.content("s/uploads/nested")["context.jsonl"] == line("1") + line("2")
