@@ -149,6 +149,11 @@ def _stream(**changes: object) -> tuple[ClusterStream, ...]:
             "warning",
             "the server n9 is down",
         ),
+        (
+            _report(streams=_stream(replicas=(ClusterReplica(name="n9", current=False),))),
+            "warning",
+            "the server n9 is down",
+        ),
     ],
 )
 def test_each_fault_of_a_cluster_is_a_finding_with_a_remedy(
@@ -167,6 +172,7 @@ def test_a_stream_without_a_bound_is_never_nearly_full() -> None:
 
 def test_the_promise_is_broken_without_a_server_and_with_a_lazy_one() -> None:
     assert promise(_report(server="")).startswith("no server is connected")
+    assert promise(_report(streams=_stream(trouble="silent"))).startswith("no majority")
     assert promise(_report(broken_promises=("lazy",))).startswith("not replicated safely")
 
 

@@ -42,6 +42,8 @@ def promise(report: ClusterReport) -> str:
     """Return in words what an ack of a cluster means at present."""
     if not report.server:
         return "no server is connected: nothing is acknowledged"
+    if any(stream.trouble for stream in report.streams):
+        return "no majority of the servers answers: nothing is acknowledged"
     if report.broken_promises:
         return "not replicated safely: an acknowledged record may be lost"
     fewest = min((len(stream.replicas) for stream in report.streams), default=0)
@@ -90,7 +92,7 @@ def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
             "start the servers that are down: without a majority nothing is acknowledged",
         )
     for replica in stream.replicas:
-        if replica.offline:
+        if replica.offline or (replica.syncing == "unknown" and not replica.current):
             yield Finding(
                 "warning",
                 f"the server {replica.name} is down, which stores {stream.name}",
