@@ -545,6 +545,9 @@ trips, and a lost packet one to three seconds."""
 CONNECT_SLICE_S: Final = 0.05
 """Time that a blocking client spends on one attempt to connect before it checks its clock."""
 
+ENDPOINTS_MAX: Final = 16
+"""Addresses of one cluster that a client tries in turn."""
+
 REDIRECTS_MAX: Final = 4
 """Owners that daemons may name in a row for one request before the first daemon is asked again,
 after a pause. A hand-over names one, and one more for each that follows it at once."""

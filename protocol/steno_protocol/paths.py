@@ -30,6 +30,7 @@ LOG: Final = "stenod.log"
 PORT: Final = "stenod.port"
 CONFIG: Final = "config.toml"
 MARK: Final = "context.mark"
+JOURNAL_MARK: Final = "journal.mark"
 REWRITE: Final = "context.jsonl.new"
 
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -44,7 +45,8 @@ _TEMPORARY = "/tmp"  # noqa: S108 (the socket there is in a folder of mode 0700)
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
 _OWN_FILE = re.compile(
-    r"quarantine|(?:context|wire|timeline|state)\..*|stream-.*\.mark(?:\.new)?|.*\.jsonl"
+    r"quarantine|(?:context|wire|timeline|state)\..*|(?:journal|stream-.*)\.mark(?:\.new)?"
+    r"|.*\.jsonl"
 )
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
@@ -249,6 +251,17 @@ def check_endpoint(endpoint: str) -> str:
             " a socket"
         )
     return check_path(endpoint, "endpoint")
+
+
+def endpoints_of(text: str) -> list[str]:
+    """Return the addresses of a list, each checked: of TCP, several may be joined by commas.
+
+    >>> endpoints_of("tcp://10.0.0.1:7117,tcp://10.0.0.2:7117")
+    ['tcp://10.0.0.1:7117', 'tcp://10.0.0.2:7117']
+    """
+    # The path of a socket may contain a comma.
+    parts = text.split(",") if is_remote(text) else [text]
+    return [check_endpoint(part.strip()) for part in parts]
 
 
 def is_remote(endpoint: str) -> bool:

@@ -231,9 +231,10 @@ OPTIONS: Final = (
         least=0.5, most=600, is_live=False,
     ),
     Option(
-        "replication.publish_s", "seconds", 5.0,
+        "replication.publish_s", "seconds", 15.0,
         "time for which a record is sent again; then its outcome is unknown",
-        # Far less than the two minutes for which the servers know what was sent.
+        # More than the 4 to 9 s after which the servers replace a lost leader, and far less than
+        # the two minutes for which they know what was sent.
         least=1, most=60, is_live=False,
     ),
     Option(

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from stenod.replication import limits
 from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
 from support.nats_cluster import NatsCluster
 from support.nats_journals import READY_S, options
@@ -17,7 +18,7 @@ from stenod.replication.nats_journal import NatsJournal
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 BOB = Owner("bob", "b1", "tcp://10.0.0.2:7117")
 
-Request = Callable[..., object]
+TAKEN = b'{"error":{"code":409,"err_code":10158,"description":"id is in process"}}'
 
 
 class Losses:
@@ -26,6 +27,7 @@ class Losses:
     Attributes:
         script: `answer` loses an answer, `message` a message; a function is called before that
             message is sent, as another daemon comes between, and may return the loss.
+        taken: ids of messages that the leader says to store, and does not.
         always: what comes behind the script.
         sent: publications that were sent, those lost on the way included.
     """
@@ -33,6 +35,7 @@ class Losses:
     def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         self.script: list[str | Callable[[], object]] = []
         self.always = ""
+        self.taken: set[str] = set()
         self.sent = 0
         self._request = connection.request
         monkeypatch.setattr(connection, "request", self._lossy)
@@ -46,8 +49,14 @@ class Losses:
         step = self.script.pop(0) if self.script else self.always
         if callable(step):
             step = step() or ""
+        if step.startswith("taken") and headers is not None:
+            self.taken.add(headers["Nats-Msg-Id"])
+        if step == "taken and stored":
+            await self._request(subject, body, wait_s, headers)
         if step == "message":
             raise UnansweredError("lost on the way")
+        if headers is not None and headers["Nats-Msg-Id"] in self.taken:
+            return Reply({}, TAKEN)
         reply = await self._request(subject, body, wait_s, headers)
         if step == "answer":
             raise UnansweredError("lost on the way back")
@@ -109,6 +118,20 @@ def test_a_verdict_that_is_none_is_asked_for_again(ann: NatsJournal, losses: Los
     third = stored(ann, second)
 
     assert [each.sequence for each in ann.read("s", 0, third)] == [first, second, third]
+
+
+@pytest.mark.parametrize("fate", ["taken", "taken and stored"])
+def test_an_id_that_stays_taken_is_given_up_and_one_message_stored(
+    ann: NatsJournal, losses: Losses, monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    monkeypatch.setattr(limits, "ID_TAKEN_S", 0.3)
+    first = stored(ann, 0)
+    losses.script = [fate]
+
+    second = stored(ann, first)
+
+    assert [each.sequence for each in ann.read("s", 0, second)] == [first, second]
+    assert ann.folders() == {"s": 2}
 
 
 def test_a_lost_answer_is_found_behind_another_owner(

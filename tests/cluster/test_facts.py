@@ -43,7 +43,7 @@ def test_three_servers_that_sync_keep_the_promise(three_nodes: NatsCluster) -> N
     [stream] = found.streams
     assert (stream.folders, stream.messages, stream.wanted) == (1, 1, 3)
     assert {replica.name for replica in stream.replicas} == {"n1", "n2", "n3"}
-    assert stream.leader == three_nodes.leader_of(stream.name).name
+    assert stream.leader == three_nodes.wait_for_leader(stream.name).name
     assert found.connected in {url.removeprefix("nats://") for url in three_nodes.servers}
     assert found.trouble == ""
 

@@ -62,6 +62,19 @@ def test_a_folder_without_messages_has_no_last_one(join: Join) -> None:
     assert join("ann").last("never") is None
 
 
+def test_the_last_messages_of_several_folders_are_read_together(join: Join) -> None:
+    journal = join("ann")
+    names = [f"s{number}" for number in range(100)]
+    found = journal.publish([Publication(name, 0, ANN, Kind.OWN, b"") for name in names])
+    for name, sequence in zip(names, found, strict=True):
+        assert isinstance(sequence, int)
+        last_after(journal, name, sequence)
+
+    last = journal.last_of([*names, "never"])
+
+    assert [each.sequence if each else None for each in last] == [*found, None]
+
+
 @pytest.mark.parametrize("folder", ["a.b/c d", "*/>", "%2E/ä€", "Kimi:x/\udcff", "tab\tline\n/q"])
 def test_every_folder_name_has_its_own_subject(join: Join, folder: str) -> None:
     journal = join("ann")

@@ -43,11 +43,10 @@ def test_parts_take_effect_with_the_last_of_them() -> None:
 
 @pytest.mark.parametrize("kind", ["own", "gone", "a kind of a later version"])
 def test_parts_are_void_behind_another_kind(kind: str) -> None:
-    manifest, entries = fed(
-        ("part", [CREATE, FIRST]), (kind, b""), ("change", [CREATE, Name("b", 1)])
-    )
-    assert [each for each in entries if each is not None] == [CREATE, Name("b", 1)]
-    assert manifest.files == {1: Content()}
+    again = [Create(2, "a"), Name("b", 2)]
+    manifest, entries = fed(("part", [CREATE, FIRST]), (kind, b""), ("change", again))
+    assert [each for each in entries if each is not None] == again
+    assert manifest.files == {2: Content()}
 
 
 def test_a_snapshot_replaces_everything_once_it_is_whole() -> None:
@@ -65,12 +64,12 @@ def test_a_snapshot_that_another_message_interrupts_is_void() -> None:
     assert manifest == fed(before, ("change", [SECOND]))[0]
 
 
-def test_a_removed_folder_is_empty_and_its_numbers_are_not_used_again() -> None:
-    manifest, entries = fed(("change", [CREATE, FIRST]), ("gone", b""))
+def test_a_removed_folder_is_empty_and_alike_for_all_that_read_on() -> None:
+    manifest, entries = fed(("change", [CREATE, FIRST, Create(2, "b")]), ("gone", b""))
     assert manifest == Manifest(2)
     assert entries[-1] is None
-    with pytest.raises(Corrupt):
-        fed(("change", [CREATE]), ("gone", b""), ("change", [CREATE]))
+    # The messages before are purged.
+    assert manifest == fed(("gone", b""))[0]
 
 
 def test_a_message_of_another_program_is_refused() -> None:

@@ -7,6 +7,8 @@ import pytest
 from steno import connect_sync
 from support.command import Ran, Steno
 
+pytestmark = pytest.mark.served
+
 STAT = {
     "session", "head", "bytes", "generation", "token_count", "token_count_with_pending",
     "n_checkpoints", "has_system_prompt", "created", "stamp", "incarnation", "folder", "open",

@@ -13,6 +13,8 @@ import pytest
 import steno as steno_client
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 WORDS = "no space left on the device"
 
 
@@ -122,6 +124,7 @@ def test_a_compacted_session_shows_its_summary_alone(steno: Steno) -> None:
     assert len(found(steno, "giraffe")) == lines.count("giraffe")
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize("is_daemon_there", [True, False], ids=["running", "stopped"])
 def test_a_change_by_another_program_is_noticed(steno: Steno, is_daemon_there: bool) -> None:
     assert len(found(steno, "hello")) == 2
@@ -154,6 +157,7 @@ def test_a_damaged_index_is_made_again(steno: Steno, tmp_path: Path) -> None:
     assert index_file(tmp_path).name == "index-1-2.db"
 
 
+@pytest.mark.served(False)
 def test_a_killed_indexer_leaves_a_good_index(steno: Steno) -> None:
     with steno_client.connect_sync(steno.root, name="writer") as client:
         session = client.open("many", follow=False)

@@ -11,6 +11,8 @@ from steno import connect_sync
 from steno.cli.render.tables import columns_of
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 DESCRIPTION = {"session", "title", "labels", "archived"}
 
 

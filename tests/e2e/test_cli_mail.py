@@ -8,6 +8,8 @@ import pytest
 from steno import connect_sync
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 ACK = {
     "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "rotated",
     "overtaken", "key",

@@ -20,6 +20,8 @@ from steno_protocol.errors import Exists
 from support.command import Steno
 from support.kimi_tree import STRANGE, furnish, plant, tree_of
 
+pytestmark = pytest.mark.served
+
 OWN_KEYS = {"_id", "_by", "_at"}
 
 
@@ -308,6 +310,7 @@ def test_a_context_outside_a_folder_becomes_a_session(root: Path, tmp_path: Path
     assert "old" in steno("show", f"work/{name}").out
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize("kind", ["root", "mount"])
 def test_a_session_in_the_old_format_is_listed_and_imported(
     root: Path, tmp_path: Path, kind: str
@@ -344,6 +347,7 @@ def test_a_session_in_the_old_format_is_listed_and_imported(
     )
 
 
+@pytest.mark.served(False)
 def test_work_directories_and_their_last_sessions_are_imported_and_shown(
     root: Path, tmp_path: Path
 ) -> None:

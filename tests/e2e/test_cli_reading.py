@@ -13,6 +13,8 @@ from support.command import Ran, Steno
 from support.lines import foreign
 from support.session_files import records_in
 
+pytestmark = pytest.mark.served
+
 
 def lines_of(*contents: str) -> str:
     return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
@@ -153,6 +155,7 @@ def test_a_span_that_ends_before_it_begins_is_wrong_usage(root: Path, command: s
     assert "0:1 is before 0:2" in ran.err
 
 
+@pytest.mark.served(False)
 def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "one")
@@ -337,6 +340,7 @@ def test_an_interrupted_follower_exits_with_130(root: Path) -> None:
     assert follower.returncode == 130
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize("session", ["demo", "tree:demo"])
 @pytest.mark.slow
 def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 MESSAGES = {
     "team/a": [
         {"role": "user", "content": "Where is the Daemon?\nIt listens at a socket."},
@@ -117,6 +119,7 @@ def test_grep_counts_lines_that_are_not_records(root: Path) -> None:
     assert json.loads(ran.err) == {"note": "1 line was no record and was skipped"}
 
 
+@pytest.mark.served(False)
 def test_an_unreadable_session_does_not_end_the_search(root: Path) -> None:
     steno = Steno(root)
     for name in ("a", "b", "c"):

@@ -18,6 +18,8 @@ from steno_protocol.errors import NotFound
 from steno_protocol.installation import extra_command
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 HOUR_S = 3600
 
 
@@ -50,6 +52,7 @@ def test_since_begins_with_the_first_record_known_to_be_new_enough(root: Path) -
     assert [line["record"]["content"] for line in lines] == ["late", "timeless"]
 
 
+@pytest.mark.served(False)
 def test_a_time_beyond_the_calendar_is_shown_as_a_number(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo", follow=False)

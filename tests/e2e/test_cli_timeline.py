@@ -11,6 +11,8 @@ from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 
 def rewrite(kind: str, generation: int, kept: int = 0, **details: object) -> TimelineEntry:
     return TimelineEntry(kind=kind, generation=generation, kept=kept, by="planner", details=details)

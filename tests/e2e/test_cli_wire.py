@@ -16,6 +16,8 @@ from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.wire_files import values_in, wire_documents, wire_file
 
+pytestmark = pytest.mark.served
+
 
 def emit(steno: Steno, number: int, *more: str) -> None:
     ran = steno("emit", "demo", "TextPart", json.dumps({"n": number, "text": "汉字"}), *more)
@@ -155,6 +157,7 @@ def test_tail_prints_the_last_events_as_stored(root: Path) -> None:
     assert steno("tail", "demo", "--wire", "--after", "0:3").out == lines[3]
 
 
+@pytest.mark.served(False)
 def test_tail_follows_events_across_a_killed_daemon(root: Path) -> None:
     steno = Steno(root)
     with ForegroundDaemon(root) as daemon:

@@ -13,6 +13,8 @@ from support.command import Steno
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in, records_in
 
+pytestmark = pytest.mark.served
+
 ACK_KEYS = {
     "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "rotated",
     "overtaken", "key",
@@ -23,6 +25,7 @@ def lines_of(*contents: str) -> str:
     return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
 
 
+@pytest.mark.served(False)
 def test_append_creates_a_missing_session(root: Path) -> None:
     steno = Steno(root)
     ran = steno("append", "demo", "--role", "assistant", "hi there", "--name", "planner")
@@ -91,6 +94,7 @@ def test_an_id_that_is_no_short_form_of_a_generated_one_is_created(root: Path) -
         assert f"the session {session} was created" in steno("append", session, "hi").err
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize(
     "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
 )
@@ -116,6 +120,7 @@ def test_a_change_in_a_mount_creates_a_session_only_with_create(
     assert sorted(folder.name for folder in (root / "tree/work").iterdir()) == ["0a1b", "0a1b2c"]
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize(
     "reading",
     [
@@ -320,6 +325,7 @@ def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -
     }  # fmt: skip
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -22,6 +22,7 @@ MORE = {
     "steno.mcp_server": {"mcp", "mcp_types", "starlette"},
     "steno.testing": {"pytest"},
     "steno.viewer": {"markdown_it", "pygments", "starlette", "uvicorn"},
+    "stenod.replication": {"nats"},
     "steno.web": {"starlette", "uvicorn"},
 }
 """Packages that only this part may import."""

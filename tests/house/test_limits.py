@@ -15,11 +15,12 @@ from steno.search_index import limits as search_limits
 from steno.testing.stores import limits as suite_limits
 from steno.viewer import limits as viewer_limits
 from steno_protocol import limits
+from stenod.replication import limits as replication_limits
 from support.project import SOURCES
 
 ROOMS = (
     limits, llm_limits, command_limits, redaction_limits, suite_limits, viewer_limits,
-    search_limits,
+    search_limits, replication_limits,
 )  # fmt: skip
 UNITS = {"KIB", "MIB"}
 UNIT_ENDINGS = (

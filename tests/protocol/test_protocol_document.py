@@ -36,6 +36,10 @@ from steno_protocol.replies import (
     CheckedFile,
     CheckFinding,
     ClientEntry,
+    ClusterHost,
+    ClusterReplica,
+    ClusterSession,
+    ClusterStream,
     ErrorReply,
     GarbageEntry,
     HistogramReport,
@@ -43,6 +47,7 @@ from steno_protocol.replies import (
     Mail,
     OpenSession,
     OptionEntry,
+    Reply,
     SessionEntry,
     SessionStat,
     Source,
@@ -89,6 +94,10 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
         StreamEntry,
         CheckFinding,
         TrashEntry,
+        ClusterHost,
+        ClusterReplica,
+        ClusterStream,
+        ClusterSession,
     )
 }
 
@@ -421,7 +430,13 @@ def test_every_reply_and_event_has_a_section_and_every_section_one() -> None:
 @pytest.mark.parametrize("kind", [*REPLIES, *ENTRIES])
 def test_a_reply_section_has_the_fields_of_the_reply(kind: str) -> None:
     expected = fields_of({**REPLIES, **ENTRIES}[kind])
+    if kind in REPLIES:
+        expected = {name: row for name, row in expected.items() if name not in fields_of(Reply)}
     assert _table(REPLY_SECTIONS[kind]) == expected
+
+
+def test_the_fields_of_every_reply_are_in_the_chapter() -> None:
+    assert _table(CHAPTERS["Replies"]) == fields_of(Reply)
 
 
 @pytest.mark.parametrize("kind", EVENTS)
@@ -570,7 +585,7 @@ def test_code_accepts_what_the_grammar_generates(rule: str, data: st.DataObject)
         or max(map(len, re.split("[:/]", text))) > limits.SESSION_SEGMENT_CHARS_MAX
     )
     reserved = rule == "session" and re.search(
-        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|stream-[^/]*\.mark(?:\.new)?|[^/]*\.jsonl)(?:$|/)",
+        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|(?:journal|stream-[^/]*)\.mark(?:\.new)?|[^/]*\.jsonl)(?:$|/)",
         text,
     )
     reserved = reserved or (rule == "stream" and text in ("context", "wire"))

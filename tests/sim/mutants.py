@@ -3,11 +3,13 @@
 This is the only file of the simulation that names product functions to replace them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import PropertyMock, patch
+
+import msgspec
 
 from sim import writers
 from sim.play import play
@@ -24,6 +26,7 @@ from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
 from stenod.core import dmail, key_replay, lines, timeline
 from stenod.core.compaction import Conversation
+from stenod.core.journal_replay import JournalReplay
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.machine import FileMachine, Machine, Mailing
@@ -32,6 +35,12 @@ from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
 from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
 from stenod.recovery.tail_repair import FileEnd
+from stenod.replication import mirror
+from stenod.replication.disk import ReplicatedDisk
+from stenod.replication.journal import Kind, Message, Publication
+from stenod.replication.mirror import Mirror
+from stenod.replication.owned_folder import OwnedFolder
+from stenod.replication.ownership import Ownership
 from stenod.rewrite import compaction
 from stenod.sessions import registry, rename
 from stenod.sessions.moves import Moves
@@ -43,14 +52,14 @@ from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
 from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
+from support.memory_journal import MemoryStream
 
 Patch = tuple[Any, str, Any]
 """A class or module, a name in it, and what stands in its place."""
 
 SEEDS = {
-    "context": 200, "files": 300, "streams": 300, "daemon": 200, "full": 120, "moves": 300,
-    "foreign": 400,
-    "rough": 400,
+    "context": 200, "files": 300, "streams": 300, "hosts": 500, "daemon": 200, "full": 120,
+    "moves": 300, "foreign": 400, "rough": 400,
 }  # fmt: skip
 """Seeds of each world within which a missing guard has to be noticed."""
 
@@ -254,6 +263,59 @@ def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> Non
     _reset(self, generation, self.head.line, floor)
 
 
+def _store_without_a_fence(self: MemoryStream, publication: Publication) -> int | OSError:
+    last = _last_of(self, publication.folder)
+    after = publication.after if last is None else last.sequence
+    return _store(self, msgspec.structs.replace(publication, after=after))
+
+
+def _last_of(stream: MemoryStream, folder: str) -> Message | None:
+    messages = stream._messages.get(folder)
+    return messages[-1] if messages and isinstance(messages[-1], Message) else None
+
+
+def _settle_as_stored(self: OwnedFolder, entries: int) -> Generator[Publication, int | OSError]:
+    yield from _settle(self, 0)
+    self._applied(entries)
+
+
+def _settle_as_not_stored(self: OwnedFolder, entries: int) -> Generator[Publication, int | OSError]:
+    yield from _settle(self, 0)
+
+
+def _ack_before_publishing(self: ReplicatedDisk, handles: Sequence[int], folders: Any) -> Any:
+    if not handles:
+        return _ship(self, handles, folders)
+    for handle in handles:
+        self._files[handle].note_content(self._disk, handle)
+    return [None for _ in folders]
+
+
+def _feed_with_old_parts(self: JournalReplay, kind: str, body: bytes) -> Any:
+    return [] if kind == Kind.OWN else _feed(self, kind, body)
+
+
+def _holds_by_size(self: Mirror, manifest: Any) -> bool:
+    names = mirror._lasting_names(manifest)
+    found = {name: self._disk.stat_name(self._folder, name) for name in names}
+    return all(
+        stat is not None and stat.size >= manifest.files[names[name]].size
+        for name, stat in found.items()
+    )
+
+
+def _own_by_reading(self: Ownership, path: str, last: Message | None) -> Any:
+    if last is None:
+        return _own(self, path, last)
+    self._check_free(path, last.owner)
+    return last.sequence, last
+
+
+_store = MemoryStream._store
+_settle = OwnedFolder._settle
+_ship = ReplicatedDisk._ship
+_feed = JournalReplay.feed
+_own = Ownership._own
 _find_rename = rename.find
 _put = FileMachine._put
 _replace = JsonlLog.replace
@@ -449,6 +511,29 @@ MUTANTS = {
     ),
     "a follower that keeps what a rewrite dropped": Mutant(
         [(ContextState, "reset", _keep_all)], {"model": 0}
+    ),
+    # Replication.
+    "a message that the journal takes behind any other": Mutant(
+        [(MemoryStream, "_store", _store_without_a_fence)], {"hosts": 0}
+    ),
+    "a message in doubt that counts as stored": Mutant(
+        [(OwnedFolder, "_settle", _settle_as_stored)], {"hosts": 0}
+    ),
+    "a message in doubt that counts as not stored": Mutant(
+        [(OwnedFolder, "_settle", _settle_as_not_stored)], {"hosts": 0}
+    ),
+    "an ack before the journal has the record": Mutant(
+        [(ReplicatedDisk, "_ship", _ack_before_publishing)], {"hosts": 0}
+    ),
+    "the parts of a change that nobody finished": Mutant(
+        [(JournalReplay, "feed", _feed_with_old_parts)], {"hosts": 0}
+    ),
+    "a place in the journal that is believed unchecked": Mutant(
+        [(Mirror, "_holds", _holds_by_size)], {"hosts": 0}
+    ),
+    "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
+    "a repeat that a stale owner refuses": Mutant(
+        [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 416}
     ),
     # Foreign programs.
     "foreign lines that are not noticed": Mutant(

@@ -15,6 +15,7 @@ from steno_protocol.errors import (
     Conflict,
     Exists,
     Expired,
+    Held,
     NotFound,
     OutcomeUnknown,
     ShuttingDown,
@@ -155,7 +156,8 @@ class Order:
                 self._take_error(answer)
 
     def _take_error(self, error: StenoError) -> None:
-        if isinstance(error, (OutcomeUnknown, Busy, ShuttingDown)):
+        if isinstance(error, (OutcomeUnknown, Busy, ShuttingDown, Held)):
+            # Its client sends it again, to the owner of the session if that is another daemon.
             return
         assert isinstance(error, (*REFUSALS, StorageFailed, Expired)), f"{self.key}: {error!r}"
         assert self.fate is not Fate.DONE, f"{self.key} was acked, and now {error!r}"

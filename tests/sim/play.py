@@ -4,6 +4,7 @@ import hashlib
 
 from sim.daemon_simulation import DaemonSimulation
 from sim.foreign_simulation import ForeignSimulation
+from sim.hosts_simulation import HostsSimulation
 from sim.session_simulation import SessionSimulation
 from sim.simulation import Simulation, run_seed
 from sim.worlds import WORLDS, World
@@ -14,6 +15,7 @@ SIMULATIONS: dict[str, type[Simulation]] = {
     "context": SessionSimulation,
     "files": SessionSimulation,
     "streams": SessionSimulation,
+    "hosts": HostsSimulation,
     "daemon": DaemonSimulation,
     "full": DaemonSimulation,
     "moves": DaemonSimulation,

@@ -22,7 +22,6 @@ from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import Conflict, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
-from stenod.sessions.leases import Compactions
 from support.lines import SESSION, compact_begin, foreign, user
 from support.simulated_disk import MOMENTS, PowerCut, SimulatedDisk, Survival
 from support.stored_session import StoredSession
@@ -82,14 +81,16 @@ class SessionSimulation(Simulation):
 
     def _start(self, tasks: TaskGroup) -> Writers:
         self._tick()
-        desk = self._make_writers(tasks, at_once=self.world.at_once)
-        services = desk.services
-        self._compactions = Compactions(services.read, services.monotonic, services.wall)
-        return desk
+        return self._make_writers(tasks, at_once=self.world.at_once)
 
     def _make_writers(self, tasks: TaskGroup, *, at_once: bool) -> Writers:
         shared = self.world.shared
         desk = Writers(self.disk, tasks, shared=shared, wall_s=self.wall_s, at_once=at_once)
+        self._serve(desk)
+        return desk
+
+    def _serve(self, desk: Writers) -> None:
+        """Start the tasks of the writers."""
         desk.wire_answers = self._wire_answers
         desk.spawn(desk.writer.serve)
         desk.spawn(desk.open_context)
@@ -97,7 +98,6 @@ class SessionSimulation(Simulation):
             desk.spawn(desk.wire.serve)
         if self.world.has_stream:
             desk.spawn(desk.stream.serve)
-        return desk
 
     def _tick(self) -> None:
         self.wall_s += self._chance.choice([0.0, 0.001, 1.0, 10.0])
@@ -227,13 +227,13 @@ class SessionSimulation(Simulation):
         """Begin a compaction, or give one up; its commit comes later and without the lease."""
         lease = self._chance.choice(["first", "second"])
         if self._chance.random() < 0.2:
-            self._compactions.abort(desk.writer, CompactAbort(session=SESSION, lease=lease))
+            desk.compactions.abort(desk.writer, CompactAbort(session=SESSION, lease=lease))
             return
         command = compact_begin(lease, preserve=self._chance.randint(1, 3))
 
         async def begin() -> None:
             with contextlib.suppress(StenoError, OSError):
-                answer = await self._compactions.begin(desk.writer, command)
+                answer = await desk.compactions.begin(desk.writer, command)
                 assert bool(answer.messages) != bool(answer.why)
                 if answer.messages:
                     self._drawing.begun.append(answer)

@@ -33,6 +33,7 @@ class Simulation:
 
     def __init__(self, seed: int, world: World, disk: SimulatedDisk | None = None) -> None:
         self.world = world
+        self._seed = seed
         self.disk = disk or SimulatedDisk(
             seed,
             ignore_fdatasync=world.ignore_fdatasync,

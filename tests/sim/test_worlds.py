@@ -15,6 +15,7 @@ from sim import run
 from sim.daemon_simulation import TREE, DaemonSimulation
 from sim.files import Folder, folders_of
 from sim.foreign_program import IN_PLACE, MANNERS
+from sim.hosts_simulation import HostsSimulation
 from sim.play import play, trace_of
 from sim.worlds import WORLDS
 from sim.writers import STREAM
@@ -24,13 +25,13 @@ from support.writing import PATH
 
 BLOCK = 30
 SEEDS = {
-    "context": 120, "files": 60, "streams": 60, "daemon": 150, "full": 90, "moves": 60,
-    "foreign": 60, "rough": 120,
+    "context": 120, "files": 60, "streams": 60, "hosts": 30, "daemon": 150, "full": 90,
+    "moves": 60, "foreign": 60, "rough": 120,
 }  # fmt: skip
 """Seeds that every run plays in each world."""
 
 DRAWN = {
-    "context": 30, "files": 30, "streams": 30, "daemon": 40, "full": 30, "moves": 30,
+    "context": 30, "files": 30, "streams": 30, "hosts": 15, "daemon": 40, "full": 30, "moves": 30,
     "foreign": 24, "rough": 60,
 }  # fmt: skip
 """Seeds that each run plays anew."""
@@ -96,6 +97,15 @@ def test_most_seeds_leave_events_and_messages_behind(world: str) -> None:
 def test_most_seeds_leave_records_of_the_stream_behind() -> None:
     trees = [play("streams", seed).disk.tree() for seed in range(10)]
     assert sum(bool(tree.get(f"{PATH}/{STREAM}")) for tree in trees) >= 7
+
+
+def test_most_seeds_have_takeovers_doubts_and_fenced_owners() -> None:
+    happened = Counter[str]()
+    for seed in range(10):
+        simulation = play("hosts", seed)
+        assert isinstance(simulation, HostsSimulation)
+        happened.update(each for host in simulation.hosts for each in set(host.log))
+    assert all(happened[event] >= 3 for event in ("taken_over", "in_doubt", "fenced")), happened
 
 
 @pytest.mark.slow

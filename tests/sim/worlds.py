@@ -35,6 +35,8 @@ class World:
         short_pauses: much happens between a write and its sync.
         has_all: agents also write events, compact, and send D-Mails.
         has_moves: agents also rename sessions and restore deleted ones.
+        bad_journal: the journal delays, loses and repeats messages, and hosts are cut off from it.
+        small_messages: most changes need several messages of the journal.
         ignore_fdatasync: see `SimulatedDisk`.
         ignore_folder_fsync: see `SimulatedDisk`.
     """
@@ -56,6 +58,8 @@ class World:
     short_pauses: bool = False
     has_all: bool = False
     has_moves: bool = False
+    bad_journal: bool = False
+    small_messages: bool = False
     ignore_fdatasync: bool = False
     ignore_folder_fsync: bool = False
 
@@ -82,6 +86,20 @@ def _files(seed: int) -> World:
 
 def _streams(seed: int) -> World:
     return replace(_context(seed), has_stream=True)
+
+
+def _hosts(seed: int) -> World:
+    return World(
+        power_cuts=seed % 3 != 2,
+        faults=seed % 4 == 0,
+        storms=seed % 20 == 0,
+        few_keys=seed % 5 == 1,
+        at_once=seed // 8 % 2 == 0,
+        has_wire=seed % 4 == 1,
+        has_stream=seed % 4 == 2,
+        bad_journal=seed % 6 != 0,
+        small_messages=seed % 2 == 1,
+    )
 
 
 def _daemon(seed: int) -> World:
@@ -128,6 +146,8 @@ WORLDS: Mapping[str, Callable[[int], World]] = {
     "files": _files,
     # The writer of the context with that of a stream.
     "streams": _streams,
+    # The writers of one session on two hosts, over a replicated journal.
+    "hosts": _hosts,
     # A daemon with its clients, whose connections break.
     "daemon": _daemon,
     # The same with events, compactions and D-Mails.

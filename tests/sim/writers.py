@@ -14,6 +14,7 @@ from steno_protocol.positions import Position
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, Opening, OpenOptions
+from stenod.sessions.leases import Compactions
 from stenod.writer.mailbox import Item
 from stenod.writer.writer import Writer
 from support.lines import SESSION
@@ -72,6 +73,7 @@ class Writers(Desk):
     """A desk with the writer of the context, and beside it `wire` and `stream`.
 
     Attributes:
+        compactions: the compactions that were begun.
         stream: the writer of the stream.
         stream_feed: the feed of the stream.
         wire: the writer of the wire file.
@@ -85,6 +87,9 @@ class Writers(Desk):
     ) -> None:  # fmt: skip
         super().__init__(disk, shared=shared, wall_s=wall_s, at_once=at_once)
         self._tasks = tasks
+        self.compactions = Compactions(
+            self.services.read, self.services.monotonic, self.services.wall
+        )
         self.wire_answers: list[WireSent] = []
         self.wire_feed = Feed(self.spawn, self._read, lambda: self.now_s)
         services = msgspec.structs.replace(self.services)
@@ -159,8 +164,7 @@ class Writers(Desk):
             failed_syncs=self.failed_syncs,
         )
         return file_opening.open_stream(
-            self.disk,
-            self.disk.open_root(PATH),
+            *self._reached(),
             opening,
             name=name,
             stamp=context.machine.stamp,

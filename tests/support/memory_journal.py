@@ -33,16 +33,19 @@ class Fault(Enum):
         UNANSWERED: the message is stored, and the answer is lost.
         DROPPED: the message is lost, and nobody says so.
         LATE: the message is stored at some later time, if its fence still holds then.
+        UNREACHED: no server is reached, and nothing is stored.
         STALE: `last` returns the message before the last one.
     """
 
     UNANSWERED = auto()
     DROPPED = auto()
     LATE = auto()
+    UNREACHED = auto()
     STALE = auto()
 
 
 IN_DOUBT = (Fault.UNANSWERED, Fault.DROPPED, Fault.LATE)
+UNPUBLISHED = (*IN_DOUBT, Fault.UNREACHED)
 
 
 @dataclass
@@ -83,6 +86,10 @@ class MemoryStream:
         """Let a host reach the servers again."""
         self._parted.discard(host)
 
+    def is_cut_off(self, host: str) -> bool:
+        """Whether a host is cut off."""
+        return host in self._parted
+
     def force(self, host: str, *faults: Fault) -> None:
         """Let the next calls of a host that a fault fits go wrong."""
         with self._lock:
@@ -115,7 +122,9 @@ class MemoryStream:
             if host in self._parted:
                 return JournalLost(None, "no server is reached")
             self._let_late_arrive(publication.folder)
-            match self._fault(host, IN_DOUBT):
+            match self._fault(host, UNPUBLISHED):
+                case Fault.UNREACHED:
+                    return JournalLost(None, "no server was reached")
                 case Fault.DROPPED:
                     return InDoubt(None, "the message was lost")
                 case Fault.LATE:

@@ -177,22 +177,22 @@ class NatsCluster:
             assert time.monotonic() < deadline, "\n".join(node.log[-1000:] for node in self.nodes)
             time.sleep(POLL_S)
 
-    def leader_of(self, stream: str) -> Node:
-        """The node that leads a stream; waits until there is one."""
+    def wait_for_leader(self, stream: str) -> Node:
+        """Wait until a stream has a leader that runs; returns that node."""
         deadline = time.monotonic() + START_S
-        while True:
-            for node in self.nodes:
-                leader = _leader(node.ask("jsz?streams=1&config=0"), stream)
-                for candidate in self.nodes:
-                    if candidate.name == leader:
-                        return candidate
+        while (found := self._leader_of(stream)) is None:
             assert time.monotonic() < deadline, f"{stream} has no leader"
             time.sleep(POLL_S)
+        return found
 
     def followers_of(self, stream: str) -> list[Node]:
         """The nodes that do not lead a stream."""
-        leader = self.leader_of(stream)
+        leader = self.wait_for_leader(stream)
         return [node for node in self.nodes if node is not leader]
+
+    def _leader_of(self, stream: str) -> Node | None:
+        named = {_leader(node.ask("jsz?streams=1"), stream) for node in self.nodes}
+        return next((node for node in self.nodes if node.name in named), None)
 
     def _start(self) -> None:
         for attempt in range(STARTS_MAX):

@@ -6,7 +6,7 @@ from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, Opening
 from stenod.replication.disk import ReplicatedDisk
 from stenod.replication.hosts import Hosts
-from stenod.replication.journal import Owner
+from stenod.replication.journal import Journal, Owner
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
@@ -42,7 +42,7 @@ class Host:
         self.close()
         self._starts += 1
         owner = Owner(self.name, str(self._starts), f"ipc:///{self.name}")
-        self.journal = self.stream.join(self.name)
+        self.journal = self._join()
         self.hosts = Hosts(
             self.journal,
             owner,
@@ -56,6 +56,9 @@ class Host:
             lambda event, **_: self.log.append(event), self.boot,
         )  # fmt: skip
         self.disk = ReplicatedDisk(self.local, self.tree, self.ownership)
+
+    def _join(self) -> Journal:
+        return self.stream.join(self.name)
 
     def open(self, session: str, *, create: bool = True) -> Opened:
         """Open a session as its writer does."""

@@ -100,6 +100,7 @@ class SimulatedDisk:
     """
 
     syncs_share_fate = True
+    has_rivals = False
 
     def __init__(
         self,
@@ -275,6 +276,9 @@ class SimulatedDisk:
         opened since believes what it sees.
         """
         self._sync("fdatasync", handle)
+
+    def confirm(self, handle: int) -> None:
+        """See `Disk`; there is no other machine."""
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """See `Disk`; once one has failed, any that follows may lose its bytes and report success.

@@ -18,6 +18,7 @@ from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, Opening, OpenOptions
 from stenod.runtime.statistics import Statistics
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.writer.group_commit import GroupCommit
 from stenod.writer.mailbox import Item
@@ -259,7 +260,11 @@ class Desk:
             changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
-        return file_opening.open_session(self.disk, self.disk.open_root(PATH), opening)
+        return file_opening.open_session(*self._reached(), opening)
+
+    def _reached(self) -> tuple[Disk, int]:
+        """The disk of the session's files, and its open folder."""
+        return self.disk, self.disk.open_root(PATH)
 
     async def _read(self, work: Callable[[], T]) -> T:
         await anyio.lowlevel.checkpoint()

@@ -25,7 +25,7 @@ __all__ = ["Client", "Session", "connect"]
 def connect(
     root: str | os.PathLike[str] | None = None,
     *,
-    endpoint: str | None = None,
+    endpoint: str | Sequence[str] | None = None,
     name: str | None = None,
     spawn: bool = True,
     timeout: float = limits.REQUEST_TIMEOUT_S,
@@ -36,7 +36,8 @@ def connect(
     Args:
         root: the folder that holds the sessions; None: STENO_HOME, else ~/.local/state/steno.
         endpoint: the address of a daemon that is not found through its root; such a daemon is never
-            started.
+            started. Of several addresses of one cluster, the first one that answers is taken, and
+            the next when that one is lost.
         name: the author, stored in each line as `_by`; None for the program's name and pid.
         spawn: start a daemon when none runs, and again when it has died and is needed.
         timeout: seconds that one request may take, resends included; 0 to 1 000 000.

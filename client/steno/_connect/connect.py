@@ -6,18 +6,28 @@ from pathlib import Path
 from steno._connect.absence import not_there
 from steno._connect.probe import Outcome, Ready, Unreachable, probe, probe_deadline
 from steno._connect.target import Target
-from steno_protocol import limits, paths
+from steno_protocol import errors, limits, paths
 
 
 def connect(target: Target, deadline: float) -> Ready:
     """Connect to the wanted daemon; start it when there is none and `target.spawn` is set.
 
-    Blocks until `deadline` at the most; the returned connection has been greeted.
+    Blocks until `deadline` at the most; the returned connection has been greeted. Of several
+    addresses of a cluster, the first one that answers is taken.
 
     Raises:
         Unreachable: there is no daemon, and none was started.
         Incompatible: the answer is not from the wanted daemon.
     """
+    for _ in target.others:
+        try:
+            return _connect(target, deadline)
+        except errors.Unreachable:
+            target = target.rotated()
+    return _connect(target, deadline)
+
+
+def _connect(target: Target, deadline: float) -> Ready:
     began = time.monotonic()
     probe_until = probe_deadline(target, deadline)
     outcome = probe(target, probe_until)

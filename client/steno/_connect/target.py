@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ class Target(msgspec.Struct, frozen=True):
         spawn: start a daemon when none runs.
         name: the client's name, the `_by` of the lines that it writes.
         key: the client's key for a daemon on another machine.
+        others: addresses of further daemons of the same cluster, tried in turn after `endpoint`.
     """
 
     root: str | None
@@ -36,6 +38,7 @@ class Target(msgspec.Struct, frozen=True):
     spawn: bool
     name: str
     key: "ClientKey | None" = None
+    others: tuple[str, ...] = ()
 
     def resolved(self) -> "Target":
         """Return the same target with an absolute root; reads the file system.
@@ -49,7 +52,14 @@ class Target(msgspec.Struct, frozen=True):
 
     def at(self, endpoint: str) -> "Target":
         """Any daemon that answers at this address, for the same client; it is never started."""
-        return msgspec.structs.replace(self, root=None, endpoint=endpoint, spawn=False)
+        return msgspec.structs.replace(self, root=None, endpoint=endpoint, spawn=False, others=())
+
+    def rotated(self) -> "Target":
+        """The same cluster, with the next address first; itself if there is one address."""
+        if not self.others or self.endpoint is None:
+            return self
+        first, *others = self.others
+        return msgspec.structs.replace(self, endpoint=first, others=(*others, self.endpoint))
 
     def without_spawn(self) -> "Target":
         """The same daemon, if it runs."""
@@ -69,7 +79,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def make_target(
     root: str | os.PathLike[str] | None,
-    endpoint: str | None,
+    endpoint: str | Sequence[str] | None,
     name: str | None,
     *,
     spawn: bool,
@@ -83,12 +93,14 @@ def make_target(
         NotFound, Unauthorized: the key file is missing, or other users can read it.
     """
     check_system()
+    first, *others = [None] if endpoint is None else _endpoints(endpoint)
     return Target(
         root=None if root is None else _path(root, "root"),
-        endpoint=None if endpoint is None else _endpoint(endpoint),
+        endpoint=first,
         spawn=spawn and endpoint is None,
         name=_default_name() if name is None else paths.check_name(name),
         key=None if key_file is None else _client_key(key_file),
+        others=tuple(each for each in others if each is not None),
     )
 
 
@@ -120,8 +132,16 @@ def _path(path: Any, what: str) -> str:
     return text
 
 
-def _endpoint(endpoint: str) -> str:
-    return paths.check_endpoint(given_text(endpoint, "the endpoint"))
+def _endpoints(endpoint: str | Sequence[str]) -> list[str]:
+    if isinstance(endpoint, list | tuple):
+        found = [paths.check_endpoint(given_text(each, "the endpoint")) for each in endpoint]
+    else:
+        found = paths.endpoints_of(given_text(endpoint, "the endpoint"))
+    if not 0 < len(found) <= limits.ENDPOINTS_MAX:
+        raise BadRequest(
+            f"there are {len(found)} endpoints: give one to {limits.ENDPOINTS_MAX} of one cluster"
+        )
+    return found
 
 
 def _real_root(root: str | None) -> str:

@@ -619,6 +619,7 @@ class BlockingLink:
             self._pause()
         except Unreachable as error:
             self._exchange.trouble = error.message
+            self._target = self._target.rotated()
             self._pause()
         return self._connection
 

@@ -8,7 +8,7 @@ from steno.cli.command_table import ALIASES, COMMANDS
 from steno.cli.render.output import Output
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
-from steno_protocol.paths import check_endpoint, check_key, check_name, check_stream
+from steno_protocol.paths import check_key, check_name, check_stream, endpoints_of
 from steno_protocol.positions import Position
 from steno_protocol.records import check_role
 
@@ -159,7 +159,8 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
     )  # fmt: skip
     group.add_argument(
         "--endpoint", metavar="ADDRESS", type=_endpoint, default=default(None),
-        help="a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)",
+        help="a daemon on another machine, tcp://host:port, or several of a cluster joined by"
+        " commas (default: STENO_ENDPOINT)",
     )  # fmt: skip
     group.add_argument(
         "--key-file", metavar="FILE", type=path_text, default=default(None),
@@ -349,7 +350,7 @@ def role(text: str) -> str:
 
 
 def _endpoint(text: str) -> str:
-    return _read(check_endpoint, text)
+    return ",".join(_read(endpoints_of, text))
 
 
 def _name(text: str) -> str:

@@ -170,7 +170,7 @@ def _endpoint_of_environment() -> str | None:
     if not found:
         return None
     try:
-        return paths.check_endpoint(found)
+        return ",".join(paths.endpoints_of(found))
     except BadRequest as error:
         raise WrongUsage(f"STENO_ENDPOINT: {error.message}") from None
 

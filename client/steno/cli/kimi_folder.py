@@ -36,6 +36,7 @@ _OWN_NAMES: Final = frozenset(
         paths.QUARANTINE,
         paths.recovery_point_file(paths.CONTEXT),
         paths.recovery_point_file(paths.WIRE),
+        paths.JOURNAL_MARK,
         paths.STATE_NEW,
         paths.REWRITE,
     }
@@ -158,7 +159,7 @@ class _Writer:
         self, address: str, source: Path, target: Path, *, is_session_part: bool = True
     ) -> None:
         """Write a file, or a folder with its content; an upload is no session."""
-        if source.is_symlink():
+        if source.is_symlink() or source.name == paths.JOURNAL_MARK:
             return
         if source.is_file():
             self._copy_file(source, target)

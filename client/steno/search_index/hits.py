@@ -133,13 +133,13 @@ class Searcher:
     ) -> Hit | None:
         session = place.session
         try:
+            generation = generations.get(session)
             if session not in generations:
                 record, generation = self._first_record(place)
                 generations[session] = generation
+            elif generation is None:
+                return None
             else:
-                generation = generations[session]
-                if generation is None:
-                    return None
                 record = read_line(self._client, place, generation)
         except (Unreachable, OutcomeUnknown):
             raise

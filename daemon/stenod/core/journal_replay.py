@@ -49,17 +49,16 @@ class JournalReplay:
                 self._parts, self._is_snapshot = [], False
                 if kind != "gone":
                     return []
-                self._empty()
+                # Without the purged messages nobody knows how many files there were, so all begin
+                # alike; 1 is the next file of a folder that the journal never had.
+                self.manifest = Manifest(next_file=2)
                 return [None]
 
     def _change(self, entries: list[AnyEntry]) -> list[AnyEntry | None]:
         is_snapshot, self._is_snapshot, self._parts = self._is_snapshot, False, []
         if is_snapshot:
-            self._empty()
+            # Its files keep their numbers.
+            self.manifest = Manifest()
         for entry in entries:
             self.manifest.apply(entry)
         return [None, *entries] if is_snapshot else [*entries]
-
-    def _empty(self) -> None:
-        # The numbers go on, so that no file is taken for an earlier one.
-        self.manifest = Manifest(self.manifest.next_file)

@@ -11,13 +11,11 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from steno_protocol import paths
-from stenod.replication.mirror import MARK, is_replicated
+from stenod.replication.mirror import MARK, is_replicated, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk, FileStat
 from stenod.store.names import remove
-
-_NO_SESSIONS = (paths.QUARANTINE, paths.UPLOADS)
 
 
 class ReplicatedDisk:
@@ -30,6 +28,7 @@ class ReplicatedDisk:
     """
 
     syncs_share_fate = False
+    has_rivals = True
 
     def __init__(self, disk: Disk, tree: str, ownership: Ownership) -> None:
         self._disk = disk
@@ -225,11 +224,22 @@ class ReplicatedDisk:
         if path is None:
             self.fdatasync(handle) if handle in self._files else self._disk.fsync(handle)
             return
-        owned = self._ownership.found(path)
+        # A folder that was lost since has to fail here: what was done to it is in no journal.
+        owned = self._ownership.known(path)
         if owned is None:
             self._disk.fsync(handle)
             return
         raise_first(self._ship([], [owned]))
+
+    def confirm(self, handle: int) -> None:
+        """Publish a message behind the last one; the journal refuses it to a stale owner."""
+        owned = self._files.get(handle)
+        if owned is None:
+            return
+        with owned.lock:
+            (outcome,) = ship_all(self._ownership.journal, [owned.confirming()])
+            self._ownership.note_outcome(owned, outcome)
+        raise_first([outcome])
 
     def _ship(self, handles: Iterable[int], folders: Sequence[OwnedFolder]) -> list[OSError | None]:
         """Publish files and their folders; returns the error of each folder."""
@@ -275,9 +285,8 @@ class ReplicatedDisk:
             come.append(owned)
             with owned.lock, self._opened(moved, below) as handle:
                 remove(self._disk, handle, MARK)
-                for name in self._disk.names(handle):
-                    if is_replicated(name):
-                        owned.note_name(self._disk, handle, name)
+                for name in session_files(self._disk, handle):
+                    owned.note_name(self._disk, handle, name)
                 raise_first(ship(self._ownership.journal, [owned]))
         return come
 
@@ -288,6 +297,9 @@ class ReplicatedDisk:
             try:
                 with owned.lock:
                     raise_first(ship_all(self._ownership.journal, [owned.gone()]))
+                with suppress(OSError):
+                    # What is left is found with the next snapshot of the folder.
+                    self._ownership.journal.purge(owned.path, owned.sequence)
             finally:
                 # After a failure only the journal knows whether the folder is gone.
                 self._ownership.forget(owned.path)
@@ -334,4 +346,4 @@ class ReplicatedDisk:
 
 
 def _is_session_name(name: str) -> bool:
-    return not name.startswith(".") and name not in _NO_SESSIONS
+    return not name.startswith(".") and name != paths.QUARANTINE

@@ -52,7 +52,7 @@ class Hosts:
     @property
     def period_s(self) -> float:
         """Seconds between two words of this daemon."""
-        return self.dead_s / limits.HEARTBEATS_PER_DEATH
+        return self.dead_s / limits.HEARTBEATS_MIN
 
     def ask(self) -> None:
         """Ask all daemons to say at once that they live."""

@@ -33,11 +33,15 @@ PINGS_UNANSWERED_MAX: Final = 1
 the time after which other daemons regard a silent one as dead."""
 
 RESEND_S: Final = 1.0
-"""Time without an answer after which a message is sent again, under the same id. A leader is
-replaced within about this time."""
+"""Time without an answer after which a message is sent again, under the same id. The
+servers replace a lost leader after 4 to 9 s, and forget what was sent to it meanwhile."""
 
 CHECK_S: Final = 0.5
 """Time for the answer to a ping after `RESEND_S`; without it another server is chosen."""
+
+ID_TAKEN_S: Final = 3.0
+"""Time for which a leader may store a message before it is sent under another id. Storing takes
+milliseconds; a leader that waits in vain would do so for the whole `DUPLICATE_WINDOW_S`."""
 
 RETRY_S: Final = 0.001
 """First pause before a message is sent again whose refusal may pass; each next one is twice as
@@ -45,10 +49,13 @@ long. A leader refuses the next message of a subject while it still applies the 
 takes about a millisecond."""
 
 RETRY_S_MAX: Final = 0.1
-"""Longest pause before a message is sent again; the servers choose a leader in 0.5 to 2 s."""
+"""Longest pause before a message is sent again; a lost leader is replaced after 4 to 9 s."""
 
 SETUP_RETRY_S: Final = 0.5
 """Pause before the streams are asked for again, while the servers choose a leader."""
+
+SETUP_POLL_S: Final = 0.02
+"""Pause before a caller looks again whether the streams are there; a daemon starts with it once."""
 
 READ_S: Final = 10.0
 """Time without a new message after which reading fails: a replica that lags catches up earlier."""
@@ -93,7 +100,7 @@ MIRROR_HANDLES_MAX: Final = 32
 FOLDERS_OWNED_MAX: Final = 4096
 """Folders whose manifests are kept in memory; more are kept only while they are in use."""
 
-HEARTBEATS_PER_DEATH: Final = 5
+HEARTBEATS_MIN: Final = 5
 """Words of a living daemon within the time after which it counts as dead."""
 
 OWN_ATTEMPTS_MAX: Final = 8

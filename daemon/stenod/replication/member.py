@@ -60,6 +60,15 @@ class ClusterMember(Protocol):
         """
         ...
 
+    def shorten(self, session: str) -> None:
+        """Publish a copy of the whole session, and remove what the journal has before it.
+
+        Raises:
+            Held: a living daemon owns it.
+            OSError: the journal or the disk failed; nothing is lost.
+        """
+        ...
+
     def give(self, session: str, host: str) -> None:
         """Give a closed session to another daemon.
 

@@ -162,6 +162,15 @@ class Membership:
         names = self._engine.folders()
         return sorted(name for name in names if name.startswith(prefix) and name > after)
 
+    def shorten(self, session: str) -> None:
+        """Publish a copy of the whole session, and remove what the journal has before it; blocks.
+
+        Raises:
+            Held: a living daemon owns it.
+            OSError: the journal or the disk failed; nothing is lost.
+        """
+        self._ownership.shorten(session)
+
     def give(self, session: str, host: str) -> None:
         """Give a closed session to another daemon; blocks.
 

@@ -26,7 +26,7 @@ from stenod.store.log import Copy as Range
 from stenod.store.names import read_file, remove, remove_all
 from stenod.store.quarantine import quarantine
 
-MARK: Final = "journal.mark"
+MARK: Final = paths.JOURNAL_MARK
 """The file with a folder's place in the journal."""
 
 _NEST: Final = ".mirror"
@@ -83,6 +83,26 @@ def is_replicated(name: str) -> bool:
     if name.startswith((".", MARK)) or not _is_text(name):
         return False
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
+
+
+def session_files(disk: Disk, folder: int) -> list[str]:
+    """Return the files of an open folder that belong into the journal.
+
+    Links, FIFOs and folders are another program's, whatever their name.
+    """
+    return [
+        name
+        for name in disk.names(folder)
+        if is_replicated(name) and _is_regular(disk, folder, name)
+    ]
+
+
+def _is_regular(disk: Disk, folder: int, name: str) -> bool:
+    try:
+        disk.close(disk.open_read(folder, name))
+    except (PermissionError, FileNotFoundError):
+        return False
+    return True
 
 
 def is_hint(name: str) -> bool:
@@ -351,7 +371,7 @@ class Mirror:
 
     def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
         """Remove the names that the journal does not have; files it never had are kept aside."""
-        for name in self._replicated_names():
+        for name in session_files(self._disk, self._folder):
             if name in manifest.names or is_hint(name):
                 continue
             found = self._disk.stat_name(self._folder, name)
@@ -381,9 +401,6 @@ class Mirror:
         finally:
             self._disk.close(quarantined)
 
-    def _replicated_names(self) -> list[str]:
-        return [name for name in self._disk.names(self._folder) if is_replicated(name)]
-
 
 class _Files:
     """The files of a folder by their numbers, while changes are applied to them.
@@ -411,6 +428,10 @@ class _Files:
                 # A hint that was not whole yet at the mark.
                 return
             case Create():
+                # A snapshot makes all files again.
+                if entry.file in self._handles:
+                    self._disk.close(self._handles.pop(entry.file))
+                remove(self._disk, self._nest, str(entry.file))
                 self._places[entry.file] = self._nest, str(entry.file)
                 self._disk.close(self._disk.open_new(self._nest, str(entry.file)))
             case Append():

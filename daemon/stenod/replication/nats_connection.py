@@ -197,8 +197,10 @@ class Connection:
         answers: asyncio.Queue[Reply | None] = asyncio.Queue()
         self._waiting[token] = answers
         try:
-            await self._send(client, subject, body, f"{self._inbox}.{token}", headers, wait_s)
-            return await _collected(answers, wait_s, is_last)
+            # A server that reads no more blocks what is sent, too, when the buffers are full.
+            async with asyncio.timeout(wait_s) as limit:
+                await self._send(client, subject, body, f"{self._inbox}.{token}", headers)
+                return await _collected(answers, wait_s, limit, is_last)
         except TimeoutError:
             # A server answers nothing to what it does not permit, and says so beside.
             said = self._trouble if self._heard_error is not None else "the servers do not answer"
@@ -210,7 +212,8 @@ class Connection:
         """Send a message that nobody answers, if there is a connection."""
         with suppress(NotConnectedError, UnansweredError, OSError):
             client = self._client_for(body)
-            await self._send(client, subject, body, "", headers, limits.RESEND_S)
+            async with asyncio.timeout(limits.RESEND_S):
+                await self._send(client, subject, body, "", headers)
 
     async def check(self) -> None:
         """Give the connection up if its server does not answer a ping."""
@@ -242,15 +245,14 @@ class Connection:
         body: bytes,
         reply: str,
         headers: dict[str, str] | None,
-        wait_s: float,
     ) -> None:
         try:
-            # A server that reads no more blocks what is sent when the buffers are full.
-            async with asyncio.timeout(wait_s):
-                await client.publish(subject, body, reply, headers)
+            await client.publish(subject, body, reply, headers)
         except nats.errors.ConnectionClosedError:
             raise NotConnectedError(self._trouble) from None
-        except (TimeoutError, nats.errors.Error, OSError) as error:
+        except TimeoutError:
+            raise
+        except (nats.errors.Error, OSError) as error:
             raise UnansweredError(str(error)) from None
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
@@ -405,12 +407,15 @@ def _greeting(client: Client) -> dict[str, Any]:
 
 
 async def _collected(
-    answers: "asyncio.Queue[Reply | None]", wait_s: float, is_last: Callable[[Reply], bool]
+    answers: "asyncio.Queue[Reply | None]",
+    wait_s: float,
+    limit: asyncio.Timeout,
+    is_last: Callable[[Reply], bool],
 ) -> list[Reply]:
+    """Returns answers up to the last one, each of which has `wait_s` seconds of the limit."""
     found: list[Reply] = []
     while True:
-        async with asyncio.timeout(wait_s):
-            reply = await answers.get()
+        reply = await answers.get()
         if reply is None:
             raise UnansweredError("the connection ended before the answer")
         if reply.status == _NO_RESPONDERS:
@@ -418,6 +423,7 @@ async def _collected(
         found.append(reply)
         if is_last(reply):
             return found
+        limit.reschedule(asyncio.get_running_loop().time() + wait_s)
 
 
 def _hearing(hear: Callable[[str, bytes], None]) -> Callable[[Msg], Awaitable[None]]:

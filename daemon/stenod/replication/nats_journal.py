@@ -301,7 +301,7 @@ class NatsJournal:
             if clock() >= deadline or self._connection.is_closed:
                 raise JournalLost(None, self._trouble())
             await self._connection.wait_connected(deadline - clock())
-            await asyncio.sleep(limits.RETRY_S)
+            await asyncio.sleep(limits.SETUP_POLL_S)
 
     async def _prepare(self) -> None:
         """Find or create the streams, for as long as the connection lasts."""

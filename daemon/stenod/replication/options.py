@@ -30,7 +30,7 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
     tls_key: str = ""
     replicas: int = 3
     streams: int = 1
-    publish_s: float = 5.0
+    publish_s: float = 15.0
 
     @property
     def has_tls(self) -> bool:

@@ -1,8 +1,9 @@
 """One folder that this daemon owns: what was done to it, and what of that is in the journal."""
 
+import errno
 import threading
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from steno_protocol.journal_entries import (
     AnyEntry,
@@ -36,6 +37,7 @@ class OwnedFolder:
     Attributes:
         lock: held during every use.
         handles: open handles of its files.
+        snapshot_sequence: the first message of the last whole snapshot.
         lost: another daemon owns it, and nothing can be published any more.
     """
 
@@ -53,6 +55,7 @@ class OwnedFolder:
         self.lost: Fenced | None = None
         self._owner = owner
         self._pending: list[AnyEntry] = []
+        self.snapshot_sequence = 0
         self._doubt: int | None = None
         self._has_parts = False
 
@@ -171,12 +174,41 @@ class OwnedFolder:
             yield from self._publish(Kind.CHANGE, bodies[-1], count)
             self._applied(count)
 
+    def confirming(self) -> Generator[Publication, int | OSError]:
+        """Yield what shows that this daemon owns the folder; as `shipping`."""
+        yield from self.shipping()
+        yield from self._publish(Kind.OWN, b"", 0)
+
     def gone(self) -> Generator[Publication, int | OSError]:
         """Yield the message that the folder was removed; as `shipping`."""
         self._pending.clear()
         yield from self.shipping()
         yield from self._publish(Kind.GONE, b"", 0)
-        self.manifest, self.inodes = Manifest(self.manifest.next_file), {}
+        self.manifest, self.inodes = Manifest(next_file=2), {}
+
+    def snapshot(self, disk: Disk, folder: int) -> Generator[Publication, int | OSError]:
+        """Yield the messages of a copy of the whole folder; as `shipping`.
+
+        `snapshot_sequence` is the first of them afterwards: no earlier message is needed.
+        """
+        yield from self.shipping()
+        bodies = _bodies_of(list(self._entries_of_all(disk, folder)))
+        yield from self._publish(Kind.SNAPSHOT, bodies[0], 0)
+        self.snapshot_sequence = self.sequence
+        for body in bodies[1:]:
+            yield from self._publish(Kind.PART, body, 0)
+        yield from self._publish(Kind.CHANGE, encode_entries([]), 0)
+
+    def _entries_of_all(self, disk: Disk, folder: int) -> Iterator[AnyEntry]:
+        names: dict[int, list[str]] = {}
+        for name, number in self.manifest.names.items():
+            names.setdefault(number, []).append(name)
+        for number in sorted(names):
+            first, *others = names[number]
+            yield Create(number, first)
+            yield from _appends(disk, folder, first, number, self.manifest.files[number].size)
+            for name in others:
+                yield Name(name, number)
 
     def _publish(
         self, kind: Kind, body: bytes, entries: int
@@ -185,7 +217,7 @@ class OwnedFolder:
         if isinstance(outcome, int):
             self.sequence = outcome
             self._behind_mark_bytes += len(body)
-            self._has_parts = kind is Kind.PART
+            self._has_parts = kind in {Kind.PART, Kind.SNAPSHOT}
             return
         if isinstance(outcome, Fenced):
             self.lost = outcome
@@ -204,7 +236,7 @@ class OwnedFolder:
         if isinstance(outcome, Fenced) and outcome.newer.owner == self._owner:
             newer = outcome.newer
             self.sequence, self._doubt = newer.sequence, None
-            self._has_parts = newer.kind is Kind.PART
+            self._has_parts = newer.kind in {Kind.PART, Kind.SNAPSHOT}
             if newer.kind is Kind.CHANGE:
                 self._applied(entries)
             elif newer.kind is not Kind.OWN:
@@ -219,6 +251,22 @@ class OwnedFolder:
 
     def _applied(self, entries: int) -> None:
         del self._pending[:entries]
+
+
+def _appends(disk: Disk, folder: int, name: str, number: int, size: int) -> Iterator[Append]:
+    """Yield the first bytes of a file as entries."""
+    handle = disk.open_read(folder, name)
+    try:
+        offset, crc = 0, 0
+        while offset < size:
+            step = min(limits.JOURNAL_DATA_BYTES_MAX, size - offset)
+            data = disk.read(handle, step, offset)
+            if not data:
+                raise OSError(errno.ESTALE, "another program cut this file", name)
+            yield Append(number, offset, crc, data)
+            offset, crc = offset + len(data), zlib.crc32(data, crc)
+    finally:
+        disk.close(handle)
 
 
 def _bodies_of(entries: Sequence[AnyEntry]) -> list[bytes]:

@@ -29,8 +29,8 @@ from stenod.replication.journal import (
     Publication,
     held,
 )
-from stenod.replication.mirror import Mark, Mirror, is_replicated, save_mark, seen_files
-from stenod.replication.owned_folder import OwnedFolder, raise_first, ship
+from stenod.replication.mirror import Mark, Mirror, save_mark, seen_files, session_files
+from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.store.disk import Disk
 
 
@@ -106,6 +106,10 @@ class Ownership:
         folder = self._folders.get(path)
         return folder if folder is not None and folder.lost is None else None
 
+    def known(self, path: str) -> OwnedFolder | None:
+        """Return a folder that this daemon owns or has lost; None otherwise."""
+        return self._folders.get(path)
+
     def acquire(self, path: str) -> OwnedFolder | None:
         """Own a folder, and make its files equal to the journal; blocks.
 
@@ -158,6 +162,21 @@ class Ownership:
             if not isinstance(outcome, int):
                 raise outcome
             self.forget(path)
+
+    def shorten(self, path: str) -> None:
+        """Publish a copy of the whole folder, and remove all messages before it.
+
+        Raises:
+            Held: a living daemon owns the folder.
+            OSError: the journal or the disk failed; the messages are as before, or more.
+        """
+        folder = self.acquire(path)
+        if folder is None or not folder.manifest.names:
+            return
+        with folder.lock, self.opened(path) as handle:
+            raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
+            self.journal.purge(path, folder.snapshot_sequence)
+            self.save_mark(folder)
 
     def forget(self, path: str) -> None:
         """Forget a closed folder and those below it; the next use reads the journal."""
@@ -315,9 +334,8 @@ class Ownership:
     def _join(self, folder: OwnedFolder, handle: int) -> None:
         """Bring the files of a folder into the journal, which never had them."""
         with folder.lock:
-            for name in self._disk.names(handle):
-                if is_replicated(name):
-                    folder.note_name(self._disk, handle, name)
+            for name in session_files(self._disk, handle):
+                folder.note_name(self._disk, handle, name)
             raise_first(ship(self.journal, [folder]))
 
     def _keep(self, folder: OwnedFolder) -> None:

@@ -58,8 +58,10 @@ class Publishing:
         self._deadline = deadline
         self._subject = subject_of(options.cluster, options.streams, publication.folder)
         self._stream = stream_name(options.cluster, shard_of(publication.folder, options.streams))
-        self._id = secrets.token_hex(16)
-        self._headers = headers_of(publication, self._id)
+        self._ids: set[str] = set()
+        self._headers: dict[str, str] = {}
+        self._unknown_since: float | None = None
+        self._choose_id()
         self._is_in_doubt = False
         self._reason = "no server has been asked yet"
         self._pause_s = limits.RETRY_S
@@ -106,8 +108,10 @@ class Publishing:
                     f"the leader of {self._stream} knows messages up to {last} of the folder, and"
                     f" {self._publication.after} was published"
                 )
-            case Again(reason, may_be_stored):
+            case Again(reason, may_be_stored, is_id_taken):
                 self._is_in_doubt |= may_be_stored
+                if is_id_taken:
+                    self._give_up_id()
                 await self._pause(reason)
             case Refused():
                 return self._in_doubt() or verdict.error(self._publication.folder)
@@ -152,7 +156,25 @@ class Publishing:
             return error
 
     def _is_ours(self, reply: Reply) -> bool:
-        return reply.headers.get(MESSAGE_ID) == self._id
+        return reply.headers.get(MESSAGE_ID) in self._ids
+
+    def _choose_id(self) -> None:
+        message_id = secrets.token_hex(16)
+        self._ids.add(message_id)
+        self._headers = headers_of(self._publication, message_id)
+        self._unknown_since = None
+
+    def _give_up_id(self) -> None:
+        """Take another id if the leader has said for long that it stores a message with this one.
+
+        A leader that was replaced, and is leader again, may wait for a message of its first time
+        that the next leader dropped. The fence lets one message in, whatever the ids.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._unknown_since is None:
+            self._unknown_since = now
+        elif now - self._unknown_since > limits.ID_TAKEN_S:
+            self._choose_id()
 
     async def _read(self, request: dict[str, int | str]) -> Reply | None:
         """Read a message of the subject from any replica; None if none has it or answers."""

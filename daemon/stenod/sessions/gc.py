@@ -147,7 +147,12 @@ class Collector:
             details={"generations": [past.generation for past in chosen]},
         )
         await writer.note(entry)  # 1.
-        return await self._services.read(lambda: self._remove(place, retention, chosen))
+        gone = await self._services.read(lambda: self._remove(place, retention, chosen))
+        member = self._registry.member
+        if gone and member is not None and not place.shared:
+            # The journal has the removed generations, too.
+            await self._services.read(lambda: member.shorten(place.session))
+        return gone
 
     def _remove(self, place: Place, retention: Retention, chosen: list[Past]) -> list[Past]:
         still = self._droppable(place, retention)  # 2.

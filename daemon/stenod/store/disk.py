@@ -55,10 +55,14 @@ class Disk(Protocol):
     Attributes:
         syncs_share_fate: if one of several syncs at the same time failed, the success of another
             proves nothing.
+        has_rivals: the daemon of another machine may take a session over and change it.
     """
 
     @property
     def syncs_share_fate(self) -> bool: ...
+
+    @property
+    def has_rivals(self) -> bool: ...
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """Open a folder by its path; with `create`, make it and its parents with mode 0700."""
@@ -146,6 +150,13 @@ class Disk(Protocol):
         """Make a file's content and size durable.
 
         It also fails when an overlapping sync of the same device in another thread fails.
+        """
+        ...
+
+    def confirm(self, handle: int) -> None:
+        """Raise an error unless an open file is the session's present one on all machines.
+
+        What the file lacks may otherwise be in the file of a rival. Waits for other machines.
         """
         ...
 

@@ -164,6 +164,15 @@ class JsonlLog:
             raise
         self._finish_sync()
 
+    @property
+    def has_rivals(self) -> bool:
+        """True if the daemon of another machine may take the session over and change it."""
+        return self._disk.has_rivals
+
+    def confirm_owner(self) -> None:
+        """Raise an OSError unless this daemon still owns the session; waits for other machines."""
+        self._disk.confirm(self._file.handle)
+
     def check(self) -> None:
         """Sync the lines that another program appended, and raise the error of its failed sync.
 

@@ -45,6 +45,7 @@ class PosixDisk:
     """
 
     syncs_share_fate = True
+    has_rivals = False
 
     def __init__(self) -> None:
         self.overlap = Overlap()
@@ -150,6 +151,9 @@ class PosixDisk:
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
         self.overlap.run(os.fstat(handle).st_dev, os.fdatasync, handle)
+
+    def confirm(self, handle: int) -> None:
+        """Do nothing: the root's lock keeps other daemons out."""
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """Make several files durable at the same time, so that they share one journal commit."""

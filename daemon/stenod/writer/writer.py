@@ -20,6 +20,7 @@ from steno_protocol.commands import (
     AppendStream,
     AppendWire,
     Checkpoint,
+    Mutation,
     UpdateTokenCount,
 )
 from steno_protocol.errors import StenoError, StorageFailed
@@ -287,7 +288,7 @@ class Writer:
             applied = machine.applied(command.key)
             if applied is not None:
                 decision = machine.decide(command, item.records, applied)
-            elif machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+            elif _must_be_looked_up(opened, command):
                 return False
             else:
                 self._check_new(item)
@@ -371,6 +372,9 @@ class Writer:
                 command.key, repeat=command.repeat
             ):
                 applied = await self._look_up(opened, item)
+            if applied is None and command.repeat and opened.log.has_rivals:
+                # Another owner may have applied it: only the present one may refuse it.
+                await self._services.read(opened.log.confirm_owner)
         except OSError as error:
             raise doubted(self._error_mapping.storage_failed(error), command) from None
         except StenoError as error:
@@ -501,6 +505,12 @@ class Writer:
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._services.monotonic() > item.deadline_s:
             raise self._error_mapping.expired(self._services.monotonic() - item.deadline_s)
+
+
+def _must_be_looked_up(opened: Opened, command: Mutation) -> bool:
+    """Whether a command with a key that is not in the table may have been applied."""
+    is_elsewhere = command.repeat and opened.log.has_rivals
+    return is_elsewhere or opened.machine.keys.must_be_looked_up(command.key, repeat=command.repeat)
 
 
 def _is_stored(batch: Batch) -> bool:

@@ -315,7 +315,12 @@ async def test_sessions_are_listed_by_prefix_with_the_time_of_their_streams(
 
 async def test_names_of_stream_files_are_no_session_ids(daemon: DaemonInThread) -> None:
     async with connect(daemon.root) as client:
-        for name in ("demo/stream-a.jsonl", "demo/stream-a.mark", "demo/stream-a.mark.new"):
+        for name in (
+            "demo/stream-a.jsonl",
+            "demo/stream-a.mark",
+            "demo/stream-a.mark.new",
+            "demo/journal.mark",
+        ):
             with pytest.raises(BadRequest):
                 await client.open(name)
         with pytest.raises(NotFound):

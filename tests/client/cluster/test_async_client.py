@@ -118,7 +118,7 @@ async def test_daemons_that_name_each_other_are_asked_with_pauses(
     cluster.named = {0: members[1].endpoint, 1: members[2].endpoint, 2: members[1].endpoint}
     async with connected(cluster, timeout=1.0) as client:
         with pytest.raises(steno.Held) as refused:
-            await client.session("demo").append_message(message(0))
+            await client.stat("demo")
     assert refused.value.session == "demo"
     assert refused.value.endpoint in {members[1].endpoint, members[2].endpoint}
     assert "name each other" in refused.value.message
@@ -133,7 +133,7 @@ async def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -
     await anyio.to_thread.run_sync(cluster.kill, 1)
     async with connected(cluster, timeout=0.5) as client:
         with pytest.raises(steno.Held) as refused:
-            await client.session("demo").append_message(message(0))
+            await client.stat("demo")
         with pytest.raises(steno.Held, match="named as the session's owner"):
             await client.open("demo")
     assert refused.value.endpoint == cluster.members[1].endpoint
@@ -208,3 +208,17 @@ async def test_closing_ends_a_wait_for_an_owner(cluster: ScriptedCluster) -> Non
             tasks.start_soon(append)
             await wait_until_async(lambda: len(cluster.members[HOME].requests) >= 2)
     assert "the client was closed" in raised[0].message
+
+
+async def test_the_next_address_is_taken_when_home_dies(cluster: ScriptedCluster) -> None:
+    await anyio.to_thread.run_sync(cluster.kill, HOME)
+    cluster.owner = None
+    addresses = [member.endpoint for member in cluster.members]
+    async with steno.connect(endpoint=addresses, timeout=WAIT_S) as client:
+        session = client.session("demo")
+        await session.append_message(message(0))
+        await anyio.to_thread.run_sync(cluster.kill, 1)
+        cluster.owner = None
+        await session.append_message(message(1))
+    assert contents(cluster.lines) == ["0", "1"]
+    assert cluster.owner == 2

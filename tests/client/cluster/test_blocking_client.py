@@ -109,7 +109,7 @@ def test_daemons_that_name_each_other_are_asked_with_pauses(cluster: ScriptedClu
     cluster.owner = None
     cluster.named = {0: members[1].endpoint, 1: members[2].endpoint, 2: members[1].endpoint}
     with connected(cluster, timeout=1.0) as client, pytest.raises(steno.Held) as refused:
-        client.session("demo").append_message(message(0))
+        client.stat("demo")
     assert refused.value.endpoint in {members[1].endpoint, members[2].endpoint}
     assert "name each other" in refused.value.message
     assert len(members[HOME].requests) < 6 + 1.0 / limits.OWNER_PAUSE_S_MAX
@@ -120,7 +120,7 @@ def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -> None
     cluster.kill(1)
     with connected(cluster, timeout=0.5) as client:
         with pytest.raises(steno.Held) as refused:
-            client.session("demo").append_message(message(0))
+            client.stat("demo")
         with pytest.raises(steno.Held, match="named as the session's owner"):
             client.session("demo").load()
     assert refused.value.endpoint == cluster.members[1].endpoint
@@ -219,3 +219,26 @@ def test_an_interrupt_at_an_owner_leaves_the_client_usable(cluster: ScriptedClus
         ack = session.append_message(message(1), key="once")
     assert contents(cluster.lines) == ["0", "1"]
     assert str(ack.first) == "0:1"
+
+
+def test_the_next_address_is_taken_when_home_dies(cluster: ScriptedCluster) -> None:
+    cluster.kill(HOME)
+    cluster.owner = None
+    addresses = [member.endpoint for member in cluster.members]
+    with steno.connect_sync(endpoint=addresses, timeout=WAIT_S) as client:
+        session = client.session("demo")
+        session.append_message(message(0))
+        cluster.kill(1)
+        cluster.owner = None
+        session.append_message(message(1))
+    assert contents(cluster.lines) == ["0", "1"]
+    assert cluster.owner == 2
+
+
+def test_addresses_of_a_cluster_are_checked_and_bounded() -> None:
+    with pytest.raises(steno.BadRequest, match="is not an endpoint"):
+        steno.connect_sync(endpoint="tcp://10.0.0.1:7117,tcp://10.0.0.2")
+    many = ["tcp://10.0.0.1:7117"] * (limits.ENDPOINTS_MAX + 1)
+    for wrong in ([], many):
+        with pytest.raises(steno.BadRequest, match="endpoints: give one to"):
+            steno.connect_sync(endpoint=wrong)

@@ -64,10 +64,9 @@ def test_broken_store_is_noticed_by_no_other_clause(kind: type[Journal], seed: i
     own, others = BROKEN[kind]
     indifferent = [clause for clause in CLAUSES if clause.name not in {own, *others}]
     # All of them take minutes; another run draws others.
-    drawn = Random(seed).sample(indifferent, 3)
-    with Trial(driver_of(kind), seed=seed) as trial:
-        findings = [trial.run(clause) for clause in drawn]
-    assert [str(each) for each in findings if each.verdict == "broken"] == []
+    drawn = Random(f"{seed} {kind.__name__}").choice(indifferent)
+    finding = run(driver_of(kind), drawn, seed)
+    assert finding.verdict != "broken", str(finding)
 
 
 def test_clause_without_its_capability_is_not_offered(seed: int) -> None:

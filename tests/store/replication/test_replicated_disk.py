@@ -373,3 +373,113 @@ def test_after_a_boot_a_takeover_checks_all_files(counted: Host, two: Host) -> N
 def test_a_takeover_finds_a_changed_old_generation(counted: Host, two: Host) -> None:
     back_after_another(counted, two, boot="boot-1", change=b'{"role":"x"')
     assert counted.content("s") == two.content("s")
+
+
+def test_a_folder_that_is_lost_half_way_through_a_rewrite_fails_it(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    rename = one.disk.rename
+
+    def rename_and_lose(folder: int, name: str, new_name: str) -> None:
+        rename(folder, name, new_name)
+        succeed(two, one)
+        two.ownership.acquire("s")
+
+    one.disk.rename = rename_and_lose  # type: ignore[method-assign]
+    with pytest.raises(Fenced):
+        log.replace([line("2")], b'{"kind":"clear"}\n')
+    assert two.content("s")["context.jsonl"] == line("1")
+
+
+def test_only_the_present_owner_confirms_that_it_owns_a_session(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    stale = one.open("s").log
+    stale.confirm_owner()
+    stream.partition("one")
+    with pytest.raises(JournalLost):
+        stale.confirm_owner()
+    succeed(two, one)
+    present = two.open("s").log
+    stream.heal("one")
+    with pytest.raises(Fenced):
+        stale.confirm_owner()
+    present.confirm_owner()
+    present.append(line("1"))
+    present.sync()
+
+
+def test_a_snapshot_makes_the_journal_short_and_changes_no_file(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log = one.open("s").log
+    for number in range(20):
+        log.append(line(str(number)))
+        log.sync()
+    log.replace([Copy(0, 0, len(line("1"))), line("new")], b'{"kind":"revert"}\n')
+    one.ownership.shorten("s")
+    assert stream.folders("one")["s"] == 2
+    log.append(line("behind"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+    # A mirror from before the snapshot follows it, too.
+    two.ownership.shorten("s")
+    two.close()
+    one.start()
+    one.now += 100.0
+    one.open("s")
+    assert two.content("s") == one.content("s")
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_snapshot_that_fails_half_way_loses_nothing(
+    one: Host, two: Host, stream: MemoryStream, fault: Fault
+) -> None:
+    log = one.open("s").log
+    log.append(line("x" * 2_000_000))
+    log.sync()
+    stream.force("one", fault)
+    with pytest.raises(OSError):
+        one.ownership.shorten("s")
+    log.append(line("y"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s") == one.content("s")
+
+
+def test_what_is_no_file_stays_on_its_host(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "old")
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(line("1"))
+    (folder / "data.jsonl").mkdir()
+    (folder / "link.jsonl").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe.jsonl")
+    one.open("old")
+    succeed(two, one)
+    two.open("old")
+    assert two.content("old")["context.jsonl"] == line("1")
+    assert not Path(two.tree, "old", "link.jsonl").exists()
+    two.close()
+    succeed(one, two)
+    one.start()
+    one.now += 100.0
+    one.open("old")
+    assert (folder / "data.jsonl").is_dir()
+    assert (folder / "link.jsonl").is_symlink()
+    assert (folder / "pipe.jsonl").is_fifo()
+
+
+def test_a_session_among_uploads_is_replicated(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "s", "uploads", "nested")
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_bytes(line("1"))
+    log = one.open("s/uploads/nested").log
+    log.append(line("2"))
+    log.sync()
+    succeed(two, one)
+    two.open("s/uploads/nested")
+    assert two.content("s/uploads/nested")["context.jsonl"] == line("1") + line("2")

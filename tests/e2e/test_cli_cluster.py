@@ -1,0 +1,218 @@
+"""`steno cluster` with a daemon that reports a cluster by a script."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steno.cli import main
+from steno_protocol import commands, replies
+from steno_protocol.errors import ErrorCode
+from steno_protocol.messages import Request
+from support.command import Steno
+from support.scripted_daemon import Answers, ScriptedDaemon
+
+HERE = replies.ClusterHost(host="aa11", endpoint="ipc:///a", heard_s=0.0, alive=True)
+THERE = replies.ClusterHost(host="bb22", endpoint="ipc:///b", heard_s=0.2, alive=True)
+
+
+class Cluster(ScriptedDaemon):
+    """A daemon with two sessions, of which its cluster has what was used.
+
+    Attributes:
+        owners: the owner of each session that the cluster has.
+        here: the sessions of its root.
+        refused: sessions that it cannot replicate.
+        has_cluster: it is in a cluster.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, self._scripted)
+        self.owners = {"demo": HERE}
+        self.here = ["demo", "kimi:x", "old-1", "old-2"]
+        self.refused: set[str] = set()
+        self.has_cluster = True
+
+    def _scripted(self, request: Request) -> Answers | None:
+        command = request.command
+        match command:
+            case commands.Cluster():
+                return [(self._report(command), None)]
+            case commands.HandOver():
+                self.owners[command.session] = THERE
+                return [(replies.Done(), None)]
+            case commands.List():
+                listed = [_entry(name) for name in self.here if name.startswith(command.prefix)]
+                return [(replies.Sessions(sessions=listed), None)]
+            case commands.Stat():
+                return [(self._stat(command.session), None)]
+            case _:
+                return None
+
+    def _report(self, command: commands.Cluster) -> replies.ClusterReport:
+        if not self.has_cluster:
+            return replies.ClusterReport()
+        names = sorted(
+            name for name in self.owners
+            if name.startswith(command.prefix) and name > (command.after or "")
+        )  # fmt: skip
+        found = [
+            replies.ClusterSession(
+                session=name, host=self.owners[name].host, endpoint=self.owners[name].endpoint,
+                changed_at=1.0, messages=2,
+            )
+            for name in names[: command.limit]
+        ]  # fmt: skip
+        return replies.ClusterReport(
+            cluster="team", host="aa11", endpoint="ipc:///a", server="n1", hosts=(HERE, THERE),
+            sessions=tuple(found), more=len(names) > command.limit > 0,
+        )  # fmt: skip
+
+    def _stat(self, session: str) -> replies.Reply:
+        if session in self.refused:
+            return replies.ErrorReply(
+                code=ErrorCode.STORAGE_FAILED, message="the stream is full", session=session
+            )
+        if session not in self.here:
+            return replies.ErrorReply(
+                code=ErrorCode.NOT_FOUND, message="there is no such session", session=session
+            )
+        self.owners.setdefault(session, HERE)
+        return replies.SessionStat(
+            session=session, head="0:1", bytes=1, generation=0, token_count=0,
+            token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
+            stamp=True, folder="/x", incarnation="i",
+        )  # fmt: skip
+
+
+def _entry(session: str) -> replies.SessionEntry:
+    return replies.SessionEntry(session=session, bytes=1, modified_at=1.0, generations=1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path) as daemon:
+        yield daemon
+
+
+def _run(cluster: Cluster, *words: str) -> int:
+    return main(["--endpoint", cluster.endpoint, *words])
+
+
+def test_the_status_lists_sessions_up_to_a_limit(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.owners = {f"s-{number:02}": HERE for number in range(30)}
+    assert _run(cluster, "cluster", "status") == 0
+    assert capsys.readouterr().out.count("s-") == 20
+    assert _run(cluster, "cluster", "status", "-n", "2", "s-1", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [each["session"] for each in shown["sessions"]] == ["s-10", "s-11"]
+    assert shown["more"] is True
+    assert [host["host"] for host in shown["hosts"]] == ["aa11", "bb22"]
+
+
+@pytest.mark.parametrize("words", [["status"], ["move", "demo", "bb22"], ["join"]])
+def test_a_daemon_without_a_cluster_is_refused_with_what_to_do(
+    cluster: Cluster, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.has_cluster = False
+    assert _run(cluster, "cluster", *words) == 1
+    assert "`steno cluster config` prints one" in capsys.readouterr().err
+
+
+def test_a_session_moves_once(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(cluster, "cluster", "move", "demo", "bb", "--json") == 0
+    moved = json.loads(capsys.readouterr().out)
+    assert (moved["moved"], moved["from"], moved["to"]) == (True, "ipc:///a", "ipc:///b")
+    assert _run(cluster, "cluster", "move", "demo", "ipc:///b") == 0
+    assert "ipc:///b owns demo already" in capsys.readouterr().err
+    asked = [each for each in cluster.requests if isinstance(each, commands.HandOver)]
+    assert [(each.session, each.host) for each in asked] == [("demo", "bb22")]
+
+
+def test_a_session_that_is_nowhere_does_not_move(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(cluster, "cluster", "move", "nothing", "bb22") == 4
+    assert "there is no such session" in capsys.readouterr().err
+
+
+def test_joining_uses_each_session_that_the_cluster_lacks_and_may_be_repeated(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(cluster, "cluster", "join", "--json") == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done == {"joined": ["old-1", "old-2"], "there": 1, "left_out": []}
+    used = [each.session for each in cluster.requests if isinstance(each, commands.Stat)]
+    assert used == ["old-1", "old-2"]
+    assert _run(cluster, "cluster", "join") == 0
+    assert "0 sessions joined, 3 were there already" in capsys.readouterr().err
+
+
+def test_a_session_that_cannot_join_does_not_stop_the_others(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refused = {"old-1"}
+    assert _run(cluster, "cluster", "join") == 1
+    shown = capsys.readouterr().err
+    assert "old-1 is not in the cluster: the stream is full" in shown
+    assert "1 session joined" in shown
+
+
+def test_the_state_of_the_daemon_names_its_cluster(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = replies.StatusReport(
+        version="1", protocol=2, pid=1, root="/r", endpoint="ipc:///a", remote_endpoint=None,
+        uptime_s=1.0, mounts={}, sessions_open=0, clients=1, queued=0, appended_records=0, syncs=0,
+        sync_s=0.0, slowest_sync_s=0.0, dropped=0, ignored=0, draining=False,
+    )  # fmt: skip
+    answer = cluster.script
+
+    def with_status(request: Request) -> Answers | None:
+        is_status = isinstance(request.command, commands.Status)
+        return [(status, None)] if is_status else answer(request)
+
+    cluster.script = with_status
+    assert _run(cluster, "status") == 0
+    assert "cluster         team; replicated" in capsys.readouterr().out
+    assert _run(cluster, "status", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["cluster"]["cluster"] == "team"
+    cluster.has_cluster = False
+    assert _run(cluster, "status", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["cluster"] is None
+
+
+def test_the_files_are_written_once(root: Path, tmp_path: Path) -> None:
+    steno, folder = Steno(root), tmp_path / "files"
+    words = ("cluster", "config", "--nodes", "3", "--folder", str(folder))
+    assert steno(*words).out.splitlines() == [
+        str(folder / name) for name in ("n1.conf", "n2.conf", "n3.conf", "config.toml")
+    ]
+    again = steno(*words)
+    assert again.code == 1
+    assert "n1.conf exists" in again.err
+    assert json.loads(steno("cluster", "config", "--json").out)["files"]["n1.conf"] == (
+        (folder / "n1.conf").read_text()
+    )
+
+
+def test_as_many_addresses_as_servers_are_needed(root: Path) -> None:
+    ran = Steno(root)("cluster", "config", "--nodes", "3", "--address", "a")
+    assert ran.code == 2
+    assert "--address names 1 server" in ran.err
+
+
+def test_replicated_is_refused_without_a_cluster(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("open", "demo").code == 0
+    ran = steno("append", "demo", "hi", "--durability", "replicated", "--json")
+    assert ran.error["code"] == "bad_request"
+    assert "this daemon is in no cluster" in ran.error["message"]
+    assert steno("stat", "demo", "--json").document["head"] == "0:0"
+
+
+def test_a_trial_without_agents_is_refused(root: Path) -> None:
+    assert Steno(root)("cluster", "try", "--agents", "0").code == 2

@@ -1,0 +1,146 @@
+"""The hosts of a simulated cluster: each has a disk, a journal and the writers of one session."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from anyio.abc import TaskGroup
+
+from sim.journal_files import JournalFiles
+from sim.writers import Writers
+from steno_protocol import paths
+from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.replication.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
+from stenod.store.disk import Disk
+from support.lines import SESSION
+from support.memory_journal import MemoryStream
+from support.replicated import Host
+from support.simulated_disk import Call, SimulatedDisk
+from support.writing import PATH
+
+T = TypeVar("T")
+
+TREE = PATH.rpartition("/")[0]
+
+
+class MortalJournal:
+    """A journal whose calls fail and die as those of the disk.
+
+    Args:
+        journal: the journal.
+        disk: counts a publication as one of its calls.
+
+    Attributes:
+        is_silent: its process says nothing to the others, as a stopped one.
+    """
+
+    def __init__(self, journal: Journal, disk: SimulatedDisk) -> None:
+        self._journal = journal
+        self._disk = disk
+        self.folders, self.purge = journal.folders, journal.purge
+        self.listen, self.close = journal.listen, journal.close
+        self.is_silent = False
+
+    def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """See `Journal`."""
+        return [self._publish(publication) for publication in publications]
+
+    def last(self, folder: str) -> Message | None:
+        """See `Journal`."""
+        return self._asked("last", folder, lambda: self._journal.last(folder))
+
+    def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
+        """See `Journal`."""
+        yield from self._asked("read", folder, lambda: self._journal.read(folder, after, last))
+
+    def announce(self, owner: Owner, topic: str, body: bytes) -> None:
+        """See `Journal`."""
+        if not self.is_silent:
+            self._journal.announce(owner, topic, body)
+
+    def _publish(self, publication: Publication) -> int | OSError:
+        call = Call("publish", publication.folder, publication.kind)
+        try:
+            return self._disk._change(call, lambda: self._journal.publish([publication])[0])
+        except OSError as error:
+            return InDoubt(None, f"the answer was lost: {error}")
+
+    def _asked(self, method: str, folder: str, ask: Callable[[], T]) -> T:
+        try:
+            return self._disk._look(Call(method, folder), ask)
+        except JournalLost:
+            raise
+        except OSError as error:
+            raise JournalLost(None, f"no server answers: {error}") from error
+
+
+class SimulatedHost(Host):
+    """A host on a simulated disk.
+
+    Attributes:
+        desk: the writers of its process; None while it is dead.
+        lost: the folders that others took over, until their files are closed.
+    """
+
+    def __init__(self, stream: MemoryStream, name: str, disk: SimulatedDisk) -> None:
+        self.simulated = disk
+        self.desk: HostWriters | None = None
+        self.lost: list[str] = []
+        super().__init__(stream, name, TREE, disk)
+
+    def start(self) -> None:
+        """Begin a process."""
+        super().start()
+        self.lost.clear()
+        self.ownership.on_lost = self.lost.append
+
+    def beat(self) -> None:
+        """Say that it lives, if it does."""
+        if self.desk is not None:
+            self.hosts.tell_alive()
+
+    def set_silent(self, is_silent: bool) -> None:
+        """Let the others hear of it, or not."""
+        assert isinstance(self.journal, MortalJournal)
+        self.journal.is_silent = is_silent
+
+    def end(self) -> None:
+        """End its process without a word."""
+        self.journal.close()
+        if self.desk is not None:
+            self.desk.end()
+            self.desk = None
+
+    def _join(self) -> Journal:
+        return MortalJournal(super()._join(), self.simulated)
+
+
+class HostWriters(Writers):
+    """The writers of a session in the process of one host."""
+
+    def __init__(
+        self, host: SimulatedHost, truth: JournalFiles, tasks: TaskGroup, *, wall_s: float,
+        at_once: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(host.simulated, tasks, shared=False, wall_s=wall_s, at_once=at_once)
+        self.host = host
+        self._truth = truth
+
+    def durable(self) -> bytes:
+        """The present file as a majority of the servers has it."""
+        return self.file()
+
+    def file(self, name: str = paths.CONTEXT) -> bytes:
+        """A present file as a majority of the servers has it."""
+        return self._truth.now().get(name, b"")
+
+    def _reached(self) -> tuple[Disk, int]:
+        disk = self.host.disk
+        tree = disk.open_root(TREE)
+        try:
+            return disk, disk.open_folder(tree, SESSION, create=True)
+        finally:
+            disk.close(tree)
+
+    def _opener(self, how: OpenOptions) -> Opened:
+        self.host.ownership.acquire(SESSION)
+        return super()._opener(how)

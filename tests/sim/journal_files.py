@@ -1,0 +1,72 @@
+"""The files of a session as its messages in the journal say, worked out apart from the product."""
+
+from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name, decode_entries
+from stenod.replication.journal import Kind, Message
+from support.memory_journal import MemoryStream
+
+
+class JournalFiles:
+    """The files of one folder, kept up to date with the servers' messages.
+
+    Args:
+        stream: the servers.
+        folder: the path of the folder.
+    """
+
+    def __init__(self, stream: MemoryStream, folder: str) -> None:
+        self._stream = stream
+        self._folder = folder
+        self._count = 0
+        self._parts: list[AnyEntry] = []
+        self._files: dict[int, bytes] = {}
+        self._names: dict[str, int] = {}
+
+    def now(self) -> dict[str, bytes]:
+        """The content of each name."""
+        messages = self._stream._messages.get(self._folder, [])
+        for message in messages[self._count :]:
+            assert isinstance(message, Message)
+            self._take(message)
+        self._count = len(messages)
+        return {name: self._files[number] for name, number in self._names.items()}
+
+    @property
+    def last(self) -> Message | None:
+        """The last message."""
+        messages = self._stream._messages.get(self._folder)
+        return messages[-1] if messages and isinstance(messages[-1], Message) else None
+
+    def _take(self, message: Message) -> None:
+        match message.kind:
+            case Kind.PART:
+                self._parts += decode_entries(message.body)
+            case Kind.CHANGE:
+                for entry in [*self._parts, *decode_entries(message.body)]:
+                    self._apply(entry)
+                self._parts = []
+            case _:
+                self._parts = []
+
+    def _apply(self, entry: AnyEntry) -> None:
+        match entry:
+            case Create():
+                assert entry.file not in self._files, f"{entry}: the file is there"
+                self._files[entry.file] = b""
+                self._names[entry.name] = entry.file
+            case Append():
+                self._extend(entry.file, entry.offset, entry.data)
+            case Copy():
+                end = entry.source_offset + entry.size
+                data = self._files[entry.source][entry.source_offset : end]
+                assert len(data) == entry.size, f"{entry}: the source is too short"
+                self._extend(entry.file, entry.offset, data)
+            case Cut():
+                self._files[entry.file] = self._files[entry.file][: entry.size]
+            case Name():
+                self._names.pop(entry.name, None)
+                if entry.file is not None:
+                    self._names[entry.name] = entry.file
+
+    def _extend(self, file: int, offset: int, data: bytes) -> None:
+        assert len(self._files[file]) == offset, f"file {file} does not end at {offset}"
+        self._files[file] += data
