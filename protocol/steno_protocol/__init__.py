@@ -7,6 +7,7 @@ Messages   commands, replies, events    the contents of a request, its reply and
            positions, version           `generation:line`; the versions of protocol and program
 Files      records, wire                the checks of appended records; the lines of both files
            timeline_entries             the lines of the timeline
+           journal_entries              the changes of a session's files, in a cluster's journal
            context, checkpoint_ids      the meaning of a context's lines; the next checkpoint id
            lines, blocks                bytes as lines, and lines by their numbers
            paths, file_types            names of files, rules of ids, and other files found there

@@ -27,6 +27,7 @@ from stenod.replication.subjects import subject_of
 from support.clustered_daemon import clustered_daemon
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster
+from support.pacing import wait_for_fact, wait_for_s
 
 CLUSTER: Final = "bench"
 STREAM: Final = f"STENO_{CLUSTER}_0"
@@ -69,7 +70,7 @@ class _Pair:
                     client.open(session, follow=False).append_message(message(1))
                 except steno.StenoError:
                     assert time.perf_counter() - start < WAIT_S
-                    time.sleep(RETRY_S)
+                    wait_for_s(RETRY_S)
                 else:
                     return time.perf_counter() - start
 
@@ -243,10 +244,9 @@ def _append(session: steno.BlockingSession) -> None:
 
 
 def _wait_for_ack(lane: _Appending, after_s: float) -> None:
-    deadline = time.perf_counter() + WAIT_S
-    while not lane.acks_s or lane.acks_s[-1] < after_s:
-        assert time.perf_counter() < deadline
-        time.sleep(RETRY_S)
+    wait_for_fact(
+        lambda: bool(lane.acks_s) and lane.acks_s[-1] >= after_s, WAIT_S, f"{lane} has no ack"
+    )
 
 
 class _Publisher:

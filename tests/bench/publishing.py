@@ -73,5 +73,4 @@ async def publish(client: Client, subject: str, folder: str, after: int, body: b
         sequence = answer.get("seq")
         if isinstance(sequence, int):
             return sequence
-        # The leader still applies the message before.
-        await asyncio.sleep(0.001)
+        # The leader still applies the message before: the same again.

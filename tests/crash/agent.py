@@ -17,6 +17,7 @@ import msgspec
 
 import steno
 from crash.facts import Fact, Order, record_name
+from support.pacing import wait_for_s
 
 REQUEST_S = 4.0
 """Time of one attempt: less than a daemon stays stopped, so that the other one is tried."""
@@ -81,7 +82,7 @@ class Agent:
         checkpoint = None
         if kind == "revert":
             if self._checkpoints[session]:
-                checkpoint = self._random.choice(self._checkpoints[session][-3:])
+                checkpoint = self._random.choice(self._checkpoints[session])
             else:
                 kind = "checkpoint"
         key = f"{self._order.seed}-{self._order.agent}-{number}"
@@ -111,7 +112,7 @@ class Agent:
                 return self._fact(
                     number, session, kind, outcome, attempts, errors, endpoint, checkpoint
                 )
-            time.sleep(RETRY_S)
+            wait_for_s(RETRY_S)
 
     def _refused(
         self, error: steno.StenoError, session: str, is_doubtful: bool, takes_word: bool

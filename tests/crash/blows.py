@@ -1,7 +1,6 @@
 """Blows: what a crash run does to daemons and servers, by a seed."""
 
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,11 +10,12 @@ from crash.world import Host, World
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
 from support.nats_cluster import Node
+from support.pacing import wait_for_s
 
 OUTAGES_S: Final = (0.0, 0.3, 1.0, 2.6, 3.0, 4.0, 6.0)
 """How long a blow lasts: shorter and longer than the time after which a daemon counts as dead."""
 
-HAND_OVER_S: Final = 10.0
+HAND_OVER_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _kill_hosts(world: World, blow: Blow, hosts: Sequence[Host]) -> None:
     del world
     for host in hosts:
         host.kill()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     for host in hosts:
         host.start()
 
@@ -65,7 +65,7 @@ def _stop_hosts(world: World, blow: Blow, hosts: Sequence[Host]) -> None:
     del world
     for host in hosts:
         host.stop()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     for host in hosts:
         host.resume()
 
@@ -73,7 +73,7 @@ def _stop_hosts(world: World, blow: Blow, hosts: Sequence[Host]) -> None:
 def _kill_nodes(world: World, blow: Blow, nodes: Sequence[Node]) -> None:
     for node in nodes:
         node.kill()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     for node in nodes:
         node.start()
     world.cluster.wait_ready()
@@ -82,7 +82,7 @@ def _kill_nodes(world: World, blow: Blow, nodes: Sequence[Node]) -> None:
 def _stop_nodes(world: World, blow: Blow, nodes: Sequence[Node]) -> None:
     for node in nodes:
         node.stop()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     for node in nodes:
         node.resume()
     world.cluster.wait_ready()
@@ -99,7 +99,7 @@ def _others(world: World, blow: Blow) -> list[Host]:
 def _end_owner(world: World, blow: Blow) -> None:
     owner = world.owner(blow.session)
     owner.end()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     owner.start()
 
 
@@ -108,9 +108,9 @@ def _partition_owner(world: World, blow: Blow) -> None:
     owner, leader = world.owner(blow.session), world.leader()
     leader.stop()
     owner.stop()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     owner.resume()
-    time.sleep(blow.outage_s / 4)
+    wait_for_s(blow.outage_s / 4)
     leader.resume()
     world.cluster.wait_ready()
 
@@ -119,7 +119,7 @@ def _kill_owner_and_leader(world: World, blow: Blow) -> None:
     owner, leader = world.owner(blow.session), world.leader()
     leader.kill()
     owner.kill()
-    time.sleep(blow.outage_s)
+    wait_for_s(blow.outage_s)
     leader.start()
     owner.start()
     world.cluster.wait_ready()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +21,9 @@ import steno
 from crash.blows import KINDS, Blow, drawn, strike
 from crash.facts import Fact, Order
 from crash.verdict import judge
-from crash.world import Agents, Host, World, wait_until
+from crash.world import Agents, Host, World
 from support.nats_cluster import NatsCluster
+from support.pacing import wait_for_fact
 
 PROGRESS_S = 60.0
 """Time in which each session goes on after a blow. The longest waits are those of a stopped daemon
@@ -108,7 +109,7 @@ def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
 
 
 @contextmanager
-def _hosts(plan: Plan, folder: Path, cluster: NatsCluster) -> Iterator[list[Host]]:
+def _hosts(plan: Plan, folder: Path, cluster: NatsCluster) -> Generator[list[Host]]:
     hosts = [Host(folder, chr(ord("a") + number), cluster) for number in range(plan.hosts)]
     try:
         for host in hosts:
@@ -211,7 +212,7 @@ def _open(host: Host, session: str) -> None:
                 return False
             return True
 
-        wait_until(is_open, TAKEOVER_S, f"{host.name} cannot take {session} over")
+        wait_for_fact(is_open, TAKEOVER_S, f"{host.name} cannot take {session} over")
 
 
 def _files(host: Host, sessions: Sequence[str]) -> dict[str, bytes]:

@@ -25,8 +25,8 @@ class File:
     """
 
     lines: list[bytes]
-    places: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    repeated: list[tuple[int, int, int]] = field(default_factory=list)
+    places: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
+    repeated: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
     def __post_init__(self) -> None:
         for number, line in enumerate(self.lines):

@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +20,6 @@ from support.nats_cluster import NatsCluster, Node
 
 CLUSTER = "crash"
 STREAM = f"STENO_{CLUSTER}_0"
-POLL_S = 0.02
 
 
 class Host:
@@ -200,11 +198,3 @@ class World:
     def followers(self) -> list[Node]:
         """The servers that do not lead it."""
         return self.cluster.followers_of(STREAM)
-
-
-def wait_until(is_so: Callable[[], bool], wait_s: float, what: str) -> None:
-    """Wait for a fact that no event reports."""
-    deadline = time.monotonic() + wait_s
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(POLL_S)

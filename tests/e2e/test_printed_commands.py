@@ -42,7 +42,7 @@ VALUES: Final = {
 """Real values for the variable parts of printed commands."""
 
 MENTIONS: Final = {
-    "steno append", "steno dmail send", "steno export",
+    "steno append", "steno cluster status", "steno cluster try", "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno grep", "steno import",
     "steno keys new", "steno keys revoke", "steno read --since", "steno rename", "steno restore",
     "steno label", "steno mcp", "steno mcp --http", "steno redact", "steno tail -f --json",

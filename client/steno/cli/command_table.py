@@ -70,8 +70,10 @@ GROUPS: Final = {
         "doctor": "check everything the daemon needs and suggest fixes",
         "service": "run the daemon under systemd",
         "gc": "remove old generations and expired trash",
-        "cluster": "share sessions with other hosts, and look at them",
         "keys": "manage the keys of clients on other machines",
+    },
+    "several hosts": {
+        "cluster": "share sessions with other hosts, and look at them",
     },
     "the command itself": {
         "help": "show the manual, or the help of a command",

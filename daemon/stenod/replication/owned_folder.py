@@ -181,7 +181,7 @@ class OwnedFolder:
         self._pending.clear()
         yield from self.shipping()
         yield from self._publish(Kind.GONE, b"", 0)
-        self.manifest, self.inodes = Manifest(self.manifest.next_file), {}
+        self.manifest, self.inodes = Manifest(next_file=2), {}
 
     def snapshot(self, disk: Disk, folder: int) -> Generator[Publication, int | OSError]:
         """Yield the messages of a copy of the whole folder; as `shipping`.

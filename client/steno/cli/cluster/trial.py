@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Final, cast
 
 import anyio
@@ -53,9 +54,12 @@ def run_trial(agents: int, turns: int, output: Output) -> int:
 @contextmanager
 def _ended_by_any_signal() -> Generator[None]:
     """End as after Ctrl-C when the terminal is closed or the process is terminated."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
     before = {
-        number: signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-        for number in (signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield

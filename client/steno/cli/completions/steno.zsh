@@ -15,6 +15,7 @@ _shtab_steno_commands() {
     checkpoint:'create a checkpoint and print its id'
     clear:'remove all records, including the system prompt'
     clients:'list the connected clients (does not start a daemon)'
+    cluster:'share sessions with other hosts, and look at them'
     compact:'summarise all but the last messages with a model'
     completion:'print the completion script of a shell'
     config:'show the options in force and the source of each'
@@ -67,6 +68,17 @@ _shtab_steno_commands() {
     wire:'list the events of a session'"'"'s wire file'
   )
   _describe 'steno commands' _commands
+}
+
+_shtab_steno_cluster_commands() {
+  local _commands=(
+    config:'print configuration files for servers and hosts'
+    join:'bring the sessions of this root into its cluster'
+    move:'give a session to another host'
+    status:'show hosts, servers, and the owners of sessions'
+    try:'prove a takeover with servers and daemons on this machine'
+  )
+  _describe 'steno cluster commands' _commands
 }
 
 _shtab_steno_dmail_commands() {
@@ -127,7 +139,7 @@ _shtab_steno_append_options=(
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once\; line N of stdin gets KEY-N unless --batch is given]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":the content of one message:"
 )
@@ -164,7 +176,7 @@ _shtab_steno_checkpoint_options=(
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
 )
 
@@ -183,7 +195,7 @@ _shtab_steno_clear_options=(
   "--why=[the reason, kept in the timeline]:TEXT:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
 )
 
@@ -204,6 +216,103 @@ _shtab_steno_clients_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_clients_defaults_added=0
+
+_shtab_steno_cluster_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_cluster_defaults_added=0
+
+_shtab_steno_cluster_config_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--cluster=[the cluster\'s name (default\: steno)]:TEXT:"
+  "--nodes=[1, 3 or 5 servers (default\: 3)]:N:"
+  "--address=[the address of each server]:HOST:"
+  "--host=[the address of each daemon\'s host]:HOST:"
+  "--store=[the folder of the servers\' data (default\: \/var\/lib\/nats)]:DIR:"
+  "--folder=[write the files there\; none is overwritten]:DIR:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_cluster_config_defaults_added=0
+
+_shtab_steno_cluster_join_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  ":only sessions whose id begins with this:_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_cluster_join_defaults_added=0
+
+_shtab_steno_cluster_move_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  ":a session id or a unique prefix:_steno_session_ids"
+  ":the endpoint or identity of a host, or a unique beginning:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_cluster_move_defaults_added=0
+
+_shtab_steno_cluster_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "-n[the first N sessions (default\: 20)]:N:"
+  ":only sessions whose id begins with this:_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_cluster_status_defaults_added=0
+
+_shtab_steno_cluster_try_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--agents=[number of processes (default\: 4)]:N:"
+  "--turns=[turns of each process (default\: 100)]:N:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_cluster_try_defaults_added=0
 
 _shtab_steno_compact_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -394,7 +503,7 @@ _shtab_steno_emit_options=(
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":the type of the event:"
   ":a JSON object, or - for stdin (default\: \{\}):"
@@ -683,7 +792,7 @@ _shtab_steno_prompt_options=(
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":the prompt, or - for stdin:"
 )
@@ -806,7 +915,7 @@ _shtab_steno_restore_options=(
   "--why=[the reason, kept in the timeline]:TEXT:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":the number of the generation:"
 )
@@ -826,7 +935,7 @@ _shtab_steno_revert_options=(
   "--why=[the reason, kept in the timeline]:TEXT:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":the id of the checkpoint:"
 )
@@ -1025,7 +1134,7 @@ _shtab_steno_stream_options=(
   "--no-create[fail if the session does not exist]"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":the stream\'s name:"
 )
@@ -1179,7 +1288,7 @@ _shtab_steno_usage_options=(
   "--json[print JSON, including errors]"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
-  "--durability=[when the command returns\: synced, on the disk (default), or written, in the page cache]:durability:(synced written)"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
   ":tokens in the context:"
 )
@@ -1265,6 +1374,7 @@ _shtab_steno() {
         checkpoint) _arguments -C -s $_shtab_steno_checkpoint_options ;;
         clear) _arguments -C -s $_shtab_steno_clear_options ;;
         clients) _arguments -C -s $_shtab_steno_clients_options ;;
+        cluster) _shtab_steno_cluster ;;
         compact) _arguments -C -s $_shtab_steno_compact_options ;;
         completion) _arguments -C -s $_shtab_steno_completion_options ;;
         config) _arguments -C -s $_shtab_steno_config_options ;;
@@ -1315,6 +1425,33 @@ _shtab_steno() {
         verify) _arguments -C -s $_shtab_steno_verify_options ;;
         view) _arguments -C -s $_shtab_steno_view_options ;;
         wire) _arguments -C -s $_shtab_steno_wire_options ;;
+      esac
+  esac
+}
+
+_shtab_steno_cluster() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->cluster'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_steno_cluster_defaults_added )); then
+    if (( ${_shtab_steno_cluster_options[(I)${(q)one_or_more}*]} +          ${_shtab_steno_cluster_options[(I)${(q)remainder}*]} +          ${_shtab_steno_cluster_options[(I)${(q)default}]} == 0 )); then
+      _shtab_steno_cluster_options+=(': :_shtab_steno_cluster_commands' '*::: :->cluster')
+    fi
+    _shtab_steno_cluster_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_steno_cluster_options
+
+  case $state in
+    cluster)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_steno_cluster-$line[1]:"
+      case $line[1] in
+        config) _arguments -C -s $_shtab_steno_cluster_config_options ;;
+        join) _arguments -C -s $_shtab_steno_cluster_join_options ;;
+        move) _arguments -C -s $_shtab_steno_cluster_move_options ;;
+        status) _arguments -C -s $_shtab_steno_cluster_status_options ;;
+        try) _arguments -C -s $_shtab_steno_cluster_try_options ;;
       esac
   esac
 }

@@ -1,0 +1,73 @@
+"""`steno cluster try` with real servers: what it proves, and what it leaves."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.conftest import skip_without_servers
+from support.command import Steno
+
+CLAIMS = 4
+START_LINE = "owns the session demo"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short folder for temporary files: the path of a socket is bounded."""
+    skip_without_servers()
+    made = Path(tempfile.mkdtemp(prefix="try-")).resolve()
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def _processes(folder: Path) -> list[str]:
+    """The command lines of living processes that name a folder."""
+    found: list[str] = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in words:
+            found.append(words)
+    return found
+
+
+def test_a_takeover_is_proved_and_leaves_one_plain_root(folder: Path) -> None:
+    steno = Steno(folder / "unused", TMPDIR=str(folder))
+    ran = steno("cluster", "try", "--agents", "2", "--turns", "10", "--json")
+    assert ran.code == 0, ran.err
+    shown = ran.document
+    assert shown["proved"] is True
+    assert [proof["holds"] for proof in shown["proofs"]] == [True] * CLAIMS
+    assert shown["records"] == 2 * 10 + 2
+    assert shown["killed_pid"] != shown["next_pid"]
+    assert "was created" not in ran.err
+    assert _processes(folder) == []
+    root = Path(shown["root"])
+    assert [*root.parent.iterdir()] == [root]
+    assert not (root / "config.toml").exists()
+    # The files of the survivor are a root like any other.
+    assert Steno(root)("stat", "demo", "--json").document["head"] == "0:22"
+    assert Steno(root)("stop").code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_trial_leaves_nothing(folder: Path, number: signal.Signals) -> None:
+    steno = Steno(folder / "unused", TMPDIR=str(folder))
+    process = steno.begin("cluster", "try", "--turns", "5000", stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if START_LINE in line:
+            break
+    os.kill(process.pid, number)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert _processes(folder) == []
+    assert [*folder.glob("steno-cluster-*")] == []
