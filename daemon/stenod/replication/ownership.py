@@ -198,6 +198,8 @@ class Ownership:
             Held: another daemon owns it.
             OSError: the journal failed.
         """
+        # Any replica answers a read, also one that is cut off from the others.
+        self.journal.confirm(path)
         last = self.journal.last(path)
         self.heard_at = time.monotonic()
         if last is not None and last.owner.host != self.owner.host:

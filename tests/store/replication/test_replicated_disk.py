@@ -483,3 +483,18 @@ def test_a_session_among_uploads_is_replicated(one: Host, two: Host) -> None:
     succeed(two, one)
     two.open("s/uploads/nested")
     assert two.content("s/uploads/nested")["context.jsonl"] == line("1") + line("2")
+
+
+def test_an_owner_that_is_cut_off_does_not_confirm_its_folder(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    one.open("s")
+    one.ownership.confirm("s")
+    stream.partition("one")
+    with pytest.raises(JournalLost):
+        one.ownership.confirm("s")
+    succeed(two, one)
+    two.open("s")
+    stream.heal("one")
+    with pytest.raises(Held):
+        one.ownership.confirm("s")
