@@ -78,7 +78,7 @@ class Membership:
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
         self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
         tree = str(root / paths.SESSIONS)
-        self._ownership = Ownership(local, tree, engine, self._hosts, log)
+        self._ownership = Ownership(local, tree, engine, self._hosts, log, _boot())
         self._ownership.on_lost = self._lost.append
         self.disk: Disk = ReplicatedDisk(local, tree, self._ownership)
 
@@ -300,6 +300,14 @@ class Membership:
             if last is not None and last.kind is not Kind.GONE
         ]
         return found, len(names) > limit
+
+
+def _boot() -> str:
+    """An identifier of this machine and its boot; empty if it cannot be read."""
+    try:
+        return Path(paths.BOOT_ID).read_text().strip()
+    except OSError:
+        return ""
 
 
 def host_of(root: Path) -> str:

@@ -1,10 +1,12 @@
 """The parts of `steno cluster` that need no daemon: files, hosts, findings and the report."""
 
 import io
+import os
 import tomllib
 
 import pytest
 
+from steno.cli.agents import apart_from_clusters
 from steno.cli.cluster.hosts import host_meant
 from steno.cli.cluster.report import report_lines
 from steno.cli.cluster.server_files import Plan, files_of
@@ -221,3 +223,14 @@ def test_the_report_has_hosts_servers_and_the_owners_of_sessions() -> None:
     assert any(line.startswith("takeovers  2, the last of demo at ") for line in shown)
     assert "refused    3 commits of a stale owner, 1 in doubt" in shown
     assert shown[-1].startswith("more sessions follow")
+
+
+def test_a_trial_joins_no_cluster_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STENO_REPLICATION_CLUSTER", "team")
+    monkeypatch.setenv("STENO_LOG_LEVEL", "debug")
+    with apart_from_clusters():
+        assert "STENO_REPLICATION_CLUSTER" not in os.environ
+        assert os.environ["STENO_LOG_LEVEL"] == "debug"
+    assert os.environ["STENO_REPLICATION_CLUSTER"] == "team"

@@ -109,7 +109,8 @@ def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
             "warning",
             f"the stream {stream.name} has {size(stream.bytes)} of the {size(stream.bytes_max)}"
             " that it may have; a full one acknowledges nothing",
-            "run `steno gc`, or raise max_file_store of the servers and max_bytes of the stream",
+            "run `steno gc --keep-generations 1`, or raise max_file_store of the servers and"
+            " max_bytes of the stream",
         )
 
 
