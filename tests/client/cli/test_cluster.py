@@ -144,7 +144,11 @@ def _stream(**changes: object) -> tuple[ClusterStream, ...]:
         (_report(server="", trouble="refused"), "problem", "no server of the cluster is connected"),
         (_report(trouble="timed out"), "warning", "the servers of the cluster failed: timed out"),
         (_report(broken_promises=("n1 is lazy",)), "warning", "may be lost with a server: n1 is"),
-        (_report(streams=_stream(trouble="no leader")), "problem", "nobody answered for the stre"),
+        (
+            _report(streams=_stream(trouble="no leader")),
+            "problem",
+            "no server answered for the stre",
+        ),
         (_report(streams=_stream(bytes=90, bytes_max=100)), "warning", "90 B of the 100 B"),
         (
             _report(

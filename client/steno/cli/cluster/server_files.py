@@ -35,8 +35,8 @@ jetstream {{
   max_file_store: 20GB
 }}
 {routes}
-# Without a login, everybody who reaches the port reads and writes all sessions. Set STENO_PASSWORD
-# in the environment of the server, and name it in replication.servers of each host:
+# Without a login, every program that reaches the port reads and writes all sessions. Set
+# STENO_PASSWORD in the environment of the server, and name it in replication.servers of each host:
 # nats://steno:PASSWORD@ADDRESS. A credentials file or certificates do as well.
 # authorization {{ user: steno, password: $STENO_PASSWORD }}
 # tls {{ cert_file: "/etc/nats/cert.pem", key_file: "/etc/nats/key.pem" }}

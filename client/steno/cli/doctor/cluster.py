@@ -88,7 +88,7 @@ def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
     if stream.trouble:
         yield Finding(
             "problem",
-            f"nobody answered for the stream {stream.name}: {stream.trouble}",
+            f"no server answered for the stream {stream.name}: {stream.trouble}",
             "start the servers that are down: without a majority nothing is acknowledged",
         )
     elif not has_majority(stream):
