@@ -192,6 +192,8 @@ class HostsSimulation(SessionSimulation):
             if follower.subscriber is not None and desk is not None:
                 for feed in (desk.feed, desk.wire_feed, desk.stream_feed):
                     feed.remove(follower.subscriber)
+                # A task of the feed may still be reading for it.
+                follower.subscriber.send = _nobody
             follower.subscriber = None
 
     def _pass_time(self, host: SimulatedHost) -> None:
@@ -252,6 +254,10 @@ class HostsSimulation(SessionSimulation):
             if path.rpartition("/")[0] == PATH and _is_lasting(path.removeprefix(f"{PATH}/"))
         }
         assert files == truth, f"{host.name} has other files than the journal"
+
+
+def _nobody(*_: object) -> bool:
+    return True
 
 
 def _is_synced(sent: WireSent) -> bool:

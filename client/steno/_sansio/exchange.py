@@ -251,15 +251,18 @@ class Exchange:
 
     def redirect_sessions(self) -> None:
         """Redirect everything about a session: this daemon is lost, and another may serve it."""
-        for item in (*self._pending.values(), *self._followers.values()):
+        for item in self._all():
             if item.session is not None:
                 self.redirected.append((item, None))
 
     def turn_back(self, why: str) -> None:
         """Redirect everything to the home daemon: the owner does not serve it."""
         self.trouble = why
-        for item in (*self._pending.values(), *self._followers.values()):
+        for item in self._all():
             self.redirected.append((item, None))
+
+    def _all(self) -> list[Pending | Follower]:
+        return [*self._pending.values(), *self._followers.values()]
 
     # --- the connection --------------------------------------------------------------------------
 

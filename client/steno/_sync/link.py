@@ -65,7 +65,7 @@ class BlockingLink:
         self._target = target.resolved()
         self._exchange = Exchange(hello_of(target), None if home is None else target.endpoint)
         self._owners: Owners[BlockingOwnerLink] | None = None
-        self._turns = ConnectionLock() if home is None else home._turns
+        self._turns: ConnectionLock = ConnectionLock() if home is None else home._turns
         self._unpaid: deque[Follower] = deque() if home is None else home._unpaid
         self._connection: Connection | None = None
         self._attempt: Attempt | None = None

@@ -5,9 +5,10 @@ and the follower is a `steno tail -f` process.
 """
 
 import json
+import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from steno.cli.render.wording import count, number
 from steno_protocol import limits
 from steno_protocol.errors import Internal, StenoError
 
+_CLUSTER_VARIABLES: Final = "STENO_REPLICATION_"
 _LAST_KEY: Final = "the-end"
 _LINE_BYTES_MAX: Final = 1 << 20
 """Longest line of a process, far more than a record of the demo."""
@@ -64,6 +66,21 @@ class Evidence:
     def repeated(self) -> int:
         """The commands that were written before the accident and answered after it."""
         return sum(each.duplicate for each in self.acked)
+
+
+@contextmanager
+def apart_from_clusters() -> Generator[None]:
+    """Let daemons that are started in the block join no cluster that the environment names.
+
+    Its sessions would otherwise lie among those of real users.
+    """
+    named = {name: os.environ[name] for name in os.environ if name.startswith(_CLUSTER_VARIABLES)}
+    for name in named:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(named)
 
 
 async def write_session(

@@ -427,7 +427,8 @@ class Registry:
         try:
             await self._services.read(lambda: member.own(session))
         except OSError:
-            if for_reading and await self._services.read(lambda: self._trees.inode(place)):
+            inode = await self._services.read(lambda: self._trees.inode(place))
+            if for_reading and inode is not None:
                 return True
             raise
         return False

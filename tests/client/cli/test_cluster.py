@@ -1,10 +1,12 @@
 """The parts of `steno cluster` that need no daemon: files, hosts, findings and the report."""
 
 import io
+import os
 import tomllib
 
 import pytest
 
+from steno.cli.agents import apart_from_clusters
 from steno.cli.cluster.hosts import host_meant
 from steno.cli.cluster.report import report_lines
 from steno.cli.cluster.server_files import Plan, files_of
@@ -145,7 +147,26 @@ def _stream(**changes: object) -> tuple[ClusterStream, ...]:
         (_report(streams=_stream(trouble="no leader")), "problem", "nobody answered for the stre"),
         (_report(streams=_stream(bytes=90, bytes_max=100)), "warning", "90 B of the 100 B"),
         (
-            _report(streams=_stream(replicas=(ClusterReplica(name="n9", offline=True),))),
+            _report(
+                streams=_stream(
+                    replicas=(
+                        *REPLICAS[:2],
+                        ClusterReplica(name="n9", offline=True),
+                    )
+                )
+            ),
+            "warning",
+            "the server n9 is down",
+        ),
+        (
+            _report(
+                streams=_stream(
+                    replicas=(
+                        *REPLICAS[:2],
+                        ClusterReplica(name="n9", current=False),
+                    )
+                )
+            ),
             "warning",
             "the server n9 is down",
         ),
@@ -161,12 +182,22 @@ def test_each_fault_of_a_cluster_is_a_finding_with_a_remedy(
     assert words in _shown(report)
 
 
+def test_without_most_servers_nothing_is_acknowledged() -> None:
+    down = (ClusterReplica(name="n2", current=False), ClusterReplica(name="n3", offline=True))
+    report = _report(streams=_stream(replicas=(*REPLICAS[:1], *down)))
+    first, *others = findings_about(report)
+    assert (first.state, first.text) == ("problem", "most servers of the stream s are down")
+    assert len(others) == 2
+    assert promise(report).startswith("no majority of the servers answers")
+
+
 def test_a_stream_without_a_bound_is_never_nearly_full() -> None:
     assert [*findings_about(_report(streams=_stream(bytes=10**12)))] == []
 
 
 def test_the_promise_is_broken_without_a_server_and_with_a_lazy_one() -> None:
     assert promise(_report(server="")).startswith("no server is connected")
+    assert promise(_report(streams=_stream(trouble="silent"))).startswith("no majority")
     assert promise(_report(broken_promises=("lazy",))).startswith("not replicated safely")
 
 
@@ -188,3 +219,14 @@ def test_the_report_has_hosts_servers_and_the_owners_of_sessions() -> None:
     assert any(line.startswith("takeovers  2, the last of demo at ") for line in shown)
     assert "refused    3 commits of a stale owner, 1 in doubt" in shown
     assert shown[-1].startswith("more sessions follow")
+
+
+def test_a_trial_joins_no_cluster_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STENO_REPLICATION_CLUSTER", "team")
+    monkeypatch.setenv("STENO_LOG_LEVEL", "debug")
+    with apart_from_clusters():
+        assert "STENO_REPLICATION_CLUSTER" not in os.environ
+        assert os.environ["STENO_LOG_LEVEL"] == "debug"
+    assert os.environ["STENO_REPLICATION_CLUSTER"] == "team"

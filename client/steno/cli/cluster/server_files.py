@@ -31,7 +31,7 @@ jetstream {{
   # Sync before each answer. By default servers sync every two minutes, and a power cut loses
   # records that were acknowledged: a daemon refuses such servers.
   sync_interval: always
-  # A full server acknowledges nothing more. It has the history of all sessions until `steno gc`.
+  # A full server acknowledges nothing more. It has the history of all sessions until gc removes it.
   max_file_store: 20GB
 }}
 {routes}

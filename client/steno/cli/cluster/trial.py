@@ -15,7 +15,13 @@ import anyio
 
 from steno._async.client import Client, connect
 from steno._connect.lock_holder import is_free, note_of
-from steno.cli.agents import Evidence, show_evidence, stop_daemon, write_session
+from steno.cli.agents import (
+    Evidence,
+    apart_from_clusters,
+    show_evidence,
+    stop_daemon,
+    write_session,
+)
 from steno.cli.cluster.nodes import Nodes, running_nodes
 from steno.cli.command_limits import TRY_TIMEOUT_S
 from steno.cli.proofs import Acked, changes_of_writer
@@ -39,7 +45,7 @@ def run_trial(agents: int, turns: int, output: Output) -> int:
     """
     folder = Path(tempfile.mkdtemp(prefix="steno-cluster-")).resolve()
     try:
-        with _ended_by_any_signal():
+        with _ended_by_any_signal(), apart_from_clusters():
             evidence = anyio.run(_play, folder, agents, turns, output)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)

@@ -5,6 +5,7 @@ import signal
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -13,7 +14,13 @@ import anyio
 
 from steno._async.client import Client, connect
 from steno._connect.lock_holder import is_free
-from steno.cli.agents import Evidence, show_evidence, stop_daemon, write_session
+from steno.cli.agents import (
+    Evidence,
+    apart_from_clusters,
+    show_evidence,
+    stop_daemon,
+    write_session,
+)
 from steno.cli.arguments import Subcommands, between, command
 from steno.cli.command_limits import DEMO_TIMEOUT_S
 from steno.cli.connection import prepared_root, refuse_endpoint, root_of
@@ -46,7 +53,8 @@ def run(options: Namespace, output: Output) -> int:
     """Run the demo; fails unless every proof holds."""
     root = _root(options)
     try:
-        evidence = anyio.run(play, root, options.agents, options.turns, output)
+        with apart_from_clusters() if options.root is None else nullcontext():
+            evidence = anyio.run(play, root, options.agents, options.turns, output)
     except ExceptionGroup as errors:
         # The first error of a process; the others follow from it.
         error: Exception = errors
