@@ -226,7 +226,7 @@ def _loss(pair: _Pair, session: str) -> dict[str, float]:
             for lane in lanes.values():
                 lane.start()
                 _wait_for_ack(lane, 0.0)
-            leader = pair.cluster.leader_of(STREAM)
+            leader = pair.cluster.wait_for_leader(STREAM)
             node = leader if role == "leader" else pair.cluster.followers_of(STREAM)[0]
             killed_s = time.perf_counter()
             node.kill()

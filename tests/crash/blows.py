@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -128,7 +129,9 @@ def _kill_owner_and_leader(world: World, blow: Blow) -> None:
 def _hand_over(world: World, blow: Blow) -> None:
     owner, (other, *_) = world.owner(blow.session), _others(world, blow)
     command = HandOver(session=blow.session, host=other.endpoint)
-    with steno.connect_sync(endpoint=owner.endpoint, timeout=HAND_OVER_S) as client:
+    # A daemon that just went on is not known to live yet.
+    refused = suppress(steno.NotFound, steno.Held, steno.Busy)
+    with refused, steno.connect_sync(endpoint=owner.endpoint, timeout=HAND_OVER_S) as client:
         client.request(command, Done)
 
 

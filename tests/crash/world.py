@@ -193,7 +193,7 @@ class World:
 
     def leader(self) -> Node:
         """The server that leads the stream."""
-        return self.cluster.leader_of(STREAM)
+        return self.cluster.wait_for_leader(STREAM)
 
     def followers(self) -> list[Node]:
         """The servers that do not lead it."""

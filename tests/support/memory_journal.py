@@ -237,6 +237,12 @@ class MemoryJournal:
         """Publish a message to each of several folders."""
         return [self._publish(publication) for publication in publications]
 
+    def confirm(self, folder: str) -> None:
+        """Raise JournalLost for a host that is cut off."""
+        del folder
+        self._check_open()
+        self._stream.check_reached(self._host)
+
     def last(self, folder: str) -> Message | None:
         """Returns a folder's last message, or an older one."""
         self._check_open()

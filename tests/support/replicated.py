@@ -19,6 +19,7 @@ class Host:
     Attributes:
         tree: the path of its session tree.
         now: the time on its clock.
+        boot: its machine's boot.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Host:
         self.stream = stream
         self.local: Disk = PosixDisk() if disk is None else disk
         self.now = 0.0
+        self.boot = "boot-1"
         self.log: list[str] = []
         self._starts = 0
         self._opened: list[Opened] = []
@@ -51,7 +53,7 @@ class Host:
         )
         self.ownership = Ownership(
             self.local, self.tree, self.journal, self.hosts,
-            lambda event, **_: self.log.append(event),
+            lambda event, **_: self.log.append(event), self.boot,
         )  # fmt: skip
         self.disk = ReplicatedDisk(self.local, self.tree, self.ownership)
 

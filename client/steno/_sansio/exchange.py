@@ -76,7 +76,7 @@ class Exchange:
         self.endpoint = endpoint
         self.redirected: deque[tuple[Pending | Follower, str | None]] = deque()
         self.outbox: deque[OutgoingRequest] = deque()
-        self.alarm = inf
+        self.alarm: float = inf
         self.trouble: str | None = None
         self._hello = hello
         self._clock_offset_ms: int | None = None

@@ -61,6 +61,11 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     lag: int = 0
     syncing: Syncing = Syncing.UNKNOWN
 
+    @property
+    def is_down(self) -> bool:
+        """Whether neither the leader nor its monitoring has heard of it lately."""
+        return self.syncing is Syncing.UNKNOWN and (self.is_offline or not self.is_current)
+
 
 class StreamFacts(msgspec.Struct, frozen=True):
     """A stream.
@@ -138,6 +143,11 @@ def _lazy_servers(facts: ClusterFacts) -> list[str]:
     }
     lazy = sorted(name for name, syncing in replicas.items() if syncing is Syncing.LAZY)
     unknown = sorted(name for name, syncing in replicas.items() if syncing is Syncing.UNKNOWN)
+    # A server that is down answers nobody, and acknowledges nothing: without it the promise holds.
+    down = {
+        replica.name for stream in facts.streams for replica in stream.replicas if replica.is_down
+    }
+    unknown = [name for name in unknown if name not in down]
     found: list[str] = []
     if lazy:
         found.append(

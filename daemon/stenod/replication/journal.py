@@ -189,6 +189,14 @@ class Journal(Protocol):
         """
         ...
 
+    def confirm(self, folder: str) -> None:
+        """Check that a majority of the servers that store a folder can hear each other.
+
+        Raises:
+            JournalLost: it cannot, or nobody says so.
+        """
+        ...
+
     def last(self, folder: str) -> Message | None:
         """Returns a folder's last message; None if it has none.
 

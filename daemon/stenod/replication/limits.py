@@ -106,6 +106,13 @@ HEARTBEATS_MIN: Final = 5
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
 
+SETTLE_S: Final = 11.0
+"""Time that a starting daemon waits for a server whose monitoring does not answer: it may be
+starting, and the leader counts a silent one as down after 10 s."""
+
+SETTLE_POLL_S: Final = 0.5
+"""Between two questions meanwhile."""
+
 READY_S: Final = 15.0
 """Time that a starting daemon waits for a majority of the servers."""
 
@@ -117,3 +124,7 @@ READ_TOGETHER_MAX: Final = 64
 
 ASK_AGAIN_S: Final = 5.0
 """Time for which reads are stale at once after nobody answered: asking takes as long."""
+
+PEER_SILENT_NS: Final = 2_000_000_000
+"""Nanoseconds without a word of a server, after which the leader of a stream counts without it;
+the servers say something about once a second."""

@@ -9,17 +9,19 @@ from steno_protocol.replies import ClusterReport
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """A session that this daemon does not own.
+    """A session whose files on this disk, if there are any, are perhaps not its last state.
 
     Attributes:
         session: its id.
         endpoint: where clients reach its owner; None if the session was removed.
         changed_at: Unix time in seconds of its last change.
+        is_own: this daemon owns it, and has not opened it since it came from another one.
     """
 
     session: str
     endpoint: str | None
     changed_at: float
+    is_own: bool = False
 
 
 class ClusterMember(Protocol):

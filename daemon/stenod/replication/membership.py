@@ -78,7 +78,7 @@ class Membership:
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
         self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
         tree = str(root / paths.SESSIONS)
-        self._ownership = Ownership(local, tree, engine, self._hosts, log)
+        self._ownership = Ownership(local, tree, engine, self._hosts, log, _boot())
         self._ownership.on_lost = self._lost.append
         self.disk: Disk = ReplicatedDisk(local, tree, self._ownership)
 
@@ -94,7 +94,7 @@ class Membership:
             self._engine.wait_ready(limits.READY_S)
             # What was asked before there was a connection went nowhere.
             self._hosts.ask()
-            broken = broken_promises(self._engine.state())
+            broken = self._broken_promises()
         except JournalLost as error:
             raise StorageFailed(
                 f"the servers of the cluster {self._cluster} cannot be used:"
@@ -111,6 +111,17 @@ class Membership:
             )
         for each in broken:
             self._log("promise_broken", why=each)
+
+    def _broken_promises(self) -> list[str]:
+        """The broken promises of the servers; waits for servers that are just going up or down."""
+        until = time.monotonic() + limits.SETTLE_S
+        while True:
+            facts = self._engine.state()
+            broken = broken_promises(facts)
+            is_settled = not any(server.trouble for server in facts.servers)
+            if not broken or is_settled or time.monotonic() >= until:
+                return broken
+            time.sleep(limits.SETTLE_POLL_S)
 
     def own(self, session: str) -> None:
         """Own a session, and make its files equal to the journal; blocks.
@@ -142,7 +153,7 @@ class Membership:
         return False
 
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
-        """List the sessions that other daemons own or removed, in order of their ids; blocks."""
+        """List the sessions that other daemons own, removed or gave away, by their ids; blocks."""
         names = [
             name
             for name in self._names(prefix, after)[:limit]
@@ -153,9 +164,10 @@ class Membership:
         for name, last in zip(names, self._engine.last_of(names), strict=True):
             if last is not None and last.kind is Kind.GONE:
                 found.append(Elsewhere(name, None, last.at))
-            elif last is not None and last.owner.host != host:
+            elif last is not None:
                 living = self._hosts.living(last.owner.host) or last.owner
-                found.append(Elsewhere(name, living.endpoint, last.at))
+                is_own = last.owner.host == host
+                found.append(Elsewhere(name, living.endpoint, last.at, is_own))
         return found
 
     def _names(self, prefix: str, after: str) -> list[str]:
@@ -288,6 +300,14 @@ class Membership:
             if last is not None and last.kind is not Kind.GONE
         ]
         return found, len(names) > limit
+
+
+def _boot() -> str:
+    """An identifier of this machine and its boot; empty if it cannot be read."""
+    try:
+        return Path(paths.BOOT_ID).read_text().strip()
+    except OSError:
+        return ""
 
 
 def host_of(root: Path) -> str:

@@ -36,6 +36,18 @@ _NEST: Final = ".mirror"
 _STATES: Final = (paths.STATE, paths.STATE_NEW)
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """A file as it was when a mark was saved.
+
+    Attributes:
+        inode: its number.
+        modified_s: Unix time of the last change of its content.
+    """
+
+    inode: int
+    modified_s: float
+
+
 class Mark(msgspec.Struct, frozen=True):
     """The manifest of a folder at one of its messages; it is a hint, and every use checks it.
 
@@ -43,11 +55,18 @@ class Mark(msgspec.Struct, frozen=True):
         sequence: the message.
         host: the root that wrote the mark; a copy of the folder elsewhere does not count.
         manifest: the files after the message.
+        boot: this machine's boot, empty if unknown.
+        seen: the files that had exactly the manifest's content, by their number. During the same
+            boot, a file that was not changed since need not be read again: a long session has many
+            generations, and all of them would be read at every takeover. After a power cut an
+            unchanged time proves nothing.
     """
 
     sequence: int
     host: str
     manifest: Manifest
+    boot: str = ""
+    seen: dict[int, Seen] = {}
 
 
 _mark_decoder = msgspec.json.Decoder(Mark)
@@ -108,6 +127,16 @@ def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
     return mark if mark.host == host else None
 
 
+def seen_files(disk: Disk, folder: int, manifest: Manifest) -> dict[int, Seen]:
+    """Return the files of a folder whose sizes are those of a manifest, for a mark."""
+    found: dict[int, Seen] = {}
+    for name, number in manifest.names.items():
+        file = disk.stat_name(folder, name)
+        if file is not None and file.size == manifest.files[number].size:
+            found[number] = Seen(file.inode, file.modified_s)
+    return found
+
+
 def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
     """Save a folder's mark; it is not synced."""
     _replace_file(disk, folder, MARK, msgspec.json.encode(mark))
@@ -154,11 +183,18 @@ class Mirror:
         folder: the open folder.
         host: this root.
         read: returns the folder's messages behind a sequence, up to the one that owns it.
+        boot: this machine's boot, empty if unknown.
     """
 
     def __init__(
-        self, disk: Disk, folder: int, host: str, read: Callable[[int], Iterator[Message]]
+        self,
+        disk: Disk,
+        folder: int,
+        host: str,
+        read: Callable[[int], Iterator[Message]],
+        boot: str = "",
     ) -> None:
+        self._boot = boot
         self._disk = disk
         self._folder = folder
         self._host = host
@@ -181,9 +217,9 @@ class Mirror:
             is_alone = all(message.owner.host == self._host for message in tail)
             if self._is_unjoined(replay.manifest):
                 return self._unjoined(replay.manifest)
-            if self._holds(replay.manifest):
+            if self._holds(replay.manifest, mark):
                 return self._kept(replay.manifest, is_alone=is_alone)
-            if self._holds(mark.manifest):
+            if self._holds(mark.manifest, mark):
                 return self._made(mark.manifest, [changes], replay)
         replay = JournalReplay(Manifest())
         messages = self._counted(0)
@@ -213,20 +249,24 @@ class Mirror:
     def _unjoined(self, manifest: Manifest) -> Mirrored:
         return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)
 
-    def _holds(self, manifest: Manifest) -> bool:
+    def _holds(self, manifest: Manifest, mark: Mark) -> bool:
         """Whether each name leads to a file that begins with its content."""
         checked: dict[int, int] = {}
-        names = _lasting_names(manifest)
-        for name, number in names.items():
+        known = mark.seen if mark.boot and mark.boot == self._boot else {}
+        unread: dict[int, str] = {}
+        for name, number in _lasting_names(manifest).items():
             found = self._disk.stat_name(self._folder, name)
             content = manifest.files[number]
             if found is None or found.size < content.size:
                 return False
             if checked.setdefault(number, found.inode) != found.inode:
                 return False
+            is_same = content == mark.manifest.files.get(number) and found.size == content.size
+            if not is_same or known.get(number) != Seen(found.inode, found.modified_s):
+                unread[number] = name
         return all(
             self._crc(name, manifest.files[number].size) == manifest.files[number].crc
-            for number, name in {number: name for name, number in names.items()}.items()
+            for number, name in unread.items()
         )
 
     def _crc(self, name: str, size: int) -> int:

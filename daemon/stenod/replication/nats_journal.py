@@ -92,6 +92,10 @@ class NatsJournal:
             # It was closed meanwhile, and what had been sent may be stored.
             return [InDoubt(None, str(error.strerror)) for _ in publications]
 
+    def confirm(self, folder: str) -> None:
+        """Check that a majority of the servers can hear each other; see `Journal`."""
+        self._connection.call(self._confirm(folder))
+
     def last(self, folder: str) -> Message | None:
         """Returns a folder's last message, perhaps an older one; see `Journal`."""
         return self._connection.call(self._last(folder))
@@ -197,6 +201,20 @@ class NatsJournal:
             ).outcome()
         except OSError as error:
             return error
+
+    async def _confirm(self, folder: str) -> None:
+        stream, _ = self._place(folder)
+        try:
+            info = await api(self._connection, "STREAM.INFO", stream, {}, limits.MONITOR_S)
+        except Rejected as error:
+            raise JournalLost(None, str(error.error.get("description"))) from None
+        others = (info.get("cluster") or {}).get("replicas") or ()
+        heard = sum(
+            not peer.get("offline") and peer.get("active", 0) < limits.PEER_SILENT_NS
+            for peer in others
+        )
+        if 2 * (1 + heard) <= 1 + len(others):
+            raise JournalLost(None, f"the leader of {stream} hears no majority of its servers")
 
     async def _last(self, folder: str) -> Message | None:
         stream, subject = self._place(folder)

@@ -50,7 +50,7 @@ class OwnedFolder:
         self.inodes = inodes
         self.lock = threading.RLock()
         self._is_mark_due = False
-        self._published_bytes = 0
+        self._behind_mark_bytes = 0
         self.handles = 0
         self.lost: Fenced | None = None
         self._owner = owner
@@ -67,12 +67,12 @@ class OwnedFolder:
     @property
     def is_mark_due(self) -> bool:
         """True if the next opening would have to read much of the journal, or all of it."""
-        return self._is_mark_due or self._published_bytes >= limits.JOURNAL_MARK_BYTES
+        return self._is_mark_due or self._behind_mark_bytes >= limits.JOURNAL_MARK_BYTES
 
     @is_mark_due.setter
     def is_mark_due(self, is_due: bool) -> None:
         self._is_mark_due = is_due
-        self._published_bytes = 0
+        self._behind_mark_bytes = 0
 
     # --- what was done ---------------------------------------------------------------------------
 
@@ -146,6 +146,9 @@ class OwnedFolder:
     def _note(self, entry: AnyEntry) -> None:
         self.manifest.apply(entry)
         self._pending.append(entry)
+        if isinstance(entry, Copy):
+            # The next opening elsewhere copies as much, though the message is short.
+            self._behind_mark_bytes += entry.size
 
     # --- publishing ------------------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class OwnedFolder:
         outcome = yield Publication(self.path, self.sequence, self._owner, kind, body)
         if isinstance(outcome, int):
             self.sequence = outcome
-            self._published_bytes += len(body)
+            self._behind_mark_bytes += len(body)
             self._has_parts = kind in {Kind.PART, Kind.SNAPSHOT}
             return
         if isinstance(outcome, Fenced):

@@ -29,7 +29,14 @@ from stenod.replication.journal import (
     Publication,
     held,
 )
-from stenod.replication.mirror import Mark, Mirror, is_hint, save_mark, session_files
+from stenod.replication.mirror import (
+    Mark,
+    Mirror,
+    is_hint,
+    save_mark,
+    seen_files,
+    session_files,
+)
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.store.disk import Disk
 
@@ -63,6 +70,7 @@ class Ownership:
         journal: the messages of all folders.
         hosts: the other daemons.
         log: logs an event with fields.
+        boot: this machine's boot, empty if unknown.
 
     Attributes:
         counts: what happened so far.
@@ -77,7 +85,9 @@ class Ownership:
         journal: Journal,
         hosts: Hosts,
         log: Callable[..., None],
+        boot: str = "",
     ) -> None:
+        self._boot = boot
         self.journal = journal
         self.hosts = hosts
         self.counts = Counts()
@@ -196,6 +206,8 @@ class Ownership:
             Held: another daemon owns it.
             OSError: the journal failed.
         """
+        # Any replica answers a read, also one that is cut off from the others.
+        self.journal.confirm(path)
         last = self.journal.last(path)
         self.heard_at = time.monotonic()
         if last is not None and last.owner.host != self.owner.host:
@@ -230,7 +242,9 @@ class Ownership:
         if not folder.is_published:
             return
         with suppress(FileNotFoundError), self.opened(folder.path) as handle:
-            save_mark(self._disk, handle, Mark(folder.sequence, self.owner.host, folder.manifest))
+            seen = seen_files(self._disk, handle, folder.manifest)
+            mark = Mark(folder.sequence, self.owner.host, folder.manifest, self._boot, seen)
+            save_mark(self._disk, handle, mark)
             folder.is_mark_due = False
 
     @contextmanager
@@ -272,7 +286,7 @@ class Ownership:
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, self.owner.host,
-                lambda after: self.journal.read(path, after, sequence),
+                lambda after: self.journal.read(path, after, sequence), self._boot,
             )  # fmt: skip
             made = mirror.make()
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)

@@ -117,7 +117,8 @@ def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
         return Refused(
             ENOSPC,
             f"{said}: stream {stream} is full. `steno cluster status` shows its size; remove"
-            " sessions and run `steno gc`, or allow it more bytes on the servers",
+            " sessions and run `steno gc --keep-generations 1`, or allow it more bytes on the"
+            " servers",
         )
     return _other_failure(code, int(error.get("code", 500)), said, stream)
 

@@ -92,7 +92,7 @@ def with_others(found: Sessions, others: Sequence[Elsewhere], wanted: List) -> S
         here[other.session] = msgspec.structs.replace(
             entry,
             modified_at=max(entry.modified_at, other.changed_at),
-            owner=other.endpoint,
+            owner=None if other.is_own else other.endpoint,
         )
     entries = sorted(here.values(), key=lambda entry: entry.session)
     more = found.more or len(entries) > wanted.limit

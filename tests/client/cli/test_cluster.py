@@ -144,10 +144,33 @@ def _stream(**changes: object) -> tuple[ClusterStream, ...]:
         (_report(server="", trouble="refused"), "problem", "no server of the cluster is connected"),
         (_report(trouble="timed out"), "warning", "the servers of the cluster failed: timed out"),
         (_report(broken_promises=("n1 is lazy",)), "warning", "may be lost with a server: n1 is"),
-        (_report(streams=_stream(trouble="no leader")), "problem", "nobody answered for the stre"),
+        (
+            _report(streams=_stream(trouble="no leader")),
+            "problem",
+            "no server answered for the stre",
+        ),
         (_report(streams=_stream(bytes=90, bytes_max=100)), "warning", "90 B of the 100 B"),
         (
-            _report(streams=_stream(replicas=(ClusterReplica(name="n9", offline=True),))),
+            _report(
+                streams=_stream(
+                    replicas=(
+                        *REPLICAS[:2],
+                        ClusterReplica(name="n9", offline=True),
+                    )
+                )
+            ),
+            "warning",
+            "the server n9 is down",
+        ),
+        (
+            _report(
+                streams=_stream(
+                    replicas=(
+                        *REPLICAS[:2],
+                        ClusterReplica(name="n9", current=False),
+                    )
+                )
+            ),
             "warning",
             "the server n9 is down",
         ),
@@ -163,12 +186,22 @@ def test_each_fault_of_a_cluster_is_a_finding_with_a_remedy(
     assert words in _shown(report)
 
 
+def test_without_most_servers_nothing_is_acknowledged() -> None:
+    down = (ClusterReplica(name="n2", current=False), ClusterReplica(name="n3", offline=True))
+    report = _report(streams=_stream(replicas=(*REPLICAS[:1], *down)))
+    first, *others = findings_about(report)
+    assert (first.state, first.text) == ("problem", "most servers of the stream s are down")
+    assert len(others) == 2
+    assert promise(report).startswith("no majority of the servers answers")
+
+
 def test_a_stream_without_a_bound_is_never_nearly_full() -> None:
     assert [*findings_about(_report(streams=_stream(bytes=10**12)))] == []
 
 
 def test_the_promise_is_broken_without_a_server_and_with_a_lazy_one() -> None:
     assert promise(_report(server="")).startswith("no server is connected")
+    assert promise(_report(streams=_stream(trouble="silent"))).startswith("no majority")
     assert promise(_report(broken_promises=("lazy",))).startswith("not replicated safely")
 
 

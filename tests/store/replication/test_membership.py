@@ -2,7 +2,18 @@
 
 from pathlib import Path
 
-from stenod.replication.facts import ClusterFacts
+import pytest
+
+from stenod.replication import limits
+from stenod.replication.facts import (
+    ClusterFacts,
+    ReplicaFacts,
+    ServerFacts,
+    StreamFacts,
+    Syncing,
+    broken_promises,
+)
+from stenod.replication.journal import Kind, Publication
 from stenod.replication.membership import Membership
 from stenod.store.posix import PosixDisk
 from support.memory_journal import MemoryJournal, MemoryStream
@@ -46,3 +57,51 @@ def test_a_new_daemon_knows_the_living_ones_before_it_serves(tmp_path: Path) -> 
         f"ipc://{tmp_path}/one",
         f"ipc://{tmp_path}/two",
     }
+
+
+def test_a_session_that_came_from_another_daemon_is_listed_before_it_is_opened(
+    tmp_path: Path,
+) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    journal, owner = MemoryJournal(stream, "three"), two._hosts.owner
+    assert journal.publish([Publication("demo", 0, owner, Kind.OWN, b"")]) == [1]
+    (there,), (here,) = one.others("", "", 9), two.others("", "", 9)
+    assert (there.session, there.endpoint, there.is_own) == ("demo", owner.endpoint, False)
+    assert (here.session, here.is_own) == ("demo", True)
+
+
+ALWAYS = ReplicaFacts("n1", is_leader=True, syncing=Syncing.ALWAYS)
+
+
+@pytest.mark.parametrize(
+    ("third", "is_kept"),
+    [
+        (ReplicaFacts("n3", is_current=False), True),
+        (ReplicaFacts("n3", is_offline=True), True),
+        (ReplicaFacts("n3"), False),
+        (ReplicaFacts("n3", is_current=False, syncing=Syncing.LAZY), False),
+    ],
+)
+def test_a_server_that_is_down_breaks_no_promise_and_an_unknown_one_does(
+    third: ReplicaFacts, is_kept: bool
+) -> None:
+    replicas = (ALWAYS, ReplicaFacts("n2", syncing=Syncing.ALWAYS), third)
+    facts = ClusterFacts(streams=(StreamFacts("s", replicas, wanted=3),))
+    assert (broken_promises(facts) == []) is is_kept
+
+
+def test_a_daemon_waits_until_a_silent_server_counts_as_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = (ServerFacts("http://n2", trouble="it does not answer"),)
+    states = [
+        ClusterFacts(streams=(StreamFacts("s", (ALWAYS, replica), wanted=3),), servers=silent)
+        for replica in (ReplicaFacts("n2"), ReplicaFacts("n2", is_current=False))
+    ]
+    stream = MemoryStream()
+    made = member(stream, tmp_path, "one")
+    monkeypatch.setattr(limits, "SETTLE_POLL_S", 0.0)
+    monkeypatch.setattr(made._engine, "state", lambda: states.pop(0))
+    made.check_promises(is_lazy_allowed=False)
+    assert states == []

@@ -10,8 +10,21 @@ from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import file_opening
 from stenod.replication.journal import Fenced, JournalLost, Publication
 from stenod.store.log import Copy
+from stenod.store.posix import PosixDisk
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host
+
+
+class CountingDisk(PosixDisk):
+    """A disk that counts the bytes that are read."""
+
+    read_bytes = 0
+
+    def read(self, handle: int, size: int, offset: int) -> bytes:
+        """See `Disk`."""
+        data = super().read(handle, size, offset)
+        self.read_bytes += len(data)
+        return data
 
 
 @pytest.fixture
@@ -314,6 +327,54 @@ def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, 
     assert one.content("s")["context.jsonl"] == line("1") + line("2")
 
 
+OLD_BYTES = 400_000
+
+
+def back_after_another(one: Host, two: Host, *, boot: str, change: bytes | None = None) -> int:
+    """Let `one` rotate a long generation away and take the session back; returns what it read."""
+    log = one.open("s").log
+    log.append(line("x" * OLD_BYTES))
+    log.sync()
+    log.replace([line("1")], b'{"kind":"clear"}\n')
+    one.ownership.close()
+    one.close()
+    succeed(two, one)
+    theirs = two.open("s").log
+    theirs.append(line("2"))
+    theirs.sync()
+    if change is not None:
+        with Path(one.tree, "s", "context_1.jsonl").open("r+b") as file:
+            file.write(change)
+    assert isinstance(one.local, CountingDisk)
+    one.local.read_bytes = 0
+    one.boot = boot
+    one.now += 100.0
+    one.start()
+    one.now += 100.0
+    one.ownership.acquire("s")
+    return one.local.read_bytes
+
+
+@pytest.fixture
+def counted(stream: MemoryStream, tmp_path: Path) -> Host:
+    return Host(stream, "one", str(tmp_path / "one" / "sessions"), CountingDisk())
+
+
+def test_a_takeover_does_not_read_old_generations(counted: Host, two: Host) -> None:
+    assert back_after_another(counted, two, boot="boot-1") < OLD_BYTES / 4
+    assert counted.content("s") == two.content("s")
+
+
+def test_after_a_boot_a_takeover_checks_all_files(counted: Host, two: Host) -> None:
+    assert back_after_another(counted, two, boot="boot-2") >= OLD_BYTES
+    assert counted.content("s") == two.content("s")
+
+
+def test_a_takeover_finds_a_changed_old_generation(counted: Host, two: Host) -> None:
+    back_after_another(counted, two, boot="boot-1", change=b'{"role":"x"')
+    assert counted.content("s") == two.content("s")
+
+
 def test_a_folder_that_is_lost_half_way_through_a_rewrite_fails_it(one: Host, two: Host) -> None:
     log = one.open("s").log
     log.append(line("1"))
@@ -457,3 +518,18 @@ def test_a_session_that_was_taken_over_is_made_short(one: Host, two: Host) -> No
     one.now += 100.0
     one.open("s")
     assert one.content("s")["context.jsonl"] == line("1")
+
+
+def test_an_owner_that_is_cut_off_does_not_confirm_its_folder(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    one.open("s")
+    one.ownership.confirm("s")
+    stream.partition("one")
+    with pytest.raises(JournalLost):
+        one.ownership.confirm("s")
+    succeed(two, one)
+    two.open("s")
+    stream.heal("one")
+    with pytest.raises(Held):
+        one.ownership.confirm("s")

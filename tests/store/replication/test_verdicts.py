@@ -59,7 +59,7 @@ def test_a_failure_while_storing_is_a_doubt_and_a_full_stream_is_none() -> None:
     ("code", "number", "says"),
     [
         (10047, ENOSPC, "stream STENO_team_0 is full"),
-        (10023, ENOSPC, "`steno gc`"),
+        (10023, ENOSPC, "`steno gc --keep-generations 1`"),
         (10076, EACCES, "enable JetStream"),
         (10054, EMSGSIZE, "max_msg_size"),
         (10074, EINVAL, "replication.replicas"),

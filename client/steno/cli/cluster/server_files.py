@@ -31,12 +31,12 @@ jetstream {{
   # Sync before each answer. By default servers sync every two minutes, and a power cut loses
   # records that were acknowledged: a daemon refuses such servers.
   sync_interval: always
-  # A full server acknowledges nothing more. It has the history of all sessions until `steno gc`.
+  # A full server acknowledges nothing more. It has the history of all sessions until gc removes it.
   max_file_store: 20GB
 }}
 {routes}
-# Without a login, everybody who reaches the port reads and writes all sessions. Set STENO_PASSWORD
-# in the environment of the server, and name it in replication.servers of each host:
+# Without a login, every program that reaches the port reads and writes all sessions. Set
+# STENO_PASSWORD in the environment of the server, and name it in replication.servers of each host:
 # nats://steno:PASSWORD@ADDRESS. A credentials file or certificates do as well.
 # authorization {{ user: steno, password: $STENO_PASSWORD }}
 # tls {{ cert_file: "/etc/nats/cert.pem", key_file: "/etc/nats/key.pem" }}

@@ -12,7 +12,7 @@ from steno.cli.doctor import Finding, steno
 from steno.cli.render.wording import count, size
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, StenoError
-from steno_protocol.replies import ClusterReport, ClusterStream
+from steno_protocol.replies import ClusterReplica, ClusterReport, ClusterStream
 
 
 def check_cluster(options: Namespace, root: Path) -> Iterator[Finding]:
@@ -42,6 +42,8 @@ def promise(report: ClusterReport) -> str:
     """Return in words what an ack of a cluster means at present."""
     if not report.server:
         return "no server is connected: nothing is acknowledged"
+    if not all(has_majority(stream) for stream in report.streams):
+        return "no majority of the servers answers: nothing is acknowledged"
     if report.broken_promises:
         return "not replicated safely: an acknowledged record may be lost"
     fewest = min((len(stream.replicas) for stream in report.streams), default=0)
@@ -86,11 +88,17 @@ def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
     if stream.trouble:
         yield Finding(
             "problem",
-            f"nobody answered for the stream {stream.name}: {stream.trouble}",
+            f"no server answered for the stream {stream.name}: {stream.trouble}",
             "start the servers that are down: without a majority nothing is acknowledged",
         )
+    elif not has_majority(stream):
+        yield Finding(
+            "problem",
+            f"most servers of the stream {stream.name} are down",
+            "start them: without a majority nothing is acknowledged",
+        )
     for replica in stream.replicas:
-        if replica.offline:
+        if is_down(replica):
             yield Finding(
                 "warning",
                 f"the server {replica.name} is down, which stores {stream.name}",
@@ -101,8 +109,24 @@ def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
             "warning",
             f"the stream {stream.name} has {size(stream.bytes)} of the {size(stream.bytes_max)}"
             " that it may have; a full one acknowledges nothing",
-            "run `steno gc`, or raise max_file_store of the servers and max_bytes of the stream",
+            "run `steno gc --keep-generations 1`, or raise max_file_store of the servers and"
+            " max_bytes of the stream",
         )
+
+
+def is_down(replica: ClusterReplica) -> bool:
+    """Whether neither the leader nor its monitoring has heard of a server lately.
+
+    >>> is_down(ClusterReplica(name="n1", current=False, syncing="always"))
+    False
+    """
+    return replica.offline or (replica.syncing == "unknown" and not replica.current)
+
+
+def has_majority(stream: ClusterStream) -> bool:
+    """Whether most servers of a stream answer, so that it takes messages."""
+    down = sum(map(is_down, stream.replicas))
+    return not stream.trouble and 2 * down < max(1, len(stream.replicas))
 
 
 def is_nearly_full(stream: ClusterStream) -> bool:
