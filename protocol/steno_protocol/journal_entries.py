@@ -20,7 +20,7 @@ class Create(Entry, frozen=True, tag="create"):
     """A new, empty file; it takes the name from another file.
 
     Attributes:
-        file: its number, which no file of the folder had before.
+        file: its number, which no other file of the folder has.
         name: its name.
     """
 

@@ -13,12 +13,13 @@ from sim.session_simulation import DEATH_SHARES, STEPS, SessionSimulation
 from sim.verdicts.orders import Tree
 from sim.worlds import World
 from sim.writers import WireSent, Writers
+from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.replication import limits
 from stenod.replication.mirror import is_hint, is_replicated
 from support.lines import SESSION
 from support.memory_journal import Fault, MemoryStream
-from support.simulated_disk import MOMENTS, SimulatedDisk
+from support.simulated_disk import MOMENTS, Death, SimulatedDisk
 from support.writing import PATH
 
 RATES = {
@@ -139,6 +140,8 @@ class HostsSimulation(SessionSimulation):
         if self._at.desk is None:
             self._boot(self._at, daemon)
         self._go_to(self._at)
+        if self._events.random() < 0.15:
+            self._shorten(self._at)
         assert self._at.desk is not None
         await super()._step(self._at.desk)
         for host in self.hosts:
@@ -146,6 +149,12 @@ class HostsSimulation(SessionSimulation):
                 await self._close_lost(host, host.desk, daemon)
             if host.simulated.died:
                 self._bury(host)
+
+    def _shorten(self, host: SimulatedHost) -> None:
+        """Let a host publish a copy of the session, and purge what is before it."""
+        with suppress(OSError, StenoError, Death):
+            host.ownership.shorten(SESSION)
+            host.log.append("shortened")
 
     async def _close_lost(self, host: SimulatedHost, desk: HostWriters, tasks: TaskGroup) -> None:
         """Close the session on a host that lost it; the process lives on."""

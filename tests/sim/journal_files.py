@@ -16,7 +16,8 @@ class JournalFiles:
     def __init__(self, stream: MemoryStream, folder: str) -> None:
         self._stream = stream
         self._folder = folder
-        self._count = 0
+        self._last = 0
+        self._is_snapshot = False
         self._parts: list[AnyEntry] = []
         self._files: dict[int, bytes] = {}
         self._names: dict[str, int] = {}
@@ -24,10 +25,11 @@ class JournalFiles:
     def now(self) -> dict[str, bytes]:
         """The content of each name."""
         messages = self._stream._messages.get(self._folder, [])
-        for message in messages[self._count :]:
+        for message in messages:
             assert isinstance(message, Message)
-            self._take(message)
-        self._count = len(messages)
+            if message.sequence > self._last:
+                self._take(message)
+                self._last = message.sequence
         return {name: self._files[number] for name, number in self._names.items()}
 
     @property
@@ -40,12 +42,16 @@ class JournalFiles:
         match message.kind:
             case Kind.PART:
                 self._parts += decode_entries(message.body)
+            case Kind.SNAPSHOT:
+                self._parts, self._is_snapshot = decode_entries(message.body), True
             case Kind.CHANGE:
+                if self._is_snapshot:
+                    self._files, self._names, self._is_snapshot = {}, {}, False
                 for entry in [*self._parts, *decode_entries(message.body)]:
                     self._apply(entry)
                 self._parts = []
             case _:
-                self._parts = []
+                self._parts, self._is_snapshot = [], False
 
     def _apply(self, entry: AnyEntry) -> None:
         match entry:

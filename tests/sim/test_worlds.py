@@ -105,7 +105,8 @@ def test_most_seeds_have_takeovers_doubts_and_fenced_owners() -> None:
         simulation = play("hosts", seed)
         assert isinstance(simulation, HostsSimulation)
         happened.update(each for host in simulation.hosts for each in set(host.log))
-    assert all(happened[event] >= 3 for event in ("taken_over", "in_doubt", "fenced")), happened
+    wanted = ("taken_over", "in_doubt", "fenced", "shortened")
+    assert all(happened[event] >= 3 for event in wanted), happened
 
 
 @pytest.mark.slow

@@ -46,9 +46,10 @@ class Manifest(msgspec.Struct):
         """
         match entry:
             case Create():
-                if entry.file < self.next_file:
+                # Behind a snapshot the number of a file that is gone may come again.
+                if entry.file in self.files:
                     raise _contradiction(f"file {entry.file} is made twice")
-                self.next_file = entry.file + 1
+                self.next_file = max(self.next_file, entry.file + 1)
                 self.files[entry.file] = Content()
                 self._give(entry.name, entry.file)
             case Append():

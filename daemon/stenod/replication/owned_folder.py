@@ -15,7 +15,7 @@ from steno_protocol.journal_entries import (
     encode_entries,
 )
 from steno_protocol.limits import COPY_BYTES
-from stenod.core.manifest import Manifest
+from stenod.core.manifest import Content, Manifest
 from stenod.replication import limits
 from stenod.replication.journal import Fenced, InDoubt, Journal, Kind, Owner, Publication
 from stenod.store.disk import Disk, FileStat
@@ -206,7 +206,7 @@ class OwnedFolder:
         for number in sorted(names):
             first, *others = names[number]
             yield Create(number, first)
-            yield from _appends(disk, folder, first, number, self.manifest.files[number].size)
+            yield from _appends(disk, folder, first, number, self.manifest.files[number])
             for name in others:
                 yield Name(name, number)
 
@@ -253,18 +253,24 @@ class OwnedFolder:
         del self._pending[:entries]
 
 
-def _appends(disk: Disk, folder: int, name: str, number: int, size: int) -> Iterator[Append]:
-    """Yield the first bytes of a file as entries."""
+def _appends(disk: Disk, folder: int, name: str, number: int, content: Content) -> Iterator[Append]:
+    """Yield a file's content as entries.
+
+    Raises:
+        OSError: the file has other bytes, which the entries after it would not continue.
+    """
     handle = disk.open_read(folder, name)
     try:
         offset, crc = 0, 0
-        while offset < size:
-            step = min(limits.JOURNAL_DATA_BYTES_MAX, size - offset)
+        while offset < content.size:
+            step = min(limits.JOURNAL_DATA_BYTES_MAX, content.size - offset)
             data = disk.read(handle, step, offset)
             if not data:
                 raise OSError(errno.ESTALE, "another program cut this file", name)
             yield Append(number, offset, crc, data)
             offset, crc = offset + len(data), zlib.crc32(data, crc)
+        if crc != content.crc:
+            raise OSError(errno.ESTALE, "another program changed this file", name)
     finally:
         disk.close(handle)
 

@@ -29,7 +29,14 @@ from stenod.replication.journal import (
     Publication,
     held,
 )
-from stenod.replication.mirror import Mark, Mirror, save_mark, seen_files, session_files
+from stenod.replication.mirror import (
+    Mark,
+    Mirror,
+    is_hint,
+    save_mark,
+    seen_files,
+    session_files,
+)
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.store.disk import Disk
 
@@ -174,6 +181,7 @@ class Ownership:
         if folder is None or not folder.manifest.names:
             return
         with folder.lock, self.opened(path) as handle:
+            self._leave_out_hints(folder, handle)
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
             self.journal.purge(path, folder.snapshot_sequence)
             self.save_mark(folder)
@@ -252,6 +260,13 @@ class Ownership:
             self._disk.close(handle)
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
+        """Drop the recovery points that the mirror made for this disk from the journal's files."""
+        for name, number in list(folder.manifest.names.items()):
+            found = self._disk.stat_name(handle, name) if is_hint(name) else None
+            if is_hint(name) and (found is None or folder.inodes.get(found.inode) != number):
+                folder.note_unlink(name)
 
     def _check_closed(self, path: str) -> None:
         # The writer of a lost folder knows nothing of what its new owner wrote. Only an opening

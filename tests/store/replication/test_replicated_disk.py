@@ -485,6 +485,41 @@ def test_a_session_among_uploads_is_replicated(one: Host, two: Host) -> None:
     assert two.content("s/uploads/nested")["context.jsonl"] == line("1") + line("2")
 
 
+def test_a_file_that_another_program_edited_does_not_become_the_journals(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    before = stream.folders("one")["s"]
+    with Path(one.tree, "s", "context.jsonl").open("r+b") as file:
+        file.write(b"[")
+    with pytest.raises(OSError, match="another program"):
+        one.ownership.shorten("s")
+    assert stream.folders("one")["s"] >= before
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == line("1")
+
+
+def test_a_session_that_was_taken_over_is_made_short(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    folder = one.disk.open_folder(one.disk.open_root(one.tree), "s")
+    mark = one.disk.open_new(folder, "context.mark")
+    one.disk.write(mark, b'{"inode":1}')
+    one.disk.fdatasync(mark)
+    succeed(two, one)
+    two.open("s")
+    two.ownership.shorten("s")
+    succeed(one, two)
+    one.start()
+    one.now += 100.0
+    one.open("s")
+    assert one.content("s")["context.jsonl"] == line("1")
+
+
 def test_an_owner_that_is_cut_off_does_not_confirm_its_folder(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
