@@ -131,11 +131,12 @@ class Ownership:
             OSError: the journal or the disk failed.
         """
         folder = self.found(path)
-        if folder is not None:
+        # Nothing of a folder without a message was published: another daemon may have begun it.
+        if folder is not None and (folder.sequence or folder.handles):
             return folder
         with self._alone(path):
             folder = self.found(path)
-            if folder is None:
+            if folder is None or not (folder.sequence or folder.handles):
                 self._check_closed(path)
                 folder = self._acquire(path)
             return folder
