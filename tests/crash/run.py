@@ -216,14 +216,14 @@ def _open(host: Host, session: str) -> None:
 
 
 def _files(host: Host, sessions: Sequence[str]) -> dict[str, bytes]:
-    """The replicated files of all sessions on one host."""
-    from stenod.replication.mirror import is_replicated
+    """The replicated files of all sessions on one host, without hints, which each daemon renews."""
+    from stenod.replication.mirror import is_hint, is_replicated
 
     return {
         f"{session}/{each.name}": each.read_bytes()
         for session in sessions
         for each in sorted((host.root / "sessions" / session).iterdir())
-        if each.is_file() and is_replicated(each.name)
+        if each.is_file() and is_replicated(each.name) and not is_hint(each.name)
     }
 
 
