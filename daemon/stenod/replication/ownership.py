@@ -131,12 +131,11 @@ class Ownership:
             OSError: the journal or the disk failed.
         """
         folder = self.found(path)
-        # Nothing of a folder without a message was published: another daemon may have begun it.
-        if folder is not None and (folder.sequence or folder.handles):
+        if folder is not None:
             return folder
         with self._alone(path):
             folder = self.found(path)
-            if folder is None or not (folder.sequence or folder.handles):
+            if folder is None:
                 self._check_closed(path)
                 folder = self._acquire(path)
             return folder
