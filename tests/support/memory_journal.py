@@ -34,7 +34,7 @@ class Fault(Enum):
         DROPPED: the message is lost, and nobody says so.
         LATE: the message is stored at some later time, if its fence still holds then.
         UNREACHED: no server is reached, and nothing is stored.
-        STALE: `last` returns the message before the last one.
+        STALE: `last` returns the message before the last one, if there is one.
     """
 
     UNANSWERED = auto()
@@ -142,7 +142,7 @@ class MemoryStream:
             self.check_reached(host)
             messages = self._messages.get(folder, [])
             if self._fault(host, (Fault.STALE,)) is not None:
-                messages = messages[:-1]
+                messages = messages[:-1] or messages
             return _checked(folder, messages[-1]) if messages else None
 
     def read(self, host: str, folder: str, after: int, last: int) -> list[Message]:
