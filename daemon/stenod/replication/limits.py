@@ -125,6 +125,10 @@ READ_TOGETHER_MAX: Final = 64
 ASK_AGAIN_S: Final = 5.0
 """Time for which reads are stale at once after nobody answered: asking takes as long."""
 
-PEER_SILENT_NS: Final = 2_000_000_000
-"""Nanoseconds without a word of a server, after which the leader of a stream counts without it;
+PEER_SILENT_S: Final = 2.0
+"""Time without a word of a server, after which the leader of a stream counts without it;
 the servers say something about once a second."""
+
+SEEN_AGE_S: Final = 2.0
+"""Age from which on a file's time of change shows that it is as it was. File systems stamp changes
+with a clock of a few milliseconds, some with one of two seconds."""

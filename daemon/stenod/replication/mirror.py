@@ -138,20 +138,45 @@ def seen_files(disk: Disk, folder: int, manifest: Manifest) -> dict[int, Seen]:
 
 
 def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
-    """Save a folder's mark; it is not synced."""
-    _replace_file(disk, folder, MARK, msgspec.json.encode(mark))
+    """Save a folder's mark; it is not synced.
+
+    A file that changed just now is not seen: a later change within the same tick of the file
+    system's clock could leave its time and size as they are.
+    """
+
+    def encoded(now: float) -> bytes:
+        old = {
+            number: seen
+            for number, seen in mark.seen.items()
+            if seen.modified_s < now - limits.SEEN_AGE_S
+        }
+        return msgspec.json.encode(msgspec.structs.replace(mark, seen=old))
+
+    _replace_file(disk, folder, MARK, encoded)
 
 
-def _replace_file(disk: Disk, folder: int, name: str, data: bytes) -> None:
-    """Replace a small file in one step; it is not synced."""
+def _replace_file(disk: Disk, folder: int, name: str, data: Callable[[float], bytes]) -> None:
+    """Replace a small file in one step; it is not synced.
+
+    Args:
+        disk: the disk of the file.
+        folder: its folder.
+        name: its name.
+        data: returns its content, given the time by the file system's clock.
+    """
     fresh = f"{name}.new"
     remove(disk, folder, fresh)
     handle = disk.open_new(folder, fresh)
     try:
-        write_all(disk, handle, data)
+        write_all(disk, handle, data(disk.stat(handle).modified_s))
     finally:
         disk.close(handle)
     disk.rename(folder, fresh, name)
+
+
+def _always(data: bytes) -> Callable[[float], bytes]:
+    """Return content that does not depend on the time."""
+    return lambda _: data
 
 
 def _lasting_names(manifest: Manifest) -> dict[str, int]:
@@ -367,7 +392,7 @@ class Mirror:
             data = files.content(number) if name.endswith(".mark") else b""
             point = at_inode(data, file.inode) if file is not None and data else None
             if point is not None:
-                _replace_file(self._disk, self._folder, name, point)
+                _replace_file(self._disk, self._folder, name, _always(point))
 
     def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
         """Remove the names that the journal does not have; files it never had are kept aside."""

@@ -208,9 +208,10 @@ class NatsJournal:
             info = await api(self._connection, "STREAM.INFO", stream, {}, limits.MONITOR_S)
         except Rejected as error:
             raise JournalLost(None, str(error.error.get("description"))) from None
-        others = (info.get("cluster") or {}).get("replicas") or ()
+        cluster: dict[str, Any] = info.get("cluster") or {}
+        others: list[dict[str, Any]] = cluster.get("replicas") or []
         heard = sum(
-            not peer.get("offline") and peer.get("active", 0) < limits.PEER_SILENT_NS
+            not peer.get("offline") and peer.get("active", 0) < limits.PEER_SILENT_S * 1e9
             for peer in others
         )
         if 2 * (1 + heard) <= 1 + len(others):

@@ -330,12 +330,17 @@ def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, 
 OLD_BYTES = 400_000
 
 
-def back_after_another(one: Host, two: Host, *, boot: str, change: bytes | None = None) -> int:
+def back_after_another(
+    one: Host, two: Host, *, boot: str, change: bytes | None = None, age_s: float = 60.0
+) -> int:
     """Let `one` rotate a long generation away and take the session back; returns what it read."""
     log = one.open("s").log
     log.append(line("x" * OLD_BYTES))
     log.sync()
     log.replace([line("1")], b'{"kind":"clear"}\n')
+    # It is older than the tick of the file system's clock.
+    generation = Path(one.tree, "s", "context_1.jsonl")
+    os.utime(generation, (generation.stat().st_atime, generation.stat().st_mtime - age_s))
     one.ownership.close()
     one.close()
     succeed(two, one)
@@ -362,6 +367,11 @@ def counted(stream: MemoryStream, tmp_path: Path) -> Host:
 
 def test_a_takeover_does_not_read_old_generations(counted: Host, two: Host) -> None:
     assert back_after_another(counted, two, boot="boot-1") < OLD_BYTES / 4
+    assert counted.content("s") == two.content("s")
+
+
+def test_a_file_that_changed_just_before_the_mark_is_read(counted: Host, two: Host) -> None:
+    assert back_after_another(counted, two, boot="boot-1", age_s=0.0) >= OLD_BYTES
     assert counted.content("s") == two.content("s")
 
 
