@@ -8,7 +8,7 @@ import pytest
 
 from stenod.replication.journal import InDoubt, Journal, JournalLost, Kind, Owner, Publication
 from stenod.replication.subjects import stream_name
-from support.nats_cluster import NatsCluster
+from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
@@ -138,6 +138,34 @@ def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) ->
         return found
 
     assert isinstance(_without_majority(frail_nodes, act), InDoubt | JournalLost)
+
+
+@pytest.mark.parametrize("is_leader_among", [True, False])
+def test_a_cut_off_server_confirms_nothing(
+    frail_nodes: NatsCluster, *, is_leader_among: bool
+) -> None:
+    chosen = options(frail_nodes)
+    with closing(NatsJournal(chosen, "ann")) as journal:
+        journal.wait_ready(READY_S)
+        journal.confirm("s")
+        stream = stream_name(chosen.cluster, 0)
+        leader = frail_nodes.wait_for_leader(stream)
+        follower, other = frail_nodes.followers_of(stream)
+        stopped = [leader if is_leader_among else other, follower]
+        for node in stopped:
+            node.stop()
+        wait_until(lambda: not is_confirmed(journal), "a majority is gone, and nobody says so")
+        for node in stopped:
+            node.resume()
+        wait_until(lambda: is_confirmed(journal), "the majority is back, and nobody says so")
+
+
+def is_confirmed(journal: NatsJournal) -> bool:
+    try:
+        journal.confirm("s")
+    except JournalLost:
+        return False
+    return True
 
 
 def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster) -> None:

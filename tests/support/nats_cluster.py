@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,14 @@ def server_binary() -> str | None:
             if file.name == "nats-server":
                 return str(Path(str(file.locate())).resolve())
     return shutil.which("nats-server")
+
+
+def wait_until(fact: Callable[[], bool], what: str) -> None:
+    """Wait until a fact holds; `what` says which one did not."""
+    deadline = time.monotonic() + START_S
+    while not fact():
+        assert time.monotonic() < deadline, what
+        time.sleep(POLL_S)
 
 
 class NodeEnded(Exception):

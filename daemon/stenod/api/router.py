@@ -517,6 +517,9 @@ class Router:
         is_recreated = command.incarnation not in {None, feed.incarnation}
         if is_recreated:
             after = Position(feed.head.generation, 0)
+        if after > feed.head:
+            # In a cluster the follower may come from a newer owner.
+            await self._registry.confirm(command.session)
         feed.check(after)
         peer.unsubscribe(command.subscription)
         subscriber = Subscriber(

@@ -130,6 +130,7 @@ class Membership:
             Held: a living daemon owns it.
             StenoError, OSError: it cannot be owned now.
         """
+        self._ownership.forget_unpublished(session)
         self._ownership.acquire(session)
 
     @property

@@ -39,7 +39,7 @@ from stenod.replication.subjects import (
     topic_of,
     topic_subject,
 )
-from stenod.replication.verdicts import STREAM_NOT_FOUND, Refused, failure_of
+from stenod.replication.verdicts import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Refused, failure_of
 from stenod.replication.wire import message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
@@ -214,17 +214,35 @@ class NatsJournal:
             not peer.get("offline") and peer.get("active", 0) < limits.PEER_SILENT_S * 1e9
             for peer in others
         )
-        if 2 * (1 + heard) <= 1 + len(others):
-            raise JournalLost(None, f"the leader of {stream} hears no majority of its servers")
+        # Without a leader a follower answers, and counts itself among the others.
+        if others and (not cluster.get("leader") or 2 * (1 + heard) <= 1 + len(others)):
+            raise JournalLost(
+                None, f"the servers of {stream} are no majority that hears each other"
+            )
 
     async def _last(self, folder: str) -> Message | None:
         stream, subject = self._place(folder)
 
         async def read() -> Message | None:
             reply = await direct_get(self._connection, stream, {"last_by_subj": subject})
-            return message_of(folder, reply.headers, reply.body) if reply is not None else None
+            if reply is not None:
+                return message_of(folder, reply.headers, reply.body)
+            if await self._leader_has(stream, subject):
+                raise UnansweredError(f"the replica that answered lacks {folder!r}")
+            return None
 
         return await self._until_heard(read, self._options.publish_s)
+
+    async def _leader_has(self, stream: str, subject: str) -> bool:
+        """Whether the leader has a message of a subject: a replica that lags says there is none."""
+        request = {"last_by_subj": subject}
+        try:
+            await api(self._connection, "STREAM.MSG.GET", stream, request, limits.MONITOR_S)
+        except Rejected as error:
+            if error.code == NO_MESSAGE_FOUND:
+                return False
+            raise _refusal(error, stream) from None
+        return True
 
     async def _last_of(self, folders: Sequence[str]) -> list[Message | None]:
         found: list[Message | None] = []

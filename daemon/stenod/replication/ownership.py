@@ -192,6 +192,13 @@ class Ownership:
             for each in [each for each in self._folders if is_within(each, path)]:
                 del self._folders[each]
 
+    def forget_unpublished(self, path: str) -> None:
+        """Forget a closed folder of which the journal has nothing: another daemon may make it."""
+        with self._lock:
+            folder = self._folders.get(path)
+            if folder is not None and folder.sequence == 0 and not folder.handles:
+                del self._folders[path]
+
     def lose(self, path: str, owner: Owner) -> None:
         """Lose a folder that another daemon says to own: the next opening asks the journal."""
         with self._lock:

@@ -9,6 +9,9 @@ import msgspec
 STREAM_NOT_FOUND: Final = 10059
 """There is no stream of that name."""
 
+NO_MESSAGE_FOUND: Final = 10037
+"""The stream has no message of that subject."""
+
 _WRONG_LAST_SEQUENCE: Final = 10071
 _STORE_FAILED: Final = 10077
 _TOO_LARGE: Final = 10054
