@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from steno_protocol.errors import Held, StenoError, StorageFailed
+from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StenoError, StorageFailed
 from stenod.store.disk import DiskRefused
 
 
@@ -109,12 +109,17 @@ class InDoubt(DiskRefused):
     """The servers did not answer before the deadline; what was published may be in the journal."""
 
     def refusal(self, session: str) -> StenoError:
-        """Return the error for the sender."""
-        return StorageFailed(
+        """Return the error for the sender, who cannot know what came of the command."""
+        return OutcomeUnknown(
             f"the journal did not answer in time: {self.strerror}; what came of the command is"
             " looked up when the session is next used (`steno cluster status` shows the servers)",
             session=session,
+            code=ErrorCode.STORAGE_FAILED,
         )
+
+    def withdrawn(self, session: str) -> StenoError:
+        """Return the error for the sender once the doubt is settled: the bytes are taken back."""
+        return JournalLost(None, self.strerror).refusal(session)
 
 
 class JournalLost(DiskRefused):

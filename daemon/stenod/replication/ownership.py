@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -23,6 +24,7 @@ from stenod.replication.journal import (
     Fenced,
     InDoubt,
     Journal,
+    JournalLost,
     Kind,
     Message,
     Owner,
@@ -97,7 +99,7 @@ class Ownership:
         self._tree = tree
         self._log = log
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     @property
@@ -329,6 +331,9 @@ class Ownership:
             outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
             if isinstance(outcome, int):
                 return outcome, last
+            if isinstance(outcome, InDoubt):
+                # Nothing of a command is in doubt, and the next attempt finds this message.
+                raise JournalLost(None, outcome.strerror)
             if not isinstance(outcome, Fenced):
                 raise outcome
             last = outcome.newer

@@ -64,6 +64,9 @@ class ErrorMapping:
         match error:
             case StenoError():
                 return forget_way(error)
+            case DiskRefused():
+                self._note("storage_refused", str(error))
+                return error.refusal(self._session)
             case OSError():
                 return self.storage_failed(error)
             case _:
@@ -80,7 +83,7 @@ class ErrorMapping:
         """
         if isinstance(error, DiskRefused):
             self._note("storage_refused", str(error))
-            return error.refusal(self._session)
+            return error.withdrawn(self._session)
         text = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
         self._note("storage_failed", text)
         return StorageFailed(

@@ -25,6 +25,10 @@ class DiskRefused(OSError):
         """Return the error for the sender."""
         raise NotImplementedError
 
+    def withdrawn(self, session: str) -> StenoError:
+        """Return the error for the sender once the bytes of the command were taken back."""
+        return self.refusal(session)
+
 
 class FileStat(msgspec.Struct, frozen=True, gc=False):
     """The metadata of a file or folder.
