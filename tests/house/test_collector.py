@@ -4,7 +4,6 @@ import enum
 import importlib
 import typing
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +13,10 @@ from support.project import PROJECT, SOURCES
 
 LEAVES = {str, int, float, bool, bytes, type(None), msgspec.Raw, Any}
 """Any is decoded JSON: a tree without cycles."""
+
+
+OF_EXTRAS = {"mcp", "mcp.server", "nats", "nats.errors"}
+"""Modules of extras that the tests of a newcomer do without."""
 
 
 def _modules() -> Iterator[str]:
@@ -32,9 +35,12 @@ def _unseen() -> dict[str, type[msgspec.Struct]]:
     """Every Struct of ours that the collector does not look at."""
     names = list(_modules())
     for name in names:
-        # The MCP server is looked at where its extra is installed.
-        if not name.startswith("steno.mcp_server") or find_spec("mcp") is not None:
+        # What needs an extra is looked at where that is installed.
+        try:
             importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name not in OF_EXTRAS:
+                raise
     ours = {struct for struct in _structs() if struct.__module__ in names}
     return {
         f"{struct.__module__}.{struct.__qualname__}": struct

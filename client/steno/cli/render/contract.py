@@ -1,5 +1,8 @@
 """The documents of `--json`, each with its keys, which are always present.
 
+Two keys come only in a cluster: `stale`, true in what may be older than what another host has, and
+`owner` in an entry of `sessions`, the address of the host that owns it.
+
 ack         session first last head durability duplicate checkpoint_id rotated overtaken key
             `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
             `emit`, and `usage` and `prompt` if they write
@@ -130,6 +133,9 @@ EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
 )  # fmt: skip
 """The keys of an export that describe the whole session."""
+
+
+_CLUSTER_FIELDS: Final = ("stale", "owner")
 
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
@@ -377,5 +383,12 @@ def stats(report: StatsReport) -> dict[str, Any]:
 
 
 def reply(value: msgspec.Struct) -> dict[str, Any]:
-    """A reply of the daemon with all its fields, also those with their default value."""
-    return {name: getattr(value, name) for name in value.__struct_fields__ if name != "id"}
+    """A reply of the daemon with all its fields, also those with their default value.
+
+    `stale` and `owner` are there only in a cluster, where they say something.
+    """
+    fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "id"}
+    for name in _CLUSTER_FIELDS:
+        if not fields.get(name):
+            fields.pop(name, None)
+    return fields
