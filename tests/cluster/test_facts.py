@@ -18,7 +18,7 @@ from stenod.replication.facts import (
 from stenod.replication.journal import Kind, Owner, Publication
 from stenod.replication.monitors import ask_monitors
 from stenod.replication.options import ReplicationOptions
-from support.nats_cluster import NatsCluster
+from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, options, skip_without_servers
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
@@ -32,7 +32,17 @@ def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
     with closing(NatsJournal(chosen, "ann")) as journal:
         journal.wait_ready(READY_S)
         assert isinstance(journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])[0], int)
-        return journal.state()
+        known: list[ClusterFacts] = []
+
+        def are_all_heard() -> bool:
+            known.append(journal.state())
+            return not any(
+                replica.is_offline for stream in known[-1].streams for replica in stream.replicas
+            )
+
+        # The leader of a new stream does not hear all others at once.
+        wait_until(are_all_heard, "the leader does not hear a server that runs")
+        return known[-1]
 
 
 def test_three_servers_that_sync_keep_the_promise(three_nodes: NatsCluster) -> None:
