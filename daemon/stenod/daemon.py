@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from steno_protocol import __version__, limits, paths
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from stenod.api.auth import Admission
 from stenod.api.metrics import MetricsServer
 from stenod.api.peers import Outbox
@@ -295,7 +296,7 @@ class Daemon:
         except ModuleNotFoundError as error:
             raise BadRequest(
                 f"the cluster {options.cluster} needs the extra `nats` of stenod ({error}):"
-                " install stenod[nats]"
+                f" install it with `{extra_command('nats')}`"
             ) from None
         return join(self._config, options, disk, daemon_log.log)
 
