@@ -142,5 +142,6 @@ class HostWriters(Writers):
             disk.close(tree)
 
     def _opener(self, how: OpenOptions) -> Opened:
+        self.host.ownership.forget_unpublished(SESSION)
         self.host.ownership.acquire(SESSION)
         return super()._opener(how)
