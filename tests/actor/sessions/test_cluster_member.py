@@ -1,0 +1,280 @@
+"""A daemon that shares its sessions, as its clients see it; the cluster is scripted."""
+
+import pytest
+
+from steno_protocol.commands import (
+    Append,
+    Cluster,
+    Gc,
+    HandOver,
+    List,
+    Open,
+    Read,
+    Stat,
+    Subscribe,
+    WriteSystemPrompt,
+)
+from steno_protocol.errors import Held
+from steno_protocol.events import Gone
+from steno_protocol.replies import (
+    Ack,
+    ClusterReport,
+    Done,
+    ErrorReply,
+    GcReport,
+    Lines,
+    Sessions,
+    SessionStat,
+    Subscribed,
+)
+from stenod.replication.journal import JournalLost
+from stenod.replication.member import Elsewhere
+from support.asking import ask, close_all
+from support.daemon_in_process import DaemonInProcess
+from support.lines import SESSION
+from support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.anyio
+
+OTHER = "tcp://10.0.0.6:7117"
+LINE = b'{"role":"user","content":"hi"}'
+
+
+class ScriptedMember:
+    """A membership that answers as a test says.
+
+    Attributes:
+        held: the sessions that another daemon owns.
+        is_cut_off: nobody in the cluster answers.
+        is_sure: the last answer is recent.
+        elsewhere: what `others` lists.
+        given: the sessions that were handed over, and to whom.
+        shortened: the sessions whose journal was made short.
+    """
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.is_cut_off = False
+        self.is_sure = True
+        self.elsewhere: list[Elsewhere] = []
+        self.given: list[tuple[str, str]] = []
+        self.shortened: list[str] = []
+
+    def own(self, session: str) -> None:
+        """See `ClusterMember`."""
+        if self.is_cut_off:
+            raise JournalLost(None, "no server answers")
+        if session in self.held:
+            raise Held("another daemon owns it", session=session, endpoint=OTHER)
+
+    def is_stale(self, session: str) -> bool:
+        """See `ClusterMember`."""
+        if not self.is_cut_off:
+            self.own(session)
+        return self.is_cut_off
+
+    def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
+        """See `ClusterMember`."""
+        del prefix, after
+        if self.is_cut_off:
+            raise JournalLost(None, "no server answers")
+        return self.elsewhere[:limit]
+
+    def shorten(self, session: str) -> None:
+        """See `ClusterMember`."""
+        self.shortened.append(session)
+
+    def give(self, session: str, host: str) -> None:
+        """See `ClusterMember`."""
+        self.given.append((session, host))
+        self.held.add(session)
+
+    def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
+        """See `ClusterMember`."""
+        del prefix, after, limit
+        return ClusterReport(cluster="team")
+
+
+@pytest.fixture
+def member() -> ScriptedMember:
+    return ScriptedMember()
+
+
+@pytest.fixture
+def daemon(member: ScriptedMember) -> DaemonInProcess:
+    made = DaemonInProcess(SimulatedDisk())
+    made.registry.member = member
+    return made
+
+
+def append(key: str, **more: str) -> Append:
+    return Append(session=SESSION, key=key, **more)  # type: ignore[arg-type]
+
+
+async def written(daemon: DaemonInProcess) -> None:
+    """Make a session with one record."""
+    await ask(daemon, "o", Open(session=SESSION))
+    assert isinstance(await ask(daemon, "a", append("k1"), LINE), Ack)
+
+
+async def test_every_command_of_a_session_names_its_owner(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        await close_all(daemon)
+        member.held.add(SESSION)
+        for name, command in {
+            "b": append("k2"), "s": Stat(session=SESSION), "r": Read(session=SESSION),
+            "p": Open(session=SESSION),
+        }.items():  # fmt: skip
+            records = [LINE] if name == "b" else []
+            refused = await ask(daemon, name, command, *records)
+            assert isinstance(refused, ErrorReply), name
+            assert (refused.code, refused.endpoint) == ("held", OTHER)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_without_a_majority_reads_go_on_and_are_stale(
+    daemon: DaemonInProcess, member: ScriptedMember, *, is_open: bool
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        if not is_open:
+            await close_all(daemon)
+        member.is_cut_off, member.is_sure = True, False
+        stat = await ask(daemon, "s", Stat(session=SESSION))
+        assert isinstance(stat, SessionStat)
+        lines = await ask(daemon, "r", Read(session=SESSION))
+        assert isinstance(lines, Lines)
+        listed = await ask(daemon, "l", List())
+        assert isinstance(listed, Sessions)
+        assert [stat.stale, lines.stale, listed.stale] == [True, True, True]
+        assert stat.head == "0:1"
+        member.is_cut_off, member.is_sure = False, True
+        again = await ask(daemon, "t", Stat(session=SESSION))
+        assert isinstance(again, SessionStat)
+        assert not again.stale
+
+
+async def test_without_a_majority_a_closed_session_takes_no_change(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        await close_all(daemon)
+        member.is_cut_off = True
+        refused = await ask(daemon, "b", append("k2"), LINE)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
+        assert "the journal cannot be reached" in refused.message
+
+
+async def test_an_owner_that_is_none_any_more_names_the_new_one_to_a_follower(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        member.held.add(SESSION)
+        # A follower that comes from the new owner is ahead of these files.
+        ahead = Subscribe(session=SESSION, subscription="s1", after="0:9", window=1 << 20)
+        refused = await ask(daemon, "f", ahead)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.endpoint) == ("held", OTHER)
+
+
+async def test_a_session_that_is_handed_over_is_closed_and_its_followers_move(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        follow = Subscribe(session=SESSION, subscription="s1", after="now", window=1 << 20)
+        assert isinstance(await ask(daemon, "f", follow), Subscribed)
+        assert await ask(daemon, "h", HandOver(session=SESSION, host="two")) == Done()
+        assert member.given == [(SESSION, "two")]
+        assert daemon.registry.known(SESSION) is None
+        gone = daemon.answers[b"f"][-1]
+        assert isinstance(gone, Gone)
+        assert gone.moved
+        refused = await ask(daemon, "b", append("k2"), LINE)
+        assert isinstance(refused, ErrorReply)
+        assert refused.endpoint == OTHER
+
+
+async def test_a_lost_session_ends_its_followers_as_moved(daemon: DaemonInProcess) -> None:
+    async with daemon.running():
+        await written(daemon)
+        follow = Subscribe(session=SESSION, subscription="s1", after="now", window=1 << 20)
+        await ask(daemon, "f", follow)
+        await daemon.registry.lose(SESSION)
+        gone = daemon.answers[b"f"][-1]
+        assert isinstance(gone, Gone)
+        assert gone.moved
+
+
+async def test_lists_name_owners_and_leave_out_what_others_removed(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        for name in ("b", "d"):
+            await ask(daemon, name, Open(session=name))
+        member.elsewhere = [
+            Elsewhere("a", OTHER, 5.0), Elsewhere("b", None, 6.0), Elsewhere("c", OTHER, 7.0)
+        ]  # fmt: skip
+        listed = await ask(daemon, "l", List())
+        assert isinstance(listed, Sessions)
+        found = [(entry.session, entry.owner) for entry in listed.sessions]
+        assert found == [("a", OTHER), ("c", OTHER), ("d", None)]
+        paged = await ask(daemon, "m", List(limit=2))
+        assert isinstance(paged, Sessions)
+        assert [entry.session for entry in paged.sessions] == ["a", "c"]
+        assert paged.more
+
+
+async def test_gc_makes_the_journal_of_a_session_short(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        for number in range(3):
+            prompt = WriteSystemPrompt(session=SESSION, key=f"p{number}", prompt=f"be {number}")
+            assert isinstance(await ask(daemon, f"p{number}", prompt), Ack)
+        report = await ask(daemon, "g", Gc(keep_generations=1))
+        assert isinstance(report, GcReport)
+        assert report.files > 0
+        assert member.shortened == [SESSION]
+
+
+@pytest.mark.parametrize("session", [SESSION, "kimi:other"])
+async def test_replicated_is_refused_where_it_cannot_be(session: str) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    if session != SESSION:
+        daemon.registry.member = ScriptedMember()
+    async with daemon.running():
+        await ask(daemon, "o", Open(session=session))
+        command = Append(session=session, key="k1", durability="replicated")
+        refused = await ask(daemon, "a", command, LINE)
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == "bad_request"
+        assert "cannot be `replicated`" in refused.message
+
+
+async def test_replicated_is_said_to_those_who_asked_for_it(daemon: DaemonInProcess) -> None:
+    async with daemon.running():
+        await written(daemon)
+        asked = await ask(daemon, "b", append("k2", durability="replicated"), LINE)
+        assert isinstance(asked, Ack)
+        assert asked.durability == "replicated"
+        plain = await ask(daemon, "c", append("k3"), LINE)
+        assert isinstance(plain, Ack)
+        assert plain.durability == "synced"
+
+
+async def test_a_daemon_without_a_cluster_says_so() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", Open(session=SESSION))
+        assert await ask(daemon, "c", Cluster()) == ClusterReport()
+        refused = await ask(daemon, "h", HandOver(session=SESSION, host="two"))
+        assert isinstance(refused, ErrorReply)
+        assert "in no cluster" in refused.message
