@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from steno_protocol import paths
-from stenod.replication.mirror import MARK, is_replicated, session_files
+from stenod.replication.mirror import is_replicated, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk, FileStat
@@ -284,7 +284,7 @@ class ReplicatedDisk:
             owned = self._ownership.writable(f"{goal}{below}")
             come.append(owned)
             with owned.lock, self._opened(moved, below) as handle:
-                remove(self._disk, handle, MARK)
+                remove(self._disk, handle, paths.JOURNAL_MARK)
                 for name in session_files(self._disk, handle):
                     owned.note_name(self._disk, handle, name)
                 raise_first(ship(self._ownership.journal, [owned]))

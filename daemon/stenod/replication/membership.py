@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import anyio
 
@@ -27,9 +27,6 @@ from stenod.replication.journal import Journal, JournalLost, Kind, Owner
 from stenod.replication.member import Elsewhere
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
-
-HOST: Final = "stenod.host"
-"""The file of a root with its identity in a cluster."""
 
 
 class Engine(Journal, Protocol):
@@ -317,7 +314,7 @@ def host_of(root: Path) -> str:
     Raises:
         BadRequest: the file of the identity is damaged.
     """
-    path = root / HOST
+    path = root / paths.HOST
     with suppress(FileExistsError), path.open("x") as file:
         file.write(os.urandom(8).hex() + "\n")
         file.flush()

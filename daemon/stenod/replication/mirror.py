@@ -23,11 +23,8 @@ from stenod.replication.owned_folder import crc_of
 from stenod.store.disk import Disk
 from stenod.store.handles import copy_all, write_all
 from stenod.store.log import Copy as Range
-from stenod.store.names import read_file, remove, remove_all
+from stenod.store.names import read_file, remove, remove_all, replacing
 from stenod.store.quarantine import quarantine
-
-MARK: Final = paths.JOURNAL_MARK
-"""The file with a folder's place in the journal."""
 
 _NEST: Final = ".mirror"
 """The folder in which new files are made."""
@@ -80,7 +77,7 @@ def is_replicated(name: str) -> bool:
     next opening of a long session has to read all of it for the first key that a caller made. The
     journal has names in UTF-8; steno gives no others.
     """
-    if name.startswith((".", MARK)) or not _is_text(name):
+    if name.startswith((".", paths.JOURNAL_MARK)) or not _is_text(name):
         return False
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
 
@@ -121,7 +118,7 @@ def _is_text(name: str) -> bool:
 def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
     """Read a folder's mark; None if there is none of this root."""
     try:
-        mark = _mark_decoder.decode(read_file(disk, folder, MARK))
+        mark = _mark_decoder.decode(read_file(disk, folder, paths.JOURNAL_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return mark if mark.host == host else None
@@ -143,40 +140,14 @@ def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
     A file that changed just now is not seen: a later change within the same tick of the file
     system's clock could leave its time and size as they are.
     """
-
-    def encoded(now: float) -> bytes:
+    with replacing(disk, folder, paths.JOURNAL_MARK) as handle:
+        now = disk.stat(handle).modified_s
         old = {
             number: seen
             for number, seen in mark.seen.items()
             if seen.modified_s < now - limits.SEEN_AGE_S
         }
-        return msgspec.json.encode(msgspec.structs.replace(mark, seen=old))
-
-    _replace_file(disk, folder, MARK, encoded)
-
-
-def _replace_file(disk: Disk, folder: int, name: str, data: Callable[[float], bytes]) -> None:
-    """Replace a small file in one step; it is not synced.
-
-    Args:
-        disk: the disk of the file.
-        folder: its folder.
-        name: its name.
-        data: returns its content, given the time by the file system's clock.
-    """
-    fresh = f"{name}.new"
-    remove(disk, folder, fresh)
-    handle = disk.open_new(folder, fresh)
-    try:
-        write_all(disk, handle, data(disk.stat(handle).modified_s))
-    finally:
-        disk.close(handle)
-    disk.rename(folder, fresh, name)
-
-
-def _always(data: bytes) -> Callable[[float], bytes]:
-    """Return content that does not depend on the time."""
-    return lambda _: data
+        write_all(disk, handle, msgspec.json.encode(msgspec.structs.replace(mark, seen=old)))
 
 
 def _lasting_names(manifest: Manifest) -> dict[str, int]:
@@ -392,7 +363,8 @@ class Mirror:
             data = files.content(number) if name.endswith(".mark") else b""
             point = at_inode(data, file.inode) if file is not None and data else None
             if point is not None:
-                _replace_file(self._disk, self._folder, name, _always(point))
+                with replacing(self._disk, self._folder, name) as handle:
+                    write_all(self._disk, handle, point)
 
     def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
         """Remove the names that the journal does not have; files it never had are kept aside."""
@@ -510,7 +482,7 @@ class _Files:
     def _handle(self, number: int) -> int:
         found = self._handles.get(number)
         if found is None:
-            while len(self._handles) >= limits.MIRROR_HANDLES_MAX:
+            if len(self._handles) >= limits.MIRROR_HANDLES_MAX:
                 oldest = next(iter(self._handles))
                 self._disk.close(self._handles.pop(oldest))
             place, name = self._places[number]

@@ -20,7 +20,14 @@ from stenod.store.disk import Disk, FileStat
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
 from stenod.store.log import Copy, Piece
-from stenod.store.names import link_generation, past_generations, read_file, remove, stat_generation
+from stenod.store.names import (
+    link_generation,
+    past_generations,
+    read_file,
+    remove,
+    replacing,
+    stat_generation,
+)
 from stenod.store.quarantine import quarantine
 
 
@@ -460,17 +467,11 @@ class JsonlLog:
             size: the durable bytes that it describes.
         """
         name = paths.recovery_point_file(self.name)
-        fresh = f"{name}.new"
         with self.folder_handle.pinned() as folder:
             if (generation, size) < self._recovery_point_at:
                 return
-            remove(self._disk, folder, fresh)
-            handle = self._disk.open_new(folder, fresh)
-            try:
+            with replacing(self._disk, folder, name) as handle:
                 write_all(self._disk, handle, data)
-            finally:
-                self._disk.close(handle)
-            self._disk.rename(folder, fresh, name)
             self._recovery_point_at = generation, size
 
     def view(self, generation: int) -> FileView:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+from collections.abc import Generator
 
 from steno_protocol import limits, paths
 from steno_protocol.paths import DeletedStream
@@ -66,6 +67,23 @@ def remove(disk: Disk, folder: int, name: str) -> None:
     """Remove a file if it exists."""
     if disk.stat_name(folder, name) is not None:
         disk.unlink(folder, name)
+
+
+@contextlib.contextmanager
+def replacing(disk: Disk, folder: int, name: str) -> Generator[int]:
+    """Give a small file new content in one step; it is not synced.
+
+    The `with` block writes the content into the open file that it gets. After an error in the block
+    the old file is still there.
+    """
+    fresh = f"{name}.new"
+    remove(disk, folder, fresh)
+    handle = disk.open_new(folder, fresh)
+    try:
+        yield handle
+    finally:
+        disk.close(handle)
+    disk.rename(folder, fresh, name)
 
 
 def remove_all(disk: Disk, folder: int, depth: int = limits.FOLDER_DEPTH_MAX) -> None:

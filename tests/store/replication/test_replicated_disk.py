@@ -1,6 +1,8 @@
 """The replicated disk: two hosts, a journal in memory, real files."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -210,22 +212,28 @@ def test_a_deleted_session_is_gone_on_other_hosts(one: Host, two: Host) -> None:
     assert two.content("s") == one.content("s")
 
 
+@contextmanager
+def refusing_after(stream: MemoryStream, count: int) -> Generator[None]:
+    """Let the servers take so many messages more, and none after those."""
+    original, left = stream.publish, iter(range(count))
+
+    def publish(host: str, publication: Publication) -> int | OSError:
+        if next(left, None) is None:
+            return JournalLost(None, "no majority")
+        return original(host, publication)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "publish", publish)
+        yield
+
+
 def test_a_commit_of_many_messages_is_whole_or_absent(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
     log = one.open("s").log
     log.append(line("x" * 3_000_000))
-    original, left = stream.publish, iter(range(2))
-
-    def die(host: str, publication: Publication) -> int | OSError:
-        if next(left, None) is None:
-            return JournalLost(None, "killed")
-        return original(host, publication)
-
-    stream.publish = die  # type: ignore[method-assign]
-    with pytest.raises(JournalLost):
+    with refusing_after(stream, 2), pytest.raises(JournalLost):
         log.sync()
-    stream.publish = original  # type: ignore[method-assign]
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == b""
@@ -267,17 +275,8 @@ def test_parts_of_a_failed_commit_are_void(
 ) -> None:
     log = one.open("s").log
     log.append(line("x" * 3_000_000))
-    original, left = stream.publish, iter(range(2))
-
-    def refuse(host: str, publication: Publication) -> int | OSError:
-        if next(left, None) is None:
-            return JournalLost(None, "no majority")
-        return original(host, publication)
-
-    stream.publish = refuse  # type: ignore[method-assign]
-    with pytest.raises(JournalLost):
+    with refusing_after(stream, 2), pytest.raises(JournalLost):
         log.sync()
-    stream.publish = original  # type: ignore[method-assign]
     if is_discarded:
         log.discard_unsynced()
     log.append(line("y"))
