@@ -73,6 +73,9 @@ class Daemon:
         self._config = config
         self._supervisor = supervisor
         self._on_ready = on_ready
+        local = PosixDisk()
+        # Before anything is opened: this refuses a cluster that cannot be used.
+        self._member = self._join(local)
         self._handles = process_limit()
         self._full_until = 0.0
         self._is_forgetting = False
@@ -85,8 +88,6 @@ class Daemon:
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics(slow_sync_s=config.settings.number("disk.slow_sync_s"))
         self._outbox = Outbox(self._statistics, lambda key: self._admits(key) is None)
-        local = PosixDisk()
-        self._member = self._join(local)
         disk: Disk = local if self._member is None else self._member.disk
         trees = SessionFolders(config, disk)
         self._quotas = Quotas(

@@ -12,6 +12,7 @@ from support.nats_journals import READY_S, options
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
+from stenod.replication import nats_journal
 from stenod.replication.nats_connection import Connection, Reply, UnansweredError
 from stenod.replication.nats_journal import NatsJournal
 
@@ -215,3 +216,20 @@ def test_messages_that_the_servers_lost_are_no_success(ann: NatsJournal) -> None
 
     assert isinstance(found, JournalLost)
     assert f"knows messages up to {first} of the folder, and {first + 1000}" in str(found.strerror)
+
+
+def test_a_replica_that_lags_does_not_make_a_folder_unknown(
+    ann: NatsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct_get, lagging = nats_journal.direct_get, iter(range(2))
+
+    async def lag(connection: Connection, stream: str, request: dict[str, object]) -> Reply | None:
+        is_lagging = next(lagging, None) is not None
+        return None if is_lagging else await direct_get(connection, stream, request)
+
+    sequence = stored(ann, 0)
+    monkeypatch.setattr(nats_journal, "direct_get", lag)
+    last = ann.last("s")
+    assert last is not None
+    assert last.sequence == sequence
+    assert ann.last("nowhere") is None

@@ -1,10 +1,14 @@
 """What the sender of a command learns when the journal refuses it, or says nothing."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from steno_protocol.errors import Held, Outcome, OutcomeUnknown, StorageFailed
+from steno_protocol.errors import BadRequest, Held, Outcome, OutcomeUnknown, StorageFailed
 from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Message, Owner
 from stenod.runtime.error_mapping import ErrorMapping
+from support.daemon_in_thread import DaemonInThread
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host
 
@@ -41,7 +45,7 @@ def test_a_command_that_no_server_got_was_not_applied() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
-def test_an_opening_in_doubt_leaves_no_command_in_doubt(tmp_path: object, fault: Fault) -> None:
+def test_an_opening_in_doubt_leaves_no_command_in_doubt(tmp_path: Path, fault: Fault) -> None:
     stream = MemoryStream()
     host = Host(stream, "one", f"{tmp_path}/sessions")
     host.open("s")
@@ -52,7 +56,7 @@ def test_an_opening_in_doubt_leaves_no_command_in_doubt(tmp_path: object, fault:
     assert host.ownership.acquire("s") is not None
 
 
-def test_a_folder_that_was_never_published_is_nobodys(tmp_path: object) -> None:
+def test_a_folder_that_was_never_published_is_nobodys(tmp_path: Path) -> None:
     stream = MemoryStream()
     one, two = (Host(stream, name, f"{tmp_path}/{name}/sessions") for name in ("one", "two"))
     one.ownership.writable("s")
@@ -61,3 +65,14 @@ def test_a_folder_that_was_never_published_is_nobodys(tmp_path: object) -> None:
     one.ownership.forget_unpublished("s")
     with pytest.raises(Held):
         one.ownership.acquire("s")
+
+
+def test_a_daemon_without_the_extra_names_the_command_that_installs_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "config.toml").write_text(
+        '[replication]\ncluster = "team"\nservers = ["nats://127.0.0.1:1"]\n'
+    )
+    monkeypatch.setitem(sys.modules, "stenod.replication.joining", None)
+    with pytest.raises(BadRequest, match=r"install it with `.* install 'stenod\[nats\]'`"):
+        DaemonInThread(root).start()
