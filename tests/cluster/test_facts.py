@@ -36,8 +36,10 @@ def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
 
         def are_all_heard() -> bool:
             known.append(journal.state())
-            return not any(
-                replica.is_offline for stream in known[-1].streams for replica in stream.replicas
+            return all(
+                replica.is_current and not replica.is_offline
+                for stream in known[-1].streams
+                for replica in stream.replicas
             )
 
         # The leader of a new stream does not hear all others at once.

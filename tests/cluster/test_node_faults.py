@@ -3,16 +3,18 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
 from stenod.replication.journal import InDoubt, Journal, JournalLost, Kind, Owner, Publication
 from stenod.replication.subjects import stream_name
-from support.nats_cluster import NatsCluster, wait_until
+from support.nats_cluster import NatsCluster, Node, wait_until
 from support.nats_journals import READY_S, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
+from stenod.replication import nats_connection
 from stenod.replication.nats_journal import NatsJournal
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
@@ -123,7 +125,15 @@ def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError
         journal.wait_ready(READY_S)
         [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(first, int)
+        # A majority has it now, and the third server a moment later.
+        wait_until(lambda: all(map(_has_a_message, cluster.nodes)), "a server lacks the message")
         return act(journal)
+
+
+def _has_a_message(node: Node) -> bool:
+    accounts = node.ask("jsz?streams=1").get("account_details", ())
+    streams = [each for account in accounts for each in account.get("stream_detail", ())]
+    return any(each["state"]["messages"] for each in streams)
 
 
 def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) -> None:
@@ -183,6 +193,23 @@ def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster
     found = _without_majority(frail_nodes, act)
     assert isinstance(found, JournalLost)
     assert "no NATS server listens at 127.0.0.1" in str(found.strerror)
+
+
+def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribe, ending = nats_connection._subscribe, iter([True])
+
+    async def subscribe_and_end(client: Any, *arguments: Any) -> None:
+        await subscribe(client, *arguments)
+        if next(ending, False):
+            await client.close()
+
+    monkeypatch.setattr(nats_connection, "_subscribe", subscribe_and_end)
+    with closing(NatsJournal(options(three_nodes), "ann")) as journal:
+        journal.wait_ready(READY_S)
+        [found] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
+        assert isinstance(found, int)
 
 
 def test_closing_ends_what_waits_for_an_answer(frail_nodes: NatsCluster) -> None:

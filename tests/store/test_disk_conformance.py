@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from steno_protocol import paths
 from stenod.replication import disk as replicated_disk
 from stenod.replication import mirror
-from stenod.replication.mirror import MARK
 from stenod.store.disk import Disk
 from support.disk_worlds import (
     DiskWorld,
@@ -43,7 +43,7 @@ def world(
 
 
 def _is_session_file(name: str) -> bool:
-    return name.isprintable() and not name.startswith((".", MARK))
+    return name.isprintable() and not name.startswith((".", paths.JOURNAL_MARK))
 
 
 @pytest.fixture

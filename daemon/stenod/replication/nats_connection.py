@@ -355,6 +355,9 @@ class Connection:
         await _subscribe(client, f"{self._inbox}.*", self._answered)
         for subject, hear in self._hearers:
             await _subscribe(client, subject, _hearing(hear))
+        if not client.is_connected:
+            # It ended meanwhile, and `_lose` did not know it yet.
+            raise nats.errors.ConnectionClosedError
         found = [f"{url.scheme}://{url.netloc}" for url in client.discovered_servers]
         self._servers = list(dict.fromkeys([*self._options.servers, *found]))
         self._client = client
