@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 from sim.files import Folder
 from sim.hosts import HostWriters, SimulatedHost
 from sim.journal_files import JournalFiles
+from sim.orders import done
 from sim.session_simulation import DEATH_SHARES, STEPS, SessionSimulation
 from sim.verdicts.orders import Tree
 from sim.worlds import World
@@ -134,6 +135,7 @@ class HostsSimulation(SessionSimulation):
         for host in self.hosts:
             if not host.simulated.died:
                 host.beat()
+        before = self._at
         is_out = self._at.desk is None or self.stream.is_cut_off(self._at.name)
         if self._events.random() < (0.6 if is_out else 0.15):
             self._go_to(self._events.choice(self.hosts))
@@ -143,12 +145,23 @@ class HostsSimulation(SessionSimulation):
         if self._events.random() < 0.15:
             self._shorten(self._at)
         assert self._at.desk is not None
+        if self._at is not before and self._events.random() < 0.5:
+            await self._repeat_newest(self._at.desk)
         await super()._step(self._at.desk)
         for host in self.hosts:
             if host.desk is not None and host.lost and self._events.random() < 0.5:
                 await self._close_lost(host, host.desk, daemon)
             if host.simulated.died:
                 self._bury(host)
+
+    async def _repeat_newest(self, desk: HostWriters) -> None:
+        """Repeat to a host, too late, what another one did: it may still count itself the owner."""
+        for order in done(self.orders)[-2:]:
+            with suppress(StenoError):
+                late = desk.now_s - 1
+                again = desk.send(order.repeated(repeat=True), *order.records, deadline_s=late)
+                order.copies.append(again)
+            await desk.settle(3)
 
     def _shorten(self, host: SimulatedHost) -> None:
         """Let a host publish a copy of the session, and purge what is before it."""

@@ -533,7 +533,7 @@ MUTANTS = {
     ),
     "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
     "a repeat that a stale owner refuses": Mutant(
-        [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 255}
+        [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 110}
     ),
     # Foreign programs.
     "foreign lines that are not noticed": Mutant(
