@@ -269,12 +269,14 @@ class Daemon:
             daemon_log.log("internal", error=fault_of(error))
 
     def _make_services(self, disk: PosixDisk) -> Services:
+        is_alone = self._member is None
         return Services(
             commit=AdaptiveCommits(
                 Threads(limits.COMMIT_THREADS_MAX),
-                # A commit that waits for other machines always runs in a thread.
-                disk.overlap.is_empty if self._member is None else lambda: False,
-                groups_max=1 if self._member is None else limits.COMMIT_THREADS_MAX,
+                disk.overlap.is_empty,
+                groups_max=1 if is_alone else limits.COMMIT_THREADS_MAX,
+                # The event loop carries what a cluster's commit sends.
+                may_block=is_alone,
             ),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,

@@ -616,6 +616,13 @@ INLINE_SYNC_S: Final = 0.001
 """Duration up to which a commit runs on the event loop, which blocks meanwhile; a thread hop costs
 0.1 ms."""
 
+LOOP_SYNC_BYTES_MAX: Final = 256 * KIB
+"""Bytes of a commit that the event loop awaits where a disk can wait there. To write them and to
+send them takes a millisecond, for which other sessions wait."""
+
+THREAD_RETRY_S: Final = 0.1
+"""Pause before a commit that must not block the event loop asks again for a thread."""
+
 COMMIT_THREADS_MAX: Final = 8
 """Commits of different sessions at a time. With 8 a file system commits eleven times as many as one
 after the other, and with 16 hardly more."""

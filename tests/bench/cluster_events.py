@@ -27,6 +27,7 @@ from stenod.replication.subjects import subject_of
 from support.clustered_daemon import clustered_daemon
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster
+from support.nats_journals import joined
 from support.pacing import wait_for_fact, wait_for_s
 
 CLUSTER: Final = "bench"
@@ -307,7 +308,7 @@ def _with_sessions(pair: _Pair, session: str) -> dict[str, float]:
             opened.append_message(message(1))
             latencies.append((time.perf_counter() - start) * 1e6)
     latencies.sort()
-    with closing(_journal(pair.cluster)) as journal:
+    with _journal(pair.cluster) as journal:
         start = time.perf_counter()
         journal.folders()
         list_s = time.perf_counter() - start
@@ -318,15 +319,16 @@ def _with_sessions(pair: _Pair, session: str) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _journal(cluster: NatsCluster) -> NatsJournal:
+@contextmanager
+def _journal(cluster: NatsCluster) -> Generator[NatsJournal]:
     options = ReplicationOptions(CLUSTER, tuple(cluster.servers), publish_s=WAIT_S)
-    journal = NatsJournal(options, "bench")
-    journal.wait_ready(WAIT_S)
-    return journal
+    with joined(options, "bench") as journal:
+        journal.wait_ready(WAIT_S)
+        yield journal
 
 
 def _publish_many(cluster: NatsCluster) -> None:
-    with closing(_journal(cluster)) as journal:
+    with _journal(cluster) as journal:
         for begin in range(0, MANY_SESSIONS, PUBLISHED_AT_ONCE):
             folders = [f"many/{number}" for number in range(begin, begin + PUBLISHED_AT_ONCE)]
             outcomes = journal.publish(

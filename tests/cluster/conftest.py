@@ -1,14 +1,14 @@
 """Fixtures with real NATS servers, and with the model of them in memory."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 
 from stenod.replication.journal import Journal
 from support.memory_journal import MemoryStream
 from support.nats_cluster import NatsCluster
-from support.nats_journals import READY_S, options, skip_without_servers
+from support.nats_journals import READY_S, joined, options, skip_without_servers
 
 Join = Callable[[str], Journal]
 
@@ -45,12 +45,11 @@ def join(request: pytest.FixtureRequest) -> Iterator[Join]:
             yield MemoryStream().join
             return
         cluster: NatsCluster = request.getfixturevalue("three_nodes")
-        from stenod.replication.nats_journal import NatsJournal
 
         chosen = options(cluster)
 
         def join_servers(host: str) -> Journal:
-            journal = stack.enter_context(closing(NatsJournal(chosen, host)))
+            journal = stack.enter_context(joined(chosen, host))
             journal.wait_ready(READY_S)
             return journal
 

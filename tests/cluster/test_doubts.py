@@ -1,14 +1,14 @@
 """What becomes of messages whose answers are lost."""
 
+import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import pytest
 
 from stenod.replication import limits
 from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
 from support.nats_cluster import NatsCluster
-from support.nats_journals import READY_S, options
+from support.nats_journals import READY_S, joined, options
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
@@ -72,14 +72,14 @@ class Losses:
 
 @pytest.fixture
 def ann(three_nodes: NatsCluster) -> Iterator[NatsJournal]:
-    with closing(NatsJournal(options(three_nodes, publish_s=3.0), "ann")) as journal:
+    with joined(options(three_nodes, publish_s=3.0), "ann") as journal:
         journal.wait_ready(READY_S)
         yield journal
 
 
 @pytest.fixture
 def bob(ann: NatsJournal) -> Iterator[NatsJournal]:
-    with closing(NatsJournal(ann._options, "bob")) as journal:
+    with joined(ann._options, "bob") as journal:
         journal.wait_ready(READY_S)
         yield journal
 
@@ -233,3 +233,17 @@ def test_a_replica_that_lags_does_not_make_a_folder_unknown(
     assert last is not None
     assert last.sequence == sequence
     assert ann.last("nowhere") is None
+
+
+def test_the_event_loop_publishes_as_threads_do(ann: NatsJournal) -> None:
+    async def publish() -> list[int | OSError]:
+        both = [Publication(folder, 0, ANN, Kind.CHANGE, b"x") for folder in ("a", "b")]
+        again = Publication("a", 0, BOB, Kind.CHANGE, b"y")
+        return [*await ann.publish_on_loop(both), *await ann.publish_on_loop([again])]
+
+    loop = ann._connection._loop
+    found = asyncio.run_coroutine_threadsafe(publish(), loop).result(READY_S)
+    assert isinstance(found[0], int)
+    assert isinstance(found[1], int)
+    assert isinstance(found[2], Fenced)
+    assert [each.body for each in ann.read("a", 0, found[0])] == [b"x"]

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -19,7 +18,7 @@ from stenod.replication.journal import Kind, Owner, Publication
 from stenod.replication.monitors import ask_monitors
 from stenod.replication.options import ReplicationOptions
 from support.nats_cluster import NatsCluster, wait_until
-from support.nats_journals import READY_S, options, skip_without_servers
+from support.nats_journals import READY_S, joined, options, skip_without_servers
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 
@@ -27,9 +26,8 @@ ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
     """What a daemon that has published one message knows."""
     skip_without_servers()
-    from stenod.replication.nats_journal import NatsJournal
 
-    with closing(NatsJournal(chosen, "ann")) as journal:
+    with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
         assert isinstance(journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])[0], int)
         known: list[ClusterFacts] = []
@@ -80,10 +78,9 @@ def test_one_lazy_server_with_one_replica_breaks_both_promises() -> None:
 
 def test_without_a_server_the_facts_say_why() -> None:
     skip_without_servers()
-    from stenod.replication.nats_journal import NatsJournal
 
     nowhere = ReplicationOptions("t", ("nats://127.0.0.1:9",), ("http://127.0.0.1:9",))
-    with closing(NatsJournal(nowhere, "ann")) as journal:
+    with joined(nowhere, "ann") as journal:
         found = journal.state()
 
     assert found.connected == ""

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from stenod.replication.journal import InDoubt, Journal, JournalLost, Kind, Owner, Publication
 from stenod.replication.subjects import stream_name
 from support.nats_cluster import NatsCluster, Node, wait_until
-from support.nats_journals import READY_S, options
+from support.nats_journals import READY_S, joined, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
@@ -76,7 +76,7 @@ class Writers:
 def writers(cluster: NatsCluster, **changes: object) -> Iterator[tuple[Writers, str]]:
     """Writers, and the name of their stream; at the end the journal has what they stored."""
     chosen = options(cluster, **changes)
-    with closing(NatsJournal(chosen, "ann")) as journal:
+    with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
         found = Writers(journal)
         try:
@@ -121,7 +121,7 @@ def test_messages_are_stored_once_when_all_nodes_are_killed(frail_nodes: NatsClu
 
 
 def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError]) -> OSError:
-    with closing(NatsJournal(options(cluster, publish_s=1.5), "ann")) as journal:
+    with joined(options(cluster, publish_s=1.5), "ann") as journal:
         journal.wait_ready(READY_S)
         [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(first, int)
@@ -155,7 +155,7 @@ def test_a_cut_off_server_confirms_nothing(
     frail_nodes: NatsCluster, *, is_leader_among: bool
 ) -> None:
     chosen = options(frail_nodes)
-    with closing(NatsJournal(chosen, "ann")) as journal:
+    with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
         journal.confirm("s")
         stream = stream_name(chosen.cluster, 0)
@@ -206,24 +206,24 @@ def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
             await client.close()
 
     monkeypatch.setattr(nats_connection, "_subscribe", subscribe_and_end)
-    with closing(NatsJournal(options(three_nodes), "ann")) as journal:
+    with joined(options(three_nodes), "ann") as journal:
         journal.wait_ready(READY_S)
         [found] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(found, int)
 
 
 def test_closing_ends_what_waits_for_an_answer(frail_nodes: NatsCluster) -> None:
-    journal = NatsJournal(options(frail_nodes, publish_s=60.0), "ann")
-    journal.wait_ready(READY_S)
-    for node in frail_nodes.nodes:
-        node.stop()
     found: list[int | OSError] = []
-    thread = threading.Thread(
-        target=lambda: found.extend(journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")]))
-    )
-    thread.start()
+    with joined(options(frail_nodes, publish_s=60.0), "ann") as journal:
+        journal.wait_ready(READY_S)
+        for node in frail_nodes.nodes:
+            node.stop()
+        thread = threading.Thread(
+            target=lambda: found.extend(journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")]))
+        )
+        thread.start()
 
-    journal.close()
-    thread.join()
+        journal.close()
+        thread.join()
 
     assert isinstance(found[0], InDoubt | JournalLost)

@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from errno import EINVAL, EMSGSIZE, ENAMETOOLONG, ENOSPC
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from stenod.replication.journal import ForeignMessage, JournalLost, Kind, Owner,
 from stenod.replication.options import ReplicationOptions
 from stenod.replication.subjects import stream_name
 from support.nats_cluster import NatsCluster
-from support.nats_journals import READY_S, options, skip_without_servers
+from support.nats_journals import READY_S, joined, options, skip_without_servers
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
@@ -33,7 +33,7 @@ FIRST = Publication("s", 0, ANN, Kind.OWN, b"")
 @contextmanager
 def journal_with(chosen: ReplicationOptions) -> Iterator[NatsJournal]:
     """A journal that need not be ready."""
-    with closing(NatsJournal(chosen, "ann")) as journal:
+    with joined(chosen, "ann") as journal:
         yield journal
 
 

@@ -1,8 +1,10 @@
 """The hosts of a simulated cluster: each has a disk, a journal and the writers of one session."""
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from sim.journal_files import JournalFiles
@@ -11,10 +13,11 @@ from steno_protocol import paths
 from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.replication.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
 from stenod.store.disk import Disk
+from support.commits import TestCommits
 from support.lines import SESSION
 from support.memory_journal import MemoryStream
 from support.replicated import Host
-from support.simulated_disk import Call, SimulatedDisk
+from support.simulated_disk import Call, PowerCut, SimulatedDisk
 from support.writing import PATH
 
 T = TypeVar("T")
@@ -28,21 +31,48 @@ class MortalJournal:
     Args:
         journal: the journal.
         disk: counts a publication as one of its calls.
+        chance: draws how long a publication is under way.
 
     Attributes:
         is_silent: its process says nothing to the others, as a stopped one.
+        under_way: publications that the event loop awaits.
     """
 
-    def __init__(self, journal: Journal, disk: SimulatedDisk) -> None:
+    def __init__(self, journal: Journal, disk: SimulatedDisk, chance: random.Random) -> None:
         self._journal = journal
         self._disk = disk
+        self._chance = chance
+        self._is_dead = False
+        self.under_way = 0
         self.folders, self.purge = journal.folders, journal.purge
-        self.listen, self.close = journal.listen, journal.close
+        self.listen = journal.listen
         self.is_silent = False
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """See `Journal`."""
         return [self._publish(publication) for publication in publications]
+
+    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """See `Journal`; other tasks of the process run meanwhile."""
+        self.under_way += 1
+        try:
+            for _ in range(self._chance.choice([0, 1, 2, 8])):
+                await anyio.lowlevel.checkpoint()
+            if self._is_dead:
+                raise PowerCut
+            return self.publish(publications)
+        finally:
+            self.under_way -= 1
+
+    async def rest(self) -> None:
+        """Return when the event loop awaits no publication: a thread would wait for its lock."""
+        while self.under_way:
+            await anyio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """End with the process."""
+        self._is_dead = True
+        self._journal.close()
 
     def last(self, folder: str) -> Message | None:
         """See `Journal`."""
@@ -100,8 +130,13 @@ class SimulatedHost(Host):
 
     def set_silent(self, is_silent: bool) -> None:
         """Let the others hear of it, or not."""
+        self.mortal.is_silent = is_silent
+
+    @property
+    def mortal(self) -> MortalJournal:
+        """Its journal."""
         assert isinstance(self.journal, MortalJournal)
-        self.journal.is_silent = is_silent
+        return self.journal
 
     def end(self) -> None:
         """End its process without a word."""
@@ -111,17 +146,34 @@ class SimulatedHost(Host):
             self.desk = None
 
     def _join(self) -> Journal:
-        return MortalJournal(super()._join(), self.simulated)
+        chance = random.Random(f"{self.name} {self._starts} {self.stream.seed}")
+        return MortalJournal(super()._join(), self.simulated, chance)
+
+
+class HostCommits(TestCommits):
+    """The commits of a daemon in a cluster: in threads, which wait for publications under way."""
+
+    def __init__(self, host: SimulatedHost) -> None:
+        super().__init__()
+        self.groups_max = 3
+        self._host = host
+
+    async def __call__(self, work: Callable[[], T], files: int = 1) -> T:
+        """See `Commits`."""
+        await anyio.lowlevel.checkpoint()
+        await self._host.mortal.rest()
+        return self.here(work)
 
 
 class HostWriters(Writers):
     """The writers of a session in the process of one host."""
 
     def __init__(
-        self, host: SimulatedHost, truth: JournalFiles, tasks: TaskGroup, *, wall_s: float,
-        at_once: bool,
-    ) -> None:  # fmt: skip
-        super().__init__(host.simulated, tasks, shared=False, wall_s=wall_s, at_once=at_once)
+        self, host: SimulatedHost, truth: JournalFiles, tasks: TaskGroup, *, wall_s: float
+    ) -> None:
+        super().__init__(
+            host.simulated, tasks, shared=False, wall_s=wall_s, commits=HostCommits(host)
+        )
         self.host = host
         self._truth = truth
 
@@ -132,6 +184,11 @@ class HostWriters(Writers):
     def file(self, name: str = paths.CONTEXT) -> bytes:
         """A present file as a majority of the servers has it."""
         return self._truth.now().get(name, b"")
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        await anyio.lowlevel.checkpoint()
+        await self.host.mortal.rest()
+        return work()
 
     def _reached(self) -> tuple[Disk, int]:
         disk = self.host.disk

@@ -86,10 +86,10 @@ class HostsSimulation(SessionSimulation):
 
     def _make_writers(self, tasks: TaskGroup, *, at_once: bool) -> HostWriters:
         self._at.start()
-        return self._open_desk(self._at, tasks, at_once=at_once)
+        return self._open_desk(self._at, tasks)
 
-    def _open_desk(self, host: SimulatedHost, tasks: TaskGroup, *, at_once: bool) -> HostWriters:
-        desk = HostWriters(host, self._truth, tasks, wall_s=self.wall_s, at_once=at_once)
+    def _open_desk(self, host: SimulatedHost, tasks: TaskGroup) -> HostWriters:
+        desk = HostWriters(host, self._truth, tasks, wall_s=self.wall_s)
         host.desk = desk
         self._serve(desk)
         return desk
@@ -111,6 +111,7 @@ class HostsSimulation(SessionSimulation):
                 self.disk = host.simulated
                 await super()._drain(host.desk)
                 if not self.disk.died and self._events.random() < 0.5:
+                    await host.mortal.rest()
                     host.ownership.close()
 
     def _kill(self, daemon: TaskGroup) -> None:
@@ -143,7 +144,7 @@ class HostsSimulation(SessionSimulation):
             self._boot(self._at, daemon)
         self._go_to(self._at)
         if self._events.random() < 0.15:
-            self._shorten(self._at)
+            await self._shorten(self._at)
         assert self._at.desk is not None
         if self._at is not before and self._events.random() < 0.5:
             await self._repeat_newest(self._at.desk)
@@ -163,8 +164,9 @@ class HostsSimulation(SessionSimulation):
                 order.copies.append(again)
             await desk.settle(3)
 
-    def _shorten(self, host: SimulatedHost) -> None:
+    async def _shorten(self, host: SimulatedHost) -> None:
         """Let a host publish a copy of the session, and purge what is before it."""
+        await host.mortal.rest()
         with suppress(OSError, StenoError, Death):
             host.ownership.shorten(SESSION)
             host.log.append("shortened")
@@ -180,7 +182,7 @@ class HostsSimulation(SessionSimulation):
         if not host.simulated.died:
             self._take_answers()
             desk.end()
-            self._open_desk(host, tasks, at_once=self.world.at_once)
+            self._open_desk(host, tasks)
 
     def _follow(self, desk: Writers) -> None:
         if self._owns(desk):

@@ -236,7 +236,7 @@ def _sync_each_log_by_itself(logs: Sequence[JsonlLog]) -> list[OSError | None]:
     errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
     for log, error in zip(logs, errors, strict=True):
         if error is None:
-            log._synced()
+            log._finish_sync()
         else:
             log._failed_syncs.add(log._identity)
     return errors
@@ -283,12 +283,11 @@ def _settle_as_not_stored(self: OwnedFolder, entries: int) -> Generator[Publicat
     yield from _settle(self, 0)
 
 
-def _ack_before_publishing(self: ReplicatedDisk, handles: Sequence[int], folders: Any) -> Any:
-    if not handles:
-        return _ship(self, handles, folders)
-    for handle in handles:
-        self._files[handle].note_content(self._disk, handle)
-    return [None for _ in folders]
+def _ack_before_publishing(
+    self: ReplicatedDisk, files: Mapping[int, OwnedFolder]
+) -> dict[int, OSError | None]:
+    self._note_contents(files)
+    return dict.fromkeys(files)
 
 
 def _feed_with_old_parts(self: JournalReplay, kind: str, body: bytes) -> Any:
@@ -313,7 +312,6 @@ def _own_by_reading(self: Ownership, path: str, last: Message | None) -> Any:
 
 _store = MemoryStream._store
 _settle = OwnedFolder._settle
-_ship = ReplicatedDisk._ship
 _feed = JournalReplay.feed
 _own = Ownership._own
 _find_rename = rename.find
@@ -523,7 +521,11 @@ MUTANTS = {
         [(OwnedFolder, "_settle", _settle_as_not_stored)], {"hosts": 0}
     ),
     "an ack before the journal has the record": Mutant(
-        [(ReplicatedDisk, "_ship", _ack_before_publishing)], {"hosts": 0}
+        [
+            (ReplicatedDisk, "_sync", _ack_before_publishing),
+            (ReplicatedDisk, "sync_on_loop", _nothing_async),
+        ],
+        {"hosts": 0},
     ),
     "the parts of a change that nobody finished": Mutant(
         [(JournalReplay, "feed", _feed_with_old_parts)], {"hosts": 0}

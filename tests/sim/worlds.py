@@ -94,7 +94,6 @@ def _hosts(seed: int) -> World:
         faults=seed % 4 == 0,
         storms=seed % 20 == 0,
         few_keys=seed % 5 == 1,
-        at_once=seed // 8 % 2 == 0,
         has_wire=seed % 4 == 1,
         has_stream=seed % 4 == 2,
         bad_journal=seed % 6 != 0,

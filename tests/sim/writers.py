@@ -17,6 +17,7 @@ from stenod.recovery.file_opening import Opened, Opening, OpenOptions
 from stenod.sessions.leases import Compactions
 from stenod.writer.mailbox import Item
 from stenod.writer.writer import Writer
+from support.commits import TestCommits
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Desk, Sent
@@ -83,9 +84,9 @@ class Writers(Desk):
 
     def __init__(
         self, disk: SimulatedDisk, tasks: anyio.abc.TaskGroup, *, shared: bool, wall_s: float,
-        at_once: bool,
+        at_once: bool = False, commits: TestCommits | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(disk, shared=shared, wall_s=wall_s, at_once=at_once)
+        super().__init__(disk, shared=shared, wall_s=wall_s, at_once=at_once, commits=commits)
         self._tasks = tasks
         self.compactions = Compactions(
             self.services.read, self.services.monotonic, self.services.wall

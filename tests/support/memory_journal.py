@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from errno import EMSGSIZE, ENOSPC
 
+import anyio.lowlevel
+
 from stenod.replication import limits
 from stenod.replication.journal import (
     Fenced,
@@ -236,6 +238,11 @@ class MemoryJournal:
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """Publish a message to each of several folders."""
         return [self._publish(publication) for publication in publications]
+
+    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """The same on the event loop; other tasks run before it."""
+        await anyio.lowlevel.checkpoint()
+        return self.publish(publications)
 
     def confirm(self, folder: str) -> None:
         """Raise JournalLost for a host that is cut off."""

@@ -1,12 +1,19 @@
 """What tests of the journal in NATS have in common."""
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from stenod.replication.options import ReplicationOptions
 from support.nats_cluster import NatsCluster, server_binary
+
+if TYPE_CHECKING:
+    from stenod.replication.nats_journal import NatsJournal
 
 NAMES = itertools.count()
 READY_S = 20.0
@@ -19,6 +26,20 @@ def skip_without_servers() -> None:
     pytest.importorskip("nats", reason=why)
     if server_binary() is None:
         pytest.skip(why)
+
+
+@contextmanager
+def joined(options: ReplicationOptions, name: str) -> "Iterator[NatsJournal]":
+    """A journal on an event loop in a thread of its own, as threads of a daemon see it."""
+    # A test without the extra imports this module, too.
+    from stenod.replication.nats_journal import NatsJournal
+
+    with start_blocking_portal("asyncio") as portal:
+        journal = portal.call(NatsJournal, options, name)
+        try:
+            yield journal
+        finally:
+            journal.close()
 
 
 def options(cluster: NatsCluster, **changes: object) -> ReplicationOptions:

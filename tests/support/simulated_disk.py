@@ -297,6 +297,10 @@ class SimulatedDisk:
                 outcomes.append(None)
         return outcomes
 
+    async def sync_on_loop(self, handles: Sequence[int]) -> None:
+        """See `Disk`; this one has to block."""
+        del handles
+
     def fsync(self, handle: int) -> None:
         """See `Disk`; when it fails for a file, as `fdatasync`; for a folder, nothing was done."""
         self._sync("fsync", handle)

@@ -127,6 +127,7 @@ class Desk:
         shared: bool = False,
         wall_s: float = NOW_S,
         at_once: bool | None = None,
+        commits: TestCommits | None = None,
     ) -> None:
         self.disk = disk or SimulatedDisk()
         self.stored = StoredSession(self.disk, PATH)
@@ -137,7 +138,8 @@ class Desk:
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
         self.logged: list[str] = []
-        self.commits = TestCommits(is_inline=self.serves_at_once if at_once is None else at_once)
+        is_inline = self.serves_at_once if at_once is None else at_once
+        self.commits = TestCommits(is_inline=is_inline) if commits is None else commits
         self.statistics = Statistics()
         self.death: Death | None = None
         self._shared = shared

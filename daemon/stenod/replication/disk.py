@@ -7,12 +7,12 @@ are made again from the journal. A session's folder is one that lies in the sess
 else, such as mounts and the trash, is this machine's alone.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from steno_protocol import paths
 from stenod.replication.mirror import is_replicated, session_files
-from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
+from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk, FileStat
 from stenod.store.names import remove
@@ -80,7 +80,7 @@ class ReplicatedDisk:
 
     def _noted(self, owned: OwnedFolder, name: str, handle: int) -> int:
         owned.note_file(name, self._disk.stat(handle))
-        owned.handles += 1
+        owned.handles.add(handle)
         self._files[handle] = owned
         return handle
 
@@ -89,8 +89,7 @@ class ReplicatedDisk:
         self._folders.pop(handle, None)
         owned = self._files.pop(handle, None)
         if owned is not None:
-            with owned.lock:
-                owned.handles -= 1
+            owned.handles.discard(handle)
         self._disk.close(handle)
 
     # --- reading ---------------------------------------------------------------------------------
@@ -199,23 +198,33 @@ class ReplicatedDisk:
         if owned is None:
             self._disk.fdatasync(handle)
             return
-        raise_first(self._ship([handle], [owned]))
+        raise_first(list(self._sync({handle: owned}).values()))
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """Publish what was done to several files, side by side; each has a verdict of its own."""
-        owned = [self._files.get(handle) for handle in handles]
-        replicated = [
-            (handle, folder)
-            for handle, folder in zip(handles, owned, strict=True)
-            if folder is not None
-        ]
-        local = [handle for handle, folder in zip(handles, owned, strict=True) if folder is None]
+        files = self._replicated(handles)
+        local = [handle for handle in handles if handle not in files]
         verdicts: dict[int, OSError | None] = {}
         if local:
             verdicts.update(zip(local, self._disk.fdatasync_all(local), strict=True))
-        if replicated:
-            files, folders = zip(*replicated, strict=True)
-            verdicts.update(zip(files, self._ship(files, folders), strict=True))
+        if files:
+            verdicts.update(self._sync(files))
+        return [verdicts[handle] for handle in handles]
+
+    async def sync_on_loop(self, handles: Sequence[int]) -> list[OSError | None] | None:
+        """Publish what was done to several files; None if a thread has more to do, or is at it."""
+        files = self._replicated(handles)
+        folders = _distinct(files.values())
+        if len(files) < len(handles) or any(folder.is_mark_due for folder in folders):
+            return None
+        with ExitStack() as stack:
+            for folder in folders:
+                if not folder.lock.acquire(blocking=False):
+                    return None
+                stack.callback(folder.lock.release)
+            unread = self._note_contents(files)
+            outcomes = await ship_on_loop(self._ownership.journal, folders)
+            verdicts = self._verdicts(files, unread, folders, outcomes)
         return [verdicts[handle] for handle in handles]
 
     def fsync(self, handle: int) -> None:
@@ -229,7 +238,11 @@ class ReplicatedDisk:
         if owned is None:
             self._disk.fsync(handle)
             return
-        raise_first(self._ship([], [owned]))
+        with owned.lock:
+            outcomes = ship(self._ownership.journal, [owned])
+            self._ownership.note_outcome(owned, outcomes[0])
+            self._save_due_mark(owned)
+        raise_first(outcomes)
 
     def confirm(self, handle: int) -> None:
         """Publish a message behind the last one; the journal refuses it to a stale owner."""
@@ -241,21 +254,50 @@ class ReplicatedDisk:
             self._ownership.note_outcome(owned, outcome)
         raise_first([outcome])
 
-    def _ship(self, handles: Iterable[int], folders: Sequence[OwnedFolder]) -> list[OSError | None]:
-        """Publish files and their folders; returns the error of each folder."""
+    def _replicated(self, handles: Iterable[int]) -> dict[int, OwnedFolder]:
+        """The folder of each file that is one of the session tree."""
+        return {handle: self._files[handle] for handle in handles if handle in self._files}
+
+    def _sync(self, files: Mapping[int, OwnedFolder]) -> dict[int, OSError | None]:
+        """Publish files and their folders; returns the error of each file."""
+        folders = _distinct(files.values())
         with ExitStack() as stack:
-            distinct = sorted(set(folders), key=lambda each: each.path)
-            for folder in distinct:
+            for folder in folders:
                 stack.enter_context(folder.lock)
-            for handle in handles:
-                self._files[handle].note_content(self._disk, handle)
-            errors = dict(zip(distinct, ship(self._ownership.journal, distinct), strict=True))
-            for folder in distinct:
-                self._ownership.note_outcome(folder, errors[folder])
-                if folder.is_mark_due:
-                    with suppress(OSError):
-                        self._ownership.save_mark(folder)
-        return [errors[folder] for folder in folders]
+            unread = self._note_contents(files)
+            outcomes = ship(self._ownership.journal, folders)
+            verdicts = self._verdicts(files, unread, folders, outcomes)
+            for folder in folders:
+                self._save_due_mark(folder)
+        return verdicts
+
+    def _note_contents(self, files: Mapping[int, OwnedFolder]) -> dict[int, OSError]:
+        """Note what was written to files; returns the errors of those that cannot be read."""
+        unread: dict[int, OSError] = {}
+        for handle, folder in files.items():
+            try:
+                folder.note_content(self._disk, handle)
+            except OSError as error:
+                unread[handle] = error
+        return unread
+
+    def _verdicts(
+        self,
+        files: Mapping[int, OwnedFolder],
+        unread: Mapping[int, OSError],
+        folders: Sequence[OwnedFolder],
+        outcomes: Sequence[OSError | None],
+    ) -> dict[int, OSError | None]:
+        """Note the outcome of each folder; returns the error of each file."""
+        errors = dict(zip(folders, outcomes, strict=True))
+        for folder, error in errors.items():
+            self._ownership.note_outcome(folder, error)
+        return {handle: unread.get(handle) or errors[folder] for handle, folder in files.items()}
+
+    def _save_due_mark(self, folder: OwnedFolder) -> None:
+        if folder.is_mark_due:
+            with suppress(OSError):
+                self._ownership.save_mark(folder)
 
     # --- folders as a whole ----------------------------------------------------------------------
 
@@ -343,6 +385,11 @@ class ReplicatedDisk:
         finally:
             if handle != folder:
                 self._disk.close(handle)
+
+
+def _distinct(folders: Iterable[OwnedFolder]) -> list[OwnedFolder]:
+    """The folders in the order in which everybody takes their locks."""
+    return sorted(set(folders), key=lambda each: each.path)
 
 
 def _is_session_name(name: str) -> bool:

@@ -1,8 +1,9 @@
 """The journal interface: one ordered subject of messages for each folder of the session tree.
 
 A message is durable on a majority of the servers when `publish` returns its sequence. `NatsJournal`
-implements it, and the tests have a model of it in memory. All methods block, may be called from any
-thread, and have a deadline of their own.
+implements it, and the tests have a model of it in memory. All methods have a deadline of their own.
+They block, and may be called from any thread but that of the daemon's event loop, which carries
+them; there `publish_on_loop` is awaited.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -194,6 +195,10 @@ class Journal(Protocol):
         """
         ...
 
+    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """As `publish`, on the event loop."""
+        ...
+
     def confirm(self, folder: str) -> None:
         """Check that a majority of the servers that store a folder can hear each other.
 
@@ -247,7 +252,7 @@ class Journal(Protocol):
     def listen(self, hear: Callable[[str, bytes], None]) -> None:
         """Call `hear` with topic and body of each announcement, those of this daemon included.
 
-        It is called in a thread of the journal, and must not block.
+        It is called on the event loop, and must not block.
         """
         ...
 

@@ -1,9 +1,9 @@
-"""The connection to the NATS servers, in a thread with an event loop of its own.
+"""The connection to the NATS servers, on the daemon's event loop.
 
-This is the only module that imports `nats`. A daemon may run on trio, and nats-py needs asyncio;
-so callers in other threads block on `Connection.call`. When a connection ends, all that waits for
-an answer ends with it at once, and the caller decides whether to send again: nats-py itself would
-keep messages, and send them later than their deadline.
+This is the only module that imports `nats`, which needs the loop of asyncio. Threads block on
+`Connection.call`. When a connection ends, all that waits for an answer ends with it at once, and
+the caller decides whether to send again: nats-py itself would keep messages, and send them later
+than their deadline.
 """
 
 import asyncio
@@ -95,14 +95,18 @@ class Connection:
         self._tokens = itertools.count()
         self._inbox = ""
         self._calls: set[asyncio.Task[Any]] = set()
+        self._posted: set[asyncio.Task[None]] = set()
+        self._connected = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._ended = asyncio.Event()
         self._is_closed = False
-        self._is_started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stenod-nats", daemon=True)
+        self._has_ended = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()
 
     def begin(self) -> None:
         """Connect, from now on for as long as it takes; returns at once."""
-        self._thread.start()
-        self._is_started.wait()
+        self._keeping = self._loop.create_task(self._keep_connected())
 
     @property
     def is_closed(self) -> bool:
@@ -124,11 +128,12 @@ class Connection:
     # --- from other threads -----------------------------------------------------------------------
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, which has a deadline of its own, in the thread, and wait for it.
+        """Run a coroutine, which has a deadline of its own, on the loop; blocks another thread.
 
         Raises:
             JournalLost: the connection was closed.
         """
+        assert threading.current_thread() is not self._thread, "the loop would wait for itself"
         if self._is_closed:
             work.close()
             raise JournalLost(None, "the connection to the cluster is closed")
@@ -139,22 +144,22 @@ class Connection:
             raise JournalLost(None, "the connection to the cluster was closed") from None
 
     def post(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a coroutine in the thread without waiting; nothing happens if it is closed."""
+        """Start a coroutine on the loop without waiting; nothing happens if it is closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(lambda: self._start(work()))
 
     def hear(self, subject: str, hear: Callable[[str, bytes], None]) -> None:
-        """Call `hear` in the thread with the subject and body of each message to a subject."""
-        self.call(self._hear(subject, hear))
+        """Call `hear` on the loop with the subject and body of each message to a subject."""
+        self.post(lambda: self._hear(subject, hear))
 
     def close(self) -> None:
-        """Close it; what waits for an answer ends. Returns when the thread has ended."""
+        """Close it; what waits for an answer ends. Threads return when that is over."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
-        if self._thread is not threading.current_thread():
-            self._thread.join(limits.CLOSE_S * 3)
+            if threading.current_thread() is not self._thread:
+                self._has_ended.wait(limits.CLOSE_S * 3)
 
-    # --- in the thread ----------------------------------------------------------------------------
+    # --- on the loop ------------------------------------------------------------------------------
 
     async def wait_connected(self, wait_s: float) -> bool:
         """Wait for a connection. Returns whether there is one."""
@@ -277,16 +282,7 @@ class Connection:
         if self._client is not None:
             await _subscribe(self._client, subject, _hearing(hear))
 
-    def _run(self) -> None:
-        asyncio.run(self._keep_connected())
-
     async def _keep_connected(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._connected = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._posted: set[asyncio.Task[None]] = set()
-        self._is_started.set()
         while not self._is_closed:
             await self._connect_to_any()
             wait = self._lost if self._client is not None else self._ended
@@ -295,6 +291,7 @@ class Connection:
                     await wait.wait()
         if self._calls:
             await asyncio.wait(self._calls, timeout=limits.CLOSE_S)
+        self._has_ended.set()
 
     def _end(self) -> None:
         self._is_closed = True

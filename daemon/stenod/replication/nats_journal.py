@@ -53,6 +53,8 @@ class NatsJournal:
     It connects by itself and for as long as it takes, so that a daemon can start without a server;
     what is asked before fails with the reason. Streams that are missing are created.
 
+    It lives on the event loop that runs when it is made, which has to be that of asyncio.
+
     Args:
         options: the cluster and its servers.
         name: the name of this client on the servers, such as that of the host.
@@ -91,6 +93,10 @@ class NatsJournal:
         except JournalLost as error:
             # It was closed meanwhile, and what had been sent may be stored.
             return [InDoubt(None, str(error.strerror)) for _ in publications]
+
+    async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
+        """The same on the event loop; see `Journal`."""
+        return await self._publish_all(publications)
 
     def confirm(self, folder: str) -> None:
         """Check that a majority of the servers can hear each other; see `Journal`."""
@@ -184,7 +190,7 @@ class NatsJournal:
             size_bytes_max=config.get("max_bytes", -1),
         )
 
-    # --- in the connection's thread ---------------------------------------------------------------
+    # --- on the event loop ------------------------------------------------------------------------
 
     async def _publish_all(self, publications: Sequence[Publication]) -> list[int | OSError]:
         deadline = asyncio.get_running_loop().time() + self._options.publish_s

@@ -25,7 +25,8 @@ class OwnedFolder:
     """A session's folder whose last message in the journal is of this daemon.
 
     What is done to the folder is noted as entries; a sync publishes them. The lock is held while
-    that lasts, so there is one publication of a folder at a time.
+    that lasts, so there is one publication of a folder at a time. The event loop carries every
+    publication, and so takes the lock only if it is free; threads wait for it.
 
     Args:
         path: the path in the session tree, such as `a/b`.
@@ -35,7 +36,7 @@ class OwnedFolder:
         inodes: the number of each of these files by its inode on this disk.
 
     Attributes:
-        lock: held during every use.
+        lock: held during every use but that of `handles`.
         handles: open handles of its files.
         snapshot_sequence: the first message of the last whole snapshot.
         lost: another daemon owns it, and nothing can be published any more.
@@ -48,10 +49,10 @@ class OwnedFolder:
         self.sequence = sequence
         self.manifest = manifest
         self.inodes = inodes
-        self.lock = threading.RLock()
+        self.lock = threading.Lock()
         self._is_mark_due = False
         self._behind_mark_bytes = 0
-        self.handles = 0
+        self.handles: set[int] = set()
         self.lost: Fenced | None = None
         self._owner = owner
         self._pending: list[AnyEntry] = []
@@ -306,25 +307,53 @@ def ship(journal: Journal, folders: Sequence[OwnedFolder]) -> list[OSError | Non
     return ship_all(journal, [folder.shipping() for folder in folders])
 
 
+async def ship_on_loop(journal: Journal, folders: Sequence[OwnedFolder]) -> list[OSError | None]:
+    """As `ship`, on the event loop."""
+    round_trips = _Shippings([folder.shipping() for folder in folders])
+    while wanted := round_trips.wanted():
+        round_trips.take(await journal.publish_on_loop(wanted))
+    return round_trips.outcomes
+
+
 def ship_all(
     journal: Journal, shippings: Sequence[Generator[Publication, int | OSError]]
 ) -> list[OSError | None]:
     """Run several shippings side by side, a message of each at a time; as `ship`."""
-    outcomes: list[OSError | None] = [None] * len(shippings)
-    sent: dict[int, int | OSError | None] = dict.fromkeys(range(len(shippings)))
-    while sent:
+    round_trips = _Shippings(shippings)
+    while wanted := round_trips.wanted():
+        round_trips.take(journal.publish(wanted))
+    return round_trips.outcomes
+
+
+class _Shippings:
+    """Several shippings side by side, a message of each at a time.
+
+    Attributes:
+        outcomes: the error of each, or None.
+    """
+
+    def __init__(self, shippings: Sequence[Generator[Publication, int | OSError]]) -> None:
+        self.outcomes: list[OSError | None] = [None] * len(shippings)
+        self._shippings = shippings
+        self._sent: dict[int, int | OSError | None] = dict.fromkeys(range(len(shippings)))
+
+    def wanted(self) -> list[Publication]:
+        """The next message of each that has one."""
         wanted: dict[int, Publication] = {}
-        for number, outcome in sent.items():
-            shipping = shippings[number]
+        for number, outcome in self._sent.items():
+            shipping = self._shippings[number]
             try:
                 wanted[number] = next(shipping) if outcome is None else shipping.send(outcome)
             except StopIteration:
                 continue
             except OSError as error:
-                outcomes[number] = error
-        answers = journal.publish(list(wanted.values())) if wanted else []
-        sent = dict(zip(wanted, answers, strict=True))
-    return outcomes
+                self.outcomes[number] = error
+        self._sent = dict.fromkeys(wanted)
+        return list(wanted.values())
+
+    def take(self, answers: Sequence[int | OSError]) -> None:
+        """Take the outcome of each of these messages."""
+        self._sent = dict(zip(self._sent, answers, strict=True))
 
 
 def raise_first(outcomes: Sequence[OSError | None]) -> None:

@@ -172,6 +172,14 @@ class Disk(Protocol):
         """
         ...
 
+    async def sync_on_loop(self, handles: Sequence[int]) -> list[OSError | None] | None:
+        """As `fdatasync_all`, on the event loop, which does other work while this waits.
+
+        Returns:
+            None if this disk has to block for it; nothing was done then.
+        """
+        ...
+
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""
         ...

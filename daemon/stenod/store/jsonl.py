@@ -205,7 +205,20 @@ class JsonlLog:
             except OSError as error:
                 return [error]
             return [None]
-        errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
+        return JsonlLog._finish_syncs(
+            logs, logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
+        )
+
+    @staticmethod
+    async def sync_on_loop(logs: "Sequence[JsonlLog]") -> list[OSError | None] | None:
+        """As `sync_all`, on the event loop; None if the disk has to block, and nothing was done."""
+        errors = await logs[0]._disk.sync_on_loop([log._file.handle for log in logs])
+        return None if errors is None else JsonlLog._finish_syncs(logs, errors)
+
+    @staticmethod
+    def _finish_syncs(
+        logs: "Sequence[JsonlLog]", errors: Sequence[OSError | None]
+    ) -> list[OSError | None]:
         first = next((error for error in errors if error is not None), None)
         is_shared = first is not None and logs[0]._disk.syncs_share_fate
         outcomes = [first if error is None and is_shared else error for error in errors]

@@ -191,6 +191,10 @@ class PosixDisk:
         outcomes = dict(ended.get() for _ in handles)
         return [outcomes[number] for number in range(len(handles))]
 
+    async def sync_on_loop(self, handles: Sequence[int]) -> None:
+        """This disk has to block for every sync."""
+        del handles
+
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""
         self.overlap.run(os.fstat(handle).st_dev, os.fsync, handle)

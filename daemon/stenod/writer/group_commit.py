@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
+import anyio
 import anyio.lowlevel
 
 from steno_protocol import limits
 from stenod.runtime.executor import Blocking, NoThread
-from stenod.writer.mailbox import Batch, store
+from stenod.writer.mailbox import Batch
 from stenod.writer.services import Services
+from stenod.writer.storing import store, store_soon
 from stenod.writer.writer import Writer
 
 T = TypeVar("T")
@@ -91,8 +93,7 @@ class GroupCommit:
         for writer in begun:
             writer.hold()
         try:
-            work = partial(store, list(begun.values()), self._services.monotonic)
-            await self._services.commit(work, len(begun))
+            await store_soon(list(begun.values()), self._services)
         finally:
             for writer in begun:
                 writer.release()
@@ -144,6 +145,7 @@ class AdaptiveCommits:
             that overlap it, and the loop must not wait for the sync of a long rewrite.
         clock: seconds on a clock that never goes back.
         groups_max: see `Commits`.
+        may_block: False for a disk that needs the event loop, and so must never block it.
     """
 
     def __init__(
@@ -152,7 +154,10 @@ class AdaptiveCommits:
         is_disk_idle: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.perf_counter,
         groups_max: int = 1,
+        *,
+        may_block: bool = True,
     ) -> None:
+        self._may_block = may_block
         self.groups_max = groups_max
         self._clock = clock
         self._threads = threads
@@ -167,17 +172,25 @@ class AdaptiveCommits:
             return self.here(work, files)
         self._in_threads += 1
         try:
-            return await self._threads(lambda: self.here(work, files))
-        except NoThread:
-            # The system may never have another thread; the commands behind this commit wait for it.
-            return self.here(work, files)
+            return await self._in_thread(lambda: self.here(work, files))
         finally:
             self._in_threads -= 1
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                return await self._threads(work)
+            except NoThread:
+                # The commands behind this commit wait for it.
+                if self._may_block:
+                    return work()
+                await anyio.sleep(limits.THREAD_RETRY_S)
 
     @property
     def is_inline(self) -> bool:
         """See `Commits`. False while another commit is in a thread, which would delay this one."""
-        return self._is_fast and not self._in_threads and self._is_disk_idle()
+        may_run = self._may_block and self._is_fast and not self._in_threads
+        return may_run and self._is_disk_idle()
 
     def here(self, work: Callable[[], T], files: int = 1) -> T:
         """See `Commits`."""

@@ -1,7 +1,7 @@
 """The commands of one writer: those that wait, and the batch that is stored together."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import anyio
@@ -14,7 +14,6 @@ from steno_protocol.replies import Ack, Reply
 from stenod.core.machine import Lines, moved
 from stenod.recovery.file_opening import Opened
 from stenod.runtime.error_mapping import ended, with_key
-from stenod.store.jsonl import JsonlLog
 
 
 class ReplyTo(Protocol):
@@ -230,31 +229,6 @@ class Batch(msgspec.Struct, eq=False):
         found = region.find(self.data)
         is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
         return region.count(b"\n", 0, found) if is_there else None
-
-
-def store(batches: Sequence[Batch], clock: Callable[[], float]) -> None:
-    """Write batches of different sessions, then make the `synced` ones durable together.
-
-    An error is stored in its batch. The files that are synced share one verdict: if one sync fails,
-    none of them is durable.
-    """
-    unsynced: list[Batch] = []
-    for batch in batches:
-        try:
-            if batch.data:
-                batch.opened.log.append(batch.data)
-        except OSError as error:
-            batch.error = error
-        else:
-            if batch.synced:
-                unsynced.append(batch)
-    if not unsynced:
-        return
-    started = clock()
-    errors = JsonlLog.sync_all([batch.opened.log for batch in unsynced])
-    took_s = clock() - started
-    for batch, outcome in zip(unsynced, errors, strict=True):
-        batch.sync_s, batch.error = took_s, outcome
 
 
 def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:

@@ -34,9 +34,10 @@ from stenod.runtime.error_mapping import ErrorMapping, doubted
 from stenod.runtime.quotas import Account
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
-from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all, store
+from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all
 from stenod.writer.rewriter import InDoubt, Rewriter
 from stenod.writer.services import Services
+from stenod.writer.storing import store_soon
 
 _AS_IT_IS = OpenOptions()
 
@@ -415,7 +416,7 @@ class Writer:
         batch = self._sealed(synced=synced)
         if batch is None:
             return
-        await self._services.commit(partial(store, [batch], self._services.monotonic))
+        await store_soon([batch], self._services)
         if _is_stored(batch):
             answer_all(batch.decided, synced=batch.synced)
             self._remember(batch)

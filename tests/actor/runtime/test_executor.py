@@ -104,3 +104,17 @@ async def test_a_slow_disk_is_synced_inline_where_the_system_gives_no_thread(dis
     for _ in range(limits.SYNCS_REMEMBERED_MAX):
         assert await _is_inline(commit, disk.sync)
     assert not commit.is_inline
+
+
+async def test_a_disk_that_needs_the_event_loop_never_blocks_it(disk: Disk) -> None:
+    refusals = iter([NoThread("can't start new thread")])
+
+    async def refuse_once(work: Callable[[], Any]) -> Any:
+        for refusal in refusals:
+            raise refusal
+        return await in_thread(work)
+
+    commit = AdaptiveCommits(refuse_once, clock=lambda: disk.now_s, may_block=False)
+    assert not commit.is_inline
+    assert not await _is_inline(commit, disk.sync)
+    assert not commit.is_inline

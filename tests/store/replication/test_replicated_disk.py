@@ -3,14 +3,17 @@
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from errno import EIO
 from pathlib import Path
 
+import anyio
 import pytest
 
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import file_opening
 from stenod.replication.journal import Fenced, JournalLost, Publication
+from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
 from stenod.store.posix import PosixDisk
 from support.memory_journal import Fault, MemoryStream
@@ -542,3 +545,92 @@ def test_an_owner_that_is_cut_off_does_not_confirm_its_folder(
     stream.heal("one")
     with pytest.raises(Held):
         one.ownership.confirm("s")
+
+
+def synced_on_loop(*logs: JsonlLog) -> list[OSError | None] | None:
+    """Sync logs as an event loop does."""
+    return anyio.run(JsonlLog.sync_on_loop, logs)
+
+
+def test_the_event_loop_syncs_what_a_thread_would_sync(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    log.append(line("2"))
+    assert synced_on_loop(log) == [None]
+    assert log.synced == log.size
+
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == line("1") + line("2")
+
+
+def test_the_event_loop_does_not_wait_for_a_publication_that_is_under_way(one: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    log.append(line("2"))
+    folder = one.ownership.found("s")
+    assert folder is not None
+    with folder.lock:
+        assert synced_on_loop(log) is None
+    assert log.synced < log.size
+    assert synced_on_loop(log) == [None]
+
+
+def test_the_event_loop_leaves_the_mark_of_a_folder_to_a_thread(one: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    folder = one.ownership.found("s")
+    assert folder is not None
+    folder.is_mark_due = True
+    log.append(line("2"))
+    assert synced_on_loop(log) is None
+    log.sync()
+    assert not folder.is_mark_due
+
+
+def test_the_event_loop_leaves_a_file_of_this_machine_alone_to_a_thread(
+    one: Host, tmp_path: Path
+) -> None:
+    handle = one.disk.open_new(one.disk.open_root(str(tmp_path)), "other")
+    assert anyio.run(one.disk.sync_on_loop, [handle]) is None
+
+
+def test_a_lost_owner_learns_it_on_the_event_loop(one: Host, two: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    succeed(two, one)
+    two.open("s")
+    log.append(line("2"))
+    found = synced_on_loop(log)
+    assert found is not None
+    assert isinstance(found[0], Fenced)
+    assert "fenced" in one.log
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_a_file_that_cannot_be_read_fails_no_other_one(
+    one: Host, monkeypatch: pytest.MonkeyPatch, *, on_loop: bool
+) -> None:
+    bad, good = one.open("bad").log, one.open("good").log
+    for log in (bad, good):
+        log.append(line("1"))
+        log.sync()
+    for log in (bad, good):
+        log.append(line("2"))
+    handle, read = bad._file.handle, one.local.read
+
+    def fail(number: int, size: int, offset: int) -> bytes:
+        if number == handle:
+            raise OSError(EIO, "the disk is broken")
+        return read(number, size, offset)
+
+    monkeypatch.setattr(one.local, "read", fail)
+    found = synced_on_loop(bad, good) if on_loop else JsonlLog.sync_all([bad, good])
+    assert found is not None
+    assert isinstance(found[0], OSError)
+    assert found[1] is None
+    assert good.synced == good.size
