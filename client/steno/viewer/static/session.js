@@ -1,7 +1,7 @@
 // One session: its head, its stream of events, and its views.
 
 import { get, link, Stream } from "./api.js";
-import { at, count, h, number, parsePosition, say } from "./dom.js";
+import { at, count, h, parsePosition, say } from "./dom.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { Strip } from "./strip.js";
@@ -77,7 +77,7 @@ export class SessionPage {
       stat.forked_from
         ? h("span", {}, "fork of ", h("a", { href: at(stat.forked_from) }, stat.forked_from)) : null,
       h("span", { title: "the last count that was written, and an estimate of the messages after it" },
-        `about ${number(stat.token_count_with_pending)} tokens`),
+        `about ${count(stat.token_count_with_pending, "token")}`),
       h("span", {}, count(this.head.line, "line")),
       h("span", { title: "how often the session was rewritten: see Tree" },
         `generation ${this.head.generation}`),

@@ -136,7 +136,7 @@ export class Sessions {
 
   tokens(item) {
     const counted = this.counts.get(item.session);
-    return counted ? `${number(counted.token_count_with_pending)} tokens · ` : "";
+    return counted ? `${count(counted.token_count_with_pending, "token")} · ` : "";
   }
 
   /** Ask for the token counts of the sessions in sight; the list of the daemon has none. */

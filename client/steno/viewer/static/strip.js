@@ -1,7 +1,7 @@
 // The token strip: the size of the context over time, with its cuts; a click goes there.
 
 import { get } from "./api.js";
-import { at, h, moment, number, s } from "./dom.js";
+import { at, count, h, moment, number, s } from "./dom.js";
 
 const HEIGHT = 64;
 const POINTS_MAX = 2000;
@@ -75,18 +75,18 @@ export class Strip {
     const last = counts.at(-1);
     const cuts = points.filter((point) => point.kind === "cut").length;
     const title = last
-      ? `Context size: ${number(last.value)} tokens now, ${number(most)} at most, ${cuts} rewrites`
+      ? `Context size: ${count(last.value, "token")} now, ${number(most)} at most, ${cuts} rewrites`
       : `Context size: ${cuts} rewrites`;
     const drawing = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, width: "100%" },
       s("path", { d: `${line}V${HEIGHT - 4}Z`, class: "area" }),
       s("path", { d: line, class: "curve" }), marks);
-    const hint = h("span", { class: "strip-hint" }, `largest count: ${number(most)} tokens`);
+    const hint = h("span", { class: "strip-hint" }, `largest count: ${count(most, "token")}`);
     drawing.addEventListener("mousemove", (event) => {
       const found = this.nearest(points, event, drawing);
       hint.textContent = found ? describe(found) : "";
     });
     drawing.addEventListener("mouseleave", () => {
-      hint.textContent = `largest count: ${number(most)} tokens`;
+      hint.textContent = `largest count: ${count(most, "token")}`;
     });
     drawing.addEventListener("click", (event) => {
       const found = this.nearest(points, event, drawing);
@@ -130,7 +130,7 @@ export class Strip {
 function describe(point) {
   const when = point.at ? ` · ${moment(point.at)}` : "";
   const where = `${point.generation}:${point.line}`;
-  if (point.kind === "usage") return `${number(point.value)} tokens · ${where}${when}`;
+  if (point.kind === "usage") return `${count(point.value, "token")} · ${where}${when}`;
   if (point.kind === "checkpoint") return `checkpoint ${point.value} · ${where}${when}`;
   const { text, by } = point.begun;
   return `${text}${by ? ` by ${by}` : ""} · ${where}${when}`;

@@ -1,7 +1,7 @@
 // The transcript: one row for each line, live and of any length.
 
 import { get, link } from "./api.js";
-import { at, build, button, count, duration, h, moment, number, time } from "./dom.js";
+import { at, build, button, count, duration, h, moment, time } from "./dom.js";
 import { VirtualList } from "./list.js";
 
 const CHUNK = 50;
@@ -33,7 +33,7 @@ export class RowMaker {
       case "checkpoint":
         return this.rule(row, "checkpoint", `checkpoint ${row.id}`);
       case "usage":
-        return this.rule(row, "usage", `${number(row.tokens)} tokens`);
+        return this.rule(row, "usage", count(row.tokens, "token"));
       case "hole":
         return this.rule(row, "hole", "a blank or damaged line: steno verify says which");
       default:
@@ -367,7 +367,7 @@ export class Transcript {
 function label(row, line) {
   if (!row) return `line ${line}`;
   if (row.kind === "checkpoint") return `checkpoint ${row.id}`;
-  if (row.kind === "usage") return `${row.tokens} tokens`;
+  if (row.kind === "usage") return count(row.tokens, "token");
   if (row.kind === "hole") return "damaged line";
   return `${row.role}${row.name ? ` ${row.name}` : ""}${row.by ? ` by ${row.by}` : ""}`;
 }

@@ -109,8 +109,8 @@ export class Wire {
       h("span", { class: "end muted" },
         [`${moment(item.begin)}`, duration(item.end - item.begin),
           item.tools ? count(item.tools, "tool") : null,
-          tokens === null ? null : `${number(tokens)} tokens`].filter(Boolean).join(" · "),
-        item.troubles ? h("span", { class: "trouble" }, ` · ${count(item.troubles, "trouble")}`) : null));
+          tokens === null ? null : count(tokens, "token")].filter(Boolean).join(" · "),
+        item.troubles ? h("span", { class: "trouble" }, ` · ${count(item.troubles, "problem")}`) : null));
   }
 
   /** The last token count of the transcript that was written during a turn. */
