@@ -66,10 +66,11 @@ class SimulatedDaemon(DaemonInProcess):
         """Serve until the tasks are cancelled."""
         self._tasks = tasks
 
-    def burst(self, connection: Connection, count: int) -> None:
-        """Take some messages of one connection, and serve them, as a transport does."""
-        for _ in range(min(count, len(connection.up))):
-            self.router.handle(self, connection.identity, connection.up.popleft())
+    def burst(self, connections: Sequence[Connection], count: int) -> None:
+        """Take some messages of each connection, and serve them, as a transport does."""
+        for connection in connections:
+            for _ in range(min(count, len(connection.up))):
+                self.router.handle(self, connection.identity, connection.up.popleft())
         self.registry.commit()
 
     def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
@@ -88,7 +89,7 @@ class SimulatedDaemon(DaemonInProcess):
 
 
 class DaemonSimulation(Simulation):
-    """One seed of the worlds `daemon` and `full`.
+    """One seed of the worlds `daemon`, `full`, `groups` and `moves`.
 
     Attributes:
         agents: the daemon's clients, which outlive it.
@@ -168,6 +169,8 @@ class DaemonSimulation(Simulation):
             self._act(agent)
         if world.faults and chance.random() < 0.05:
             self._fail_something()
+        if world.has_groups and chance.random() < 0.3:
+            self._act_together(daemon)
         if world.disconnects and chance.random() < 0.06:
             self._disconnect(chance.choice(self.agents), daemon)
         for _ in range(chance.randint(1, 6)):
@@ -211,6 +214,16 @@ class DaemonSimulation(Simulation):
             agent.watch(session, now_s)
         elif drawn < 0.8:
             agent.read(session)
+
+    def _act_together(self, daemon: SimulatedDaemon) -> None:
+        """Let all agents act before the daemon takes what they sent; a sync of it may fail."""
+        for agent in self.agents:
+            self._act(agent)
+            agent.step(self.now_s)
+        if self.world.faults and self._chance.random() < 0.3:
+            self.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
+        connections = [each.connection for each in self.agents if each.connection is not None]
+        daemon.burst(connections, 100)
 
     def _act_more(self, agent: Agent) -> None:
         """Let an agent compact, look for mail, repeat an order, read or follow either file."""
@@ -257,7 +270,7 @@ class DaemonSimulation(Simulation):
             self._connect(agent, daemon)
             return
         if connection.up and chance.random() < 0.7:
-            daemon.burst(connection, chance.choice([1, 1, 3, 100]))
+            daemon.burst([connection], chance.choice([1, 1, 3, 100]))
         await _give_way(chance.choice([0, 1, 3, 12, 40]))
         while connection.down and chance.random() < 0.7:
             connection.take_down(agent.now(self.now_s))
@@ -276,7 +289,7 @@ class DaemonSimulation(Simulation):
         if self._chance.random() < 0.5:
             connection.up.clear()
         while connection.up:
-            daemon.burst(connection, 1)
+            daemon.burst([connection], 1)
         del daemon.connections[connection.identity]
         agent.hang_up()
 
@@ -347,7 +360,7 @@ class DaemonSimulation(Simulation):
                 agent.give(order, self.now_s)
             self._connect(agent, daemon)
             if agent.connection is not None:
-                daemon.burst(agent.connection, 100)
+                daemon.burst([agent.connection], 100)
                 await _give_way(5)
                 while agent.connection.down:
                     agent.connection.take_down(agent.now(self.now_s))

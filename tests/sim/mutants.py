@@ -59,7 +59,7 @@ Patch = tuple[Any, str, Any]
 
 SEEDS = {
     "context": 200, "files": 300, "streams": 300, "hosts": 500, "daemon": 200, "full": 120,
-    "moves": 300, "foreign": 400, "rough": 400,
+    "groups": 200, "moves": 300, "foreign": 400, "rough": 400,
 }  # fmt: skip
 """Seeds of each world within which a missing guard has to be noticed."""
 
@@ -346,7 +346,7 @@ MUTANTS = {
         [(FileEnd, "repair", _repair_and_sync_no_more)], {"rough": 0}
     ),
     "a group whose files each have a verdict of their own": Mutant(
-        [(JsonlLog, "sync_all", staticmethod(_sync_each_log_by_itself))], {"daemon": 194}
+        [(JsonlLog, "sync_all", staticmethod(_sync_each_log_by_itself))], {"groups": 17}
     ),
     "a file with a failed sync that is read as any other": Mutant(
         [(FailedSyncs, "has", _never)], {"full": 7033}

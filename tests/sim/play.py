@@ -18,6 +18,7 @@ SIMULATIONS: dict[str, type[Simulation]] = {
     "hosts": HostsSimulation,
     "daemon": DaemonSimulation,
     "full": DaemonSimulation,
+    "groups": DaemonSimulation,
     "moves": DaemonSimulation,
     "foreign": ForeignSimulation,
     "rough": ForeignSimulation,

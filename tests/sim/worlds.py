@@ -34,6 +34,7 @@ class World:
         narrow_queues: connections take few messages.
         short_pauses: much happens between a write and its sync.
         has_all: agents also write events, compact, and send D-Mails.
+        has_groups: messages of all agents often come at once, and syncs of several files fail.
         has_moves: agents also rename sessions and restore deleted ones.
         bad_journal: the journal delays, loses and repeats messages, and hosts are cut off from it.
         small_messages: most changes need several messages of the journal.
@@ -57,6 +58,7 @@ class World:
     narrow_queues: bool = False
     short_pauses: bool = False
     has_all: bool = False
+    has_groups: bool = False
     has_moves: bool = False
     bad_journal: bool = False
     small_messages: bool = False
@@ -115,6 +117,10 @@ def _full(seed: int) -> World:
     return replace(_daemon(seed), has_all=True, narrow_queues=narrow, short_pauses=short)
 
 
+def _groups(seed: int) -> World:
+    return replace(_daemon(seed), power_cuts=True, has_groups=True)
+
+
 def _moves(seed: int) -> World:
     return replace(_daemon(seed), has_moves=True)
 
@@ -151,6 +157,8 @@ WORLDS: Mapping[str, Callable[[int], World]] = {
     "daemon": _daemon,
     # The same with events, compactions and D-Mails.
     "full": _full,
+    # A daemon whose group commits often have several files.
+    "groups": _groups,
     # The daemon's clients, which also rename sessions and restore deleted ones.
     "moves": _moves,
     # Both writers beside a program that changes the files between any two calls.
