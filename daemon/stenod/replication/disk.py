@@ -219,9 +219,9 @@ class ReplicatedDisk:
             return None
         with ExitStack() as stack:
             for folder in folders:
-                if not folder.lock.acquire(blocking=False):
+                if not folder.publishing.acquire(blocking=False):
                     return None
-                stack.callback(folder.lock.release)
+                stack.callback(folder.publishing.release)
             unread = self._note_contents(files)
             outcomes = await ship_on_loop(self._ownership.journal, folders)
             verdicts = self._verdicts(files, unread, folders, outcomes)
@@ -238,7 +238,7 @@ class ReplicatedDisk:
         if owned is None:
             self._disk.fsync(handle)
             return
-        with owned.lock:
+        with owned.publishing:
             outcomes = ship(self._ownership.journal, [owned])
             self._ownership.note_outcome(owned, outcomes[0])
             self._save_due_mark(owned)
@@ -249,7 +249,7 @@ class ReplicatedDisk:
         owned = self._files.get(handle)
         if owned is None:
             return
-        with owned.lock:
+        with owned.publishing:
             (outcome,) = ship_all(self._ownership.journal, [owned.confirming()])
             self._ownership.note_outcome(owned, outcome)
         raise_first([outcome])
@@ -263,7 +263,7 @@ class ReplicatedDisk:
         folders = _distinct(files.values())
         with ExitStack() as stack:
             for folder in folders:
-                stack.enter_context(folder.lock)
+                stack.enter_context(folder.publishing)
             unread = self._note_contents(files)
             outcomes = ship(self._ownership.journal, folders)
             verdicts = self._verdicts(files, unread, folders, outcomes)
@@ -276,7 +276,8 @@ class ReplicatedDisk:
         unread: dict[int, OSError] = {}
         for handle, folder in files.items():
             try:
-                folder.note_content(self._disk, handle)
+                with folder.lock:
+                    folder.note_content(self._disk, handle)
             except OSError as error:
                 unread[handle] = error
         return unread
@@ -325,10 +326,9 @@ class ReplicatedDisk:
         for below in sessions:
             owned = self._ownership.writable(f"{goal}{below}")
             come.append(owned)
-            with owned.lock, self._opened(moved, below) as handle:
+            with owned.publishing, self._opened(moved, below) as handle:
                 remove(self._disk, handle, paths.JOURNAL_MARK)
-                for name in session_files(self._disk, handle):
-                    owned.note_name(self._disk, handle, name)
+                owned.note_names(self._disk, handle, session_files(self._disk, handle))
                 raise_first(ship(self._ownership.journal, [owned]))
         return come
 
@@ -337,7 +337,7 @@ class ReplicatedDisk:
         for below in sessions:
             owned = self._ownership.writable(f"{source}{below}")
             try:
-                with owned.lock:
+                with owned.publishing:
                     raise_first(ship_all(self._ownership.journal, [owned.gone()]))
                 with suppress(OSError):
                     # What is left is found with the next snapshot of the folder.

@@ -3,7 +3,7 @@
 import errno
 import threading
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from steno_protocol.journal_entries import (
     AnyEntry,
@@ -24,9 +24,9 @@ from stenod.store.disk import Disk, FileStat
 class OwnedFolder:
     """A session's folder whose last message in the journal is of this daemon.
 
-    What is done to the folder is noted as entries; a sync publishes them. The lock is held while
-    that lasts, so there is one publication of a folder at a time. The event loop carries every
-    publication, and so takes the lock only if it is free; threads wait for it.
+    What is done to the folder is noted as entries; a sync publishes those that were noted before.
+    There is one publication of a folder at a time. The event loop carries all of them, and so must
+    not wait for one: it publishes only what no thread is publishing.
 
     Args:
         path: the path in the session tree, such as `a/b`.
@@ -36,7 +36,8 @@ class OwnedFolder:
         inodes: the number of each of these files by its inode on this disk.
 
     Attributes:
-        lock: held during every use but that of `handles`.
+        publishing: held by whoever publishes, and taken before `lock`.
+        lock: held for moments, while something is noted or what was noted is looked at.
         handles: open handles of its files.
         snapshot_sequence: the first message of the last whole snapshot.
         lost: another daemon owns it, and nothing can be published any more.
@@ -49,7 +50,8 @@ class OwnedFolder:
         self.sequence = sequence
         self.manifest = manifest
         self.inodes = inodes
-        self.lock = threading.Lock()
+        self.publishing = threading.Lock()
+        self.lock = threading.RLock()
         self._is_mark_due = False
         self._behind_mark_bytes = 0
         self.handles: set[int] = set()
@@ -75,7 +77,7 @@ class OwnedFolder:
         self._is_mark_due = is_due
         self._behind_mark_bytes = 0
 
-    # --- what was done ---------------------------------------------------------------------------
+    # --- what was done, with the lock ------------------------------------------------------------
 
     def note_file(self, name: str, file: FileStat) -> None:
         """Note that a name leads to a file, which may be new or another program's."""
@@ -144,6 +146,12 @@ class OwnedFolder:
             finally:
                 disk.close(handle)
 
+    def note_names(self, disk: Disk, folder: int, names: Iterable[str]) -> None:
+        """Note what several names of a folder lead to now; takes the lock."""
+        with self.lock:
+            for name in names:
+                self.note_name(disk, folder, name)
+
     def _note(self, entry: AnyEntry) -> None:
         self.manifest.apply(entry)
         self._pending.append(entry)
@@ -151,7 +159,7 @@ class OwnedFolder:
             # The next opening elsewhere copies as much, though the message is short.
             self._behind_mark_bytes += entry.size
 
-    # --- publishing ------------------------------------------------------------------------------
+    # --- publishing, without the lock ------------------------------------------------------------
 
     def shipping(self) -> Generator[Publication, int | OSError]:
         """Yield what has to be published, one after another; each outcome is sent in.
@@ -167,9 +175,10 @@ class OwnedFolder:
             raise self.lost
         if self._doubt is not None:
             yield from self._settle(self._doubt)
-        if self._pending:
+        with self.lock:
             count = len(self._pending)
             bodies = _bodies_of(self._pending)
+        if count:
             for body in bodies[:-1]:
                 yield from self._publish(Kind.PART, body, 0)
             yield from self._publish(Kind.CHANGE, bodies[-1], count)
@@ -182,7 +191,8 @@ class OwnedFolder:
 
     def gone(self) -> Generator[Publication, int | OSError]:
         """Yield the message that the folder was removed; as `shipping`."""
-        self._pending.clear()
+        with self.lock:
+            self._pending.clear()
         yield from self.shipping()
         yield from self._publish(Kind.GONE, b"", 0)
         self.manifest, self.inodes = Manifest(next_file=2), {}
@@ -192,8 +202,13 @@ class OwnedFolder:
 
         `snapshot_sequence` is the first of them afterwards: no earlier message is needed.
         """
-        yield from self.shipping()
-        bodies = _bodies_of(list(self._entries_of_all(disk, folder)))
+        bodies: list[bytes] = []
+        while not bodies:
+            yield from self.shipping()
+            with self.lock:
+                # What was noted meanwhile would be in the copy, and come once more behind it.
+                if not self._pending:
+                    bodies = _bodies_of(list(self._entries_of_all(disk, folder)))
         yield from self._publish(Kind.SNAPSHOT, bodies[0], 0)
         self.snapshot_sequence = self.sequence
         for body in bodies[1:]:
@@ -217,7 +232,8 @@ class OwnedFolder:
         outcome = yield Publication(self.path, self.sequence, self._owner, kind, body)
         if isinstance(outcome, int):
             self.sequence = outcome
-            self._behind_mark_bytes += len(body)
+            with self.lock:
+                self._behind_mark_bytes += len(body)
             self._has_parts = kind in {Kind.PART, Kind.SNAPSHOT}
             return
         if isinstance(outcome, Fenced):
@@ -251,7 +267,8 @@ class OwnedFolder:
             raise outcome
 
     def _applied(self, entries: int) -> None:
-        del self._pending[:entries]
+        with self.lock:
+            del self._pending[:entries]
 
 
 def _appends(disk: Disk, folder: int, name: str, number: int, content: Content) -> Iterator[Append]:
@@ -299,7 +316,7 @@ def crc_of(disk: Disk, handle: int, start: int, end: int, crc: int = 0) -> int:
 
 
 def ship(journal: Journal, folders: Sequence[OwnedFolder]) -> list[OSError | None]:
-    """Publish what was noted in several folders, whose locks the caller holds.
+    """Publish what was noted in several folders, each of which the caller may publish alone.
 
     Returns:
         The error of each folder, or None if a majority has all of it on disk.

@@ -163,7 +163,7 @@ class Ownership:
         folder = self.acquire(path)
         if folder is None:
             return
-        with folder.lock:
+        with folder.publishing:
             raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
             message = Publication(path, folder.sequence, owner, Kind.OWN, b"")
@@ -182,7 +182,7 @@ class Ownership:
         folder = self.acquire(path)
         if folder is None or not folder.manifest.names:
             return
-        with folder.lock, self.opened(path) as handle:
+        with folder.publishing, self.opened(path) as handle:
             self._leave_out_hints(folder, handle)
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
             self.journal.purge(path, folder.snapshot_sequence)
@@ -242,15 +242,15 @@ class Ownership:
     def close(self) -> None:
         """Save the marks of all folders, and tell the others that this daemon ends."""
         for folder in list(self._folders.values()):
-            with folder.lock, suppress(OSError):
+            with suppress(OSError):
                 self.save_mark(folder)
         self.hosts.tell_ended()
 
     def save_mark(self, folder: OwnedFolder) -> None:
         """Save the folder's place in the journal for the next opening, if all is published."""
-        if not folder.is_published:
-            return
-        with suppress(FileNotFoundError), self.opened(folder.path) as handle:
+        with folder.lock, suppress(FileNotFoundError), self.opened(folder.path) as handle:
+            if not folder.is_published:
+                return
             seen = seen_files(self._disk, handle, folder.manifest)
             mark = Mark(folder.sequence, self.owner.host, folder.manifest, self._boot, seen)
             save_mark(self._disk, handle, mark)
@@ -272,10 +272,11 @@ class Ownership:
 
     def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
         """Drop the recovery points that the mirror made for this disk from the journal's files."""
-        for name, number in list(folder.manifest.names.items()):
-            found = self._disk.stat_name(handle, name) if is_hint(name) else None
-            if is_hint(name) and (found is None or folder.inodes.get(found.inode) != number):
-                folder.note_unlink(name)
+        with folder.lock:
+            for name, number in list(folder.manifest.names.items()):
+                found = self._disk.stat_name(handle, name) if is_hint(name) else None
+                if is_hint(name) and (found is None or folder.inodes.get(found.inode) != number):
+                    folder.note_unlink(name)
 
     def _check_closed(self, path: str) -> None:
         # The writer of a lost folder knows nothing of what its new owner wrote. Only an opening
@@ -362,9 +363,8 @@ class Ownership:
 
     def _join(self, folder: OwnedFolder, handle: int) -> None:
         """Bring the files of a folder into the journal, which never had them."""
-        with folder.lock:
-            for name in session_files(self._disk, handle):
-                folder.note_name(self._disk, handle, name)
+        with folder.publishing:
+            folder.note_names(self._disk, handle, session_files(self._disk, handle))
             raise_first(ship(self.journal, [folder]))
 
     def _keep(self, folder: OwnedFolder) -> None:

@@ -79,8 +79,8 @@ async def test_a_thread_waits_for_the_publication_before_a_commit(host: Host) ->
     batch = batch_of(host, "a")
     folder = host.ownership.found("a")
     assert folder is not None
-    folder.lock.acquire()
-    blocked.then = folder.lock.release
+    folder.publishing.acquire()
+    blocked.then = folder.publishing.release
     await store_soon([batch], blocked.services)
     assert blocked.count == 1
     assert batch.error is None

@@ -572,7 +572,7 @@ def test_the_event_loop_does_not_wait_for_a_publication_that_is_under_way(one: H
     log.append(line("2"))
     folder = one.ownership.found("s")
     assert folder is not None
-    with folder.lock:
+    with folder.publishing:
         assert synced_on_loop(log) is None
     assert log.synced < log.size
     assert synced_on_loop(log) == [None]
