@@ -14,6 +14,7 @@ import msgspec
 from sim import writers
 from sim.play import play
 from sim.session_simulation import SessionSimulation
+from sim.simulation import first_error
 from sim.worlds import WORLDS
 from steno._sansio import exchange, follower
 from steno._sansio.follower import Follower
@@ -98,8 +99,10 @@ class Mutant:
                 options = dict.fromkeys(self.options, True)
                 try:
                     play(world, seed, replace(WORLDS[world](seed), **options))
-                except AssertionError:
-                    return seed
+                except AssertionError as error:
+                    # A mutant that only crashes shows a mistake in the mutant.
+                    if isinstance(first_error(error.__cause__ or error), AssertionError):
+                        return seed
         return None
 
 

@@ -166,12 +166,13 @@ def run_seed(seed: int, run: Callable[[], Awaitable[None]], clock: Callable[[], 
     try:
         anyio.run(run, backend="asyncio", backend_options=options)
     except BaseExceptionGroup as group:
-        raise AssertionError(f"seed {seed}: {_first(group)!r}") from group
+        raise AssertionError(f"seed {seed}: {first_error(group)!r}") from group
     except (AssertionError, OSError, StenoError, ValueError, LookupError) as error:
         raise AssertionError(f"seed {seed}: {error!r}") from error
 
 
-def _first(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group
+def first_error(error: BaseException) -> BaseException:
+    """Returns an error, or the first one of a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
