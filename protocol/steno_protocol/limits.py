@@ -620,6 +620,10 @@ LOOP_SYNC_BYTES_MAX: Final = 256 * KIB
 """Bytes of a commit that the event loop awaits where a disk can wait there. To write them and to
 send them takes a millisecond, for which other sessions wait."""
 
+SLOW_GROUP_S: Final = 0.02
+"""Time after which a commit of a cluster no longer delays the next one. A commit takes 1 to 5 ms;
+sixteen sessions that are committed together get a fifth more acks than one by one."""
+
 THREAD_RETRY_S: Final = 0.1
 """Pause before a commit that must not block the event loop asks again for a thread."""
 

@@ -89,7 +89,10 @@ async def test_a_session_with_a_few_commands_does_not_wait_for_one_with_many() -
         assert methods == ["write", "fdatasync"] * 2
 
 
-async def test_a_slow_group_delays_no_other_group_of_a_cluster() -> None:
+async def test_a_slow_group_delays_no_other_group_of_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SLOW_GROUP_S", 0.0)
     daemon = DaemonInProcess(SimulatedDisk())
     commits = daemon.services.commit
     assert isinstance(commits, TestCommits)
@@ -106,6 +109,39 @@ async def test_a_slow_group_delays_no_other_group_of_a_cluster() -> None:
         assert slow not in daemon.answers
         gate.set()
         await daemon.wait_for_answer(slow)
+
+
+async def test_what_comes_during_a_quick_group_of_a_cluster_is_committed_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SLOW_GROUP_S", 60.0)
+    daemon = DaemonInProcess(SimulatedDisk())
+    commits = daemon.services.commit
+    assert isinstance(commits, TestCommits)
+    async with daemon.running():
+        await opened(daemon)
+        commits.is_inline, commits.groups_max = False, 8
+        count = 0
+
+        def note() -> None:
+            nonlocal count
+            count += 1
+
+        commits.before = note
+        gate = commits.gate = anyio.Event()
+        first, *others = appends(3)
+        burst(daemon, [first])
+        await anyio.wait_all_tasks_blocked()
+        commits.gate = None
+        names = [b"later.%d" % number for number in range(len(others))]
+        for name, (command, record) in zip(names, others, strict=True):
+            daemon.handle(encode_request(name, command, [record]))
+            await anyio.wait_all_tasks_blocked()
+        assert not daemon.answers.keys() & set(names)
+        gate.set()
+        for name in names:
+            await daemon.wait_for_answer(name)
+        assert count == 2
 
 
 async def test_failed_sync_fails_its_whole_group() -> None:
