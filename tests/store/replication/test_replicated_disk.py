@@ -1,6 +1,7 @@
 """The replicated disk: two hosts, a journal in memory, real files."""
 
 import os
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from errno import EIO
@@ -15,6 +16,7 @@ from stenod.recovery import file_opening
 from stenod.replication.journal import Fenced, JournalLost, Publication
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
+from stenod.store.names import replacing
 from stenod.store.posix import PosixDisk
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host
@@ -634,3 +636,34 @@ def test_a_file_that_cannot_be_read_fails_no_other_one(
     assert isinstance(found[0], OSError)
     assert found[1] is None
     assert good.synced == good.size
+
+
+def test_only_a_sync_waits_for_the_publication_that_is_under_way(one: Host) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    folder = one.ownership.found("s")
+    assert folder is not None
+    disk = one.disk
+    place = disk.open_folder(disk.open_root(one.tree), "s")
+
+    def change() -> None:
+        log.append(line("2"))
+        with replacing(disk, place, "state.json") as handle:
+            disk.write(handle, b"{}")
+        new = disk.open_new(place, "stream-a.jsonl")
+        disk.copy(disk.open_read(place, "context.jsonl"), new, 0, len(line("1")))
+        disk.truncate(new, 3)
+        disk.link(place, "stream-a.jsonl", "stream-b.jsonl")
+        disk.close(new)
+        disk.unlink(place, "stream-a.jsonl")
+        disk.close(disk.open_append(place, "stream-b.jsonl"))
+
+    with folder.publishing:
+        # The event loop makes such changes, and has to go on, so that the publication can end.
+        thread = threading.Thread(target=change)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+    log.sync()
+    assert folder.is_published
