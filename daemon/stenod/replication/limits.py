@@ -15,6 +15,9 @@ SUBJECT_CHARS_MAX: Final = 2000
 """Characters of a subject. A server closes a connection that sends a control line of more than
 4 KiB, which has the subject and the address for the answer."""
 
+SUBJECTS_KEPT_MAX: Final = 1024
+"""Subjects of folders that are kept in memory, as each commit needs that of its folder."""
+
 DUPLICATE_WINDOW_S: Final = 120.0
 """Time for which the servers know the ids of messages. A message is sent again for `publish_s`,
 which is far shorter."""

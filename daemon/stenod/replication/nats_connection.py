@@ -63,6 +63,44 @@ class Reply:
         return self.headers.get("Status", "")
 
 
+class _Answers:
+    """The answers to one request.
+
+    Args:
+        is_last: whether an answer is the last one.
+        limit: the time limit of the request, renewed by each answer.
+        wait_s: seconds for each answer.
+
+    Attributes:
+        all: all of them, once the last one has come; None if the connection ended before it.
+    """
+
+    def __init__(
+        self, is_last: Callable[[Reply], bool], limit: asyncio.Timeout, wait_s: float
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.all: asyncio.Future[list[Reply] | None] = self._loop.create_future()
+        self._is_last = is_last
+        self._limit = limit
+        self._wait_s = wait_s
+        self._found: list[Reply] = []
+
+    def take(self, reply: Reply) -> None:
+        """Take one."""
+        if self.all.done():
+            return
+        self._found.append(reply)
+        if reply.status == _NO_RESPONDERS or self._is_last(reply):
+            self.all.set_result(self._found)
+        else:
+            self._limit.reschedule(self._loop.time() + self._wait_s)
+
+    def lose(self) -> None:
+        """There will be no more."""
+        if not self.all.done():
+            self.all.set_result(None)
+
+
 class Connection:
     """A connection to one of the servers, which is replaced when it ends.
 
@@ -91,7 +129,7 @@ class Connection:
         self._trouble = "no server has been asked yet"
         self._heard_error: Exception | None = None
         self._hearers: list[tuple[str, Callable[[str, bytes], None]]] = []
-        self._waiting: dict[str, asyncio.Queue[Reply | None]] = {}
+        self._waiting: dict[str, _Answers] = {}
         self._tokens = itertools.count()
         self._inbox = ""
         self._calls: set[asyncio.Task[Any]] = set()
@@ -199,19 +237,18 @@ class Connection:
         """
         client = self._client_for(body)
         token = str(next(self._tokens))
-        answers: asyncio.Queue[Reply | None] = asyncio.Queue()
-        self._waiting[token] = answers
         try:
             # A server that reads no more blocks what is sent, too, when the buffers are full.
             async with asyncio.timeout(wait_s) as limit:
+                answers = self._waiting[token] = _Answers(is_last, limit, wait_s)
                 await self._send(client, subject, body, f"{self._inbox}.{token}", headers)
-                return await _collected(answers, wait_s, limit, is_last)
+                return _judged(await answers.all)
         except TimeoutError:
             # A server answers nothing to what it does not permit, and says so beside.
             said = self._trouble if self._heard_error is not None else "the servers do not answer"
             raise UnansweredError(said) from None
         finally:
-            del self._waiting[token]
+            self._waiting.pop(token, None)
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         """Send a message that nobody answers, if there is a connection."""
@@ -385,7 +422,7 @@ class Connection:
         if self._heard_error is None:
             self._trouble = why
         for answers in self._waiting.values():
-            answers.put_nowait(None)
+            answers.lose()
         self._lost.set()
         self._track(_close(client))
 
@@ -398,7 +435,7 @@ class Connection:
         self._heard_error = None
         answers = self._waiting.get(message.subject.rpartition(".")[2])
         if answers is not None:
-            answers.put_nowait(Reply(message.headers or {}, message.data))
+            answers.take(Reply(message.headers or {}, message.data))
 
 
 def _greeting(client: Client) -> dict[str, Any]:
@@ -406,24 +443,12 @@ def _greeting(client: Client) -> dict[str, Any]:
     return client._server_info  # pyright: ignore[reportPrivateUsage]
 
 
-async def _collected(
-    answers: "asyncio.Queue[Reply | None]",
-    wait_s: float,
-    limit: asyncio.Timeout,
-    is_last: Callable[[Reply], bool],
-) -> list[Reply]:
-    """Returns answers up to the last one, each of which has `wait_s` seconds of the limit."""
-    found: list[Reply] = []
-    while True:
-        reply = await answers.get()
-        if reply is None:
-            raise UnansweredError("the connection ended before the answer")
-        if reply.status == _NO_RESPONDERS:
-            raise NoRespondersError
-        found.append(reply)
-        if is_last(reply):
-            return found
-        limit.reschedule(asyncio.get_running_loop().time() + wait_s)
+def _judged(answers: list[Reply] | None) -> list[Reply]:
+    if answers is None:
+        raise UnansweredError("the connection ended before the answer")
+    if answers[-1].status == _NO_RESPONDERS:
+        raise NoRespondersError
+    return answers
 
 
 def _hearing(hear: Callable[[str, bytes], None]) -> Callable[[Msg], Awaitable[None]]:

@@ -9,6 +9,7 @@ A segment of a folder's path is percent-encoded, because a subject has no blank,
 
 import zlib
 from errno import ENAMETOOLONG
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from stenod.replication import limits
@@ -33,6 +34,7 @@ def shard_of(folder: str, streams: int) -> int:
     return zlib.crc32(first.encode(errors="surrogateescape")) % streams
 
 
+@lru_cache(limits.SUBJECTS_KEPT_MAX)
 def subject_of(cluster: str, streams: int, folder: str) -> str:
     """Returns the subject of a folder.
 
