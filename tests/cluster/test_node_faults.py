@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stenod.replication.journal import InDoubt, Journal, JournalLost, Kind, Owner, Publication
+from stenod.replication.journal import InDoubt, JournalLost, Kind, Owner, Publication
 from stenod.replication.subjects import stream_name
 from support.nats_cluster import NatsCluster, Node, wait_until
 from support.nats_journals import READY_S, joined, options
@@ -24,14 +24,15 @@ class Writers:
     """Threads that publish numbered messages, each to a folder of its own, until they are ended.
 
     Attributes:
+        journal: where they publish.
         stored: the number of each acknowledged message by its sequence, for each folder.
         failed: what was answered instead.
     """
 
-    def __init__(self, journal: Journal, count: int = 4) -> None:
+    def __init__(self, journal: NatsJournal, count: int = 4) -> None:
         self.stored: list[dict[int, int]] = [{} for _ in range(count)]
         self.failed: list[OSError] = []
-        self._journal = journal
+        self.journal = journal
         self._is_ending = threading.Event()
         self._grew = threading.Condition()
         self._threads = [
@@ -59,7 +60,7 @@ class Writers:
         after, count = 0, 0
         while not self._is_ending.is_set():
             body = str(count).encode()
-            [found] = self._journal.publish(
+            [found] = self.journal.publish(
                 [Publication(f"s{number}", after, ANN, Kind.CHANGE, body)]
             )
             with self._grew:
@@ -208,6 +209,34 @@ def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
     monkeypatch.setattr(nats_connection, "_subscribe", subscribe_and_end)
     with joined(options(three_nodes), "ann") as journal:
         journal.wait_ready(READY_S)
+        [found] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
+        assert isinstance(found, int)
+
+
+def test_messages_go_straight_to_the_leader_also_after_it_was_replaced(
+    frail_nodes: NatsCluster,
+) -> None:
+    with writers(frail_nodes) as (found, stream):
+
+        def is_at(node: Node) -> bool:
+            server = frail_nodes.servers[frail_nodes.nodes.index(node)]
+            return server.endswith(f"//{found.journal._connection.server}")
+
+        first = frail_nodes.wait_for_leader(stream)
+        wait_until(lambda: is_at(first), "the journal is not at the leader")
+        found.wait_for(20)
+        first.kill()
+        found.wait_for(20)
+        second = frail_nodes.wait_for_leader(stream)
+        wait_until(lambda: is_at(second), "the journal is not at the new leader")
+        found.wait_for(20)
+
+
+def test_a_server_that_nobody_knows_is_not_looked_for_for_long(three_nodes: NatsCluster) -> None:
+    with joined(options(three_nodes), "ann") as journal:
+        journal.wait_ready(READY_S)
+        connection = journal._connection
+        connection.call(connection.move_to("nobody"))
         [found] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(found, int)
 

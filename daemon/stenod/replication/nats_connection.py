@@ -257,6 +257,16 @@ class Connection:
             async with asyncio.timeout(limits.RESEND_S):
                 await self._send(client, subject, body, "", headers)
 
+    async def move_to(self, name: str) -> None:
+        """Go to the server with this name if it can be reached; nothing is lost by it."""
+        client = self._client
+        if client is None or _greeting(client).get("server_name") == name:
+            return
+        here = self.server
+        for server in [each for each in self._servers if _bare(each) != here]:
+            if self._is_closed or await self._is_joined(server, name):
+                return
+
     async def check(self) -> None:
         """Give the connection up if its server does not answer a ping."""
         client = self._client
@@ -326,8 +336,9 @@ class Connection:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self._client else limits.RECONNECT_S):
                     await wait.wait()
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=limits.CLOSE_S)
+        until = self._loop.time() + limits.CLOSE_S
+        while self._calls and (left_s := until - self._loop.time()) > 0:
+            await asyncio.wait(self._calls, timeout=left_s)
         self._has_ended.set()
 
     def _end(self) -> None:
@@ -354,6 +365,18 @@ class Connection:
                 self._track(_close(client))
             else:
                 return
+
+    async def _is_joined(self, server: str, name: str) -> bool:
+        """Connect to a server, and stay if it has this name."""
+        client = Client()
+        with suppress(OSError, nats.errors.Error, TimeoutError):
+            async with asyncio.timeout(2 * limits.CONNECT_S):
+                await self._connect(client, server)
+                if _greeting(client).get("server_name") == name:
+                    await self._adopt(client)
+                    return True
+        self._track(_close(client))
+        return False
 
     async def _connect(self, client: Client, server: str) -> None:
         self._heard_error = None
@@ -385,8 +408,8 @@ class Connection:
     async def _adopt(self, client: Client) -> None:
         """Use a new connection for all that is sent from now on."""
         self._check_encryption(client)
-        self._inbox = f"_INBOX.{secrets.token_hex(11)}"
-        await _subscribe(client, f"{self._inbox}.*", self._answered)
+        inbox = f"_INBOX.{secrets.token_hex(11)}"
+        await _subscribe(client, f"{inbox}.*", self._answered)
         for subject, hear in self._hearers:
             await _subscribe(client, subject, _hearing(hear))
         if not client.is_connected:
@@ -394,10 +417,19 @@ class Connection:
             raise nats.errors.ConnectionClosedError
         found = [f"{url.scheme}://{url.netloc}" for url in client.discovered_servers]
         self._servers = list(dict.fromkeys([*self._options.servers, *found]))
-        self._client = client
+        if self._client is not None:
+            self._track(self._leave(self._client))
+        self._client, self._inbox = client, inbox
         self._lost.clear()
         self._connected.set()
         self._track(self._prepare())
+
+    async def _leave(self, client: Client) -> None:
+        """Close a connection that was replaced, once what was sent has its answers."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.RESEND_S):
+                await self._ended.wait()
+        await _close(client)
 
     def _explained(self, client: Client, server: str, error: Exception) -> str:
         if _greeting(client).get("tls_verify") and not self._options.tls_cert:

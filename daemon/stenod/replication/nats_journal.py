@@ -350,8 +350,9 @@ class NatsJournal:
         """Find or create the streams, for as long as the connection lasts."""
         while self._connection.server is not None and not self._connection.is_closed:
             try:
-                for shard in range(self._options.streams):
-                    await self._prepare_stream(shard)
+                leaders = [
+                    await self._prepare_stream(shard) for shard in range(self._options.streams)
+                ]
             except JournalLost as error:
                 self._setup_trouble = str(error.strerror)
                 continue
@@ -361,12 +362,16 @@ class NatsJournal:
                 self._refusal = None
                 self._setup_trouble = ""
                 self._is_prepared = True
+                if len(leaders) == 1 and leaders[0]:
+                    # From any other server each message goes to this one first.
+                    await self._connection.move_to(leaders[0])
                 return
             # The operator may correct it while the daemon runs.
             self._is_prepared = False
             await asyncio.sleep(limits.SETUP_RETRY_S)
 
-    async def _prepare_stream(self, shard: int) -> None:
+    async def _prepare_stream(self, shard: int) -> str:
+        """Returns the name of the server that leads the stream, empty if there is none."""
         name = stream_name(self._options.cluster, shard)
         config = stream_config(self._options, shard)
         try:
@@ -381,6 +386,7 @@ class NatsJournal:
                 f" Change it with `nats stream edit {name}`, or choose another"
                 " replication.cluster",
             )
+        return str((found.get("cluster") or {}).get("leader", ""))
 
     async def _stream_or_new(self, name: str, config: dict[str, Any]) -> dict[str, Any]:
         wait_s = limits.RESEND_S
