@@ -386,7 +386,8 @@ class NatsJournal:
                 f" Change it with `nats stream edit {name}`, or choose another"
                 " replication.cluster",
             )
-        return str((found.get("cluster") or {}).get("leader", ""))
+        cluster: dict[str, Any] = found.get("cluster") or {}
+        return str(cluster.get("leader", ""))
 
     async def _stream_or_new(self, name: str, config: dict[str, Any]) -> dict[str, Any]:
         wait_s = limits.RESEND_S
