@@ -39,7 +39,7 @@ class GroupCommit:
         self._waiting: dict[Writer, None] = {}
         self._tasks = 0
         self._is_next_due = False
-        self._idle: list[anyio.Event] = []
+        self._needed: anyio.Event | None = None
 
     def add(self, writer: Writer) -> None:
         """Serve this writer in the next group commit."""
@@ -79,10 +79,11 @@ class GroupCommit:
             return
         if not self._tasks:
             self._tasks += 1
-            if self._idle:
-                self._idle.pop().set()
-            else:
+            if self._needed is None:
                 self._services.spawn(self._keep_serving)
+            else:
+                self._needed.set()
+                self._needed = None
         elif self._tasks < self._services.commit.groups_max and not self._is_next_due:
             self._is_next_due = True
             self._services.spawn(self._serve_beside)
@@ -91,8 +92,7 @@ class GroupCommit:
         """Serve in this task whenever no other one does: a new task would cost 20 us."""
         while True:
             await self._serve_in_task()
-            needed = anyio.Event()
-            self._idle.append(needed)
+            self._needed = needed = anyio.Event()
             await needed.wait()
 
     async def _serve_beside(self) -> None:

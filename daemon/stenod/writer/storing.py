@@ -38,10 +38,11 @@ def store(batches: Sequence[Batch], clock: Callable[[], float]) -> None:
 
 
 def _is_awaited(batches: Sequence[Batch]) -> bool:
-    size = sum(
-        len(batch.data) + batch.opened.log.size - batch.opened.log.synced for batch in batches
-    )
-    return batches[0].opened.log.has_rivals and size <= limits.LOOP_SYNC_BYTES_MAX
+    logs = [batch.opened.log for batch in batches]
+    if not logs[0].has_rivals:
+        return False
+    size = sum(len(batch.data) for batch in batches) + sum(log.size - log.synced for log in logs)
+    return size <= limits.LOOP_SYNC_BYTES_MAX
 
 
 def _write(batches: Sequence[Batch]) -> list[Batch]:
