@@ -40,6 +40,8 @@ class GroupCommit:
         self._tasks = 0
         self._is_next_due = False
         self._needed: anyio.Event | None = None
+        # When each commit that is under way began.
+        self._began_s: list[float] = []
 
     def add(self, writer: Writer) -> None:
         """Serve this writer in the next group commit."""
@@ -96,8 +98,10 @@ class GroupCommit:
             await needed.wait()
 
     async def _serve_beside(self) -> None:
-        """Begin a further commit, if what waits still waits for those under way."""
-        await anyio.sleep(limits.SLOW_GROUP_S)
+        """Begin a further commit, once the newest of those under way counts as slow."""
+        now_s = self._services.monotonic()
+        newest_s = max(self._began_s, default=now_s)
+        await anyio.sleep(max(0.0, newest_s + limits.SLOW_GROUP_S - now_s))
         self._is_next_due = False
         if self._waiting:
             self._tasks += 1
@@ -120,9 +124,12 @@ class GroupCommit:
     async def _store(self, begun: Mapping[Writer, Batch]) -> None:
         for writer in begun:
             writer.hold()
+        began_s = self._services.monotonic()
+        self._began_s.append(began_s)
         try:
             await store_soon(list(begun.values()), self._services)
         finally:
+            self._began_s.remove(began_s)
             for writer in begun:
                 writer.release()
 
