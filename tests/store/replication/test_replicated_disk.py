@@ -14,6 +14,7 @@ from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import file_opening
 from stenod.replication.journal import Fenced, JournalLost, Publication
+from stenod.replication.owned_folder import OwnedFolder
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
 from stenod.store.names import replacing
@@ -549,6 +550,16 @@ def test_an_owner_that_is_cut_off_does_not_confirm_its_folder(
         one.ownership.confirm("s")
 
 
+def synced_log(host: Host) -> tuple[JsonlLog, OwnedFolder]:
+    """The log of a new session with one durable line, and its folder."""
+    log = host.open("s").log
+    log.append(line("1"))
+    log.sync()
+    folder = host.ownership.found("s")
+    assert folder is not None
+    return log, folder
+
+
 def synced_on_loop(*logs: JsonlLog) -> list[OSError | None] | None:
     """Sync logs as an event loop does."""
     return anyio.run(JsonlLog.sync_on_loop, logs)
@@ -568,12 +579,8 @@ def test_the_event_loop_syncs_what_a_thread_would_sync(one: Host, two: Host) -> 
 
 
 def test_the_event_loop_does_not_wait_for_a_publication_that_is_under_way(one: Host) -> None:
-    log = one.open("s").log
-    log.append(line("1"))
-    log.sync()
+    log, folder = synced_log(one)
     log.append(line("2"))
-    folder = one.ownership.found("s")
-    assert folder is not None
     with folder.publishing:
         assert synced_on_loop(log) is None
     assert log.synced < log.size
@@ -581,11 +588,7 @@ def test_the_event_loop_does_not_wait_for_a_publication_that_is_under_way(one: H
 
 
 def test_the_event_loop_leaves_the_mark_of_a_folder_to_a_thread(one: Host) -> None:
-    log = one.open("s").log
-    log.append(line("1"))
-    log.sync()
-    folder = one.ownership.found("s")
-    assert folder is not None
+    log, folder = synced_log(one)
     folder.is_mark_due = True
     log.append(line("2"))
     assert synced_on_loop(log) is None
@@ -639,11 +642,7 @@ def test_a_file_that_cannot_be_read_fails_no_other_one(
 
 
 def test_only_a_sync_waits_for_the_publication_that_is_under_way(one: Host) -> None:
-    log = one.open("s").log
-    log.append(line("1"))
-    log.sync()
-    folder = one.ownership.found("s")
-    assert folder is not None
+    log, folder = synced_log(one)
     disk = one.disk
     place = disk.open_folder(disk.open_root(one.tree), "s")
 
