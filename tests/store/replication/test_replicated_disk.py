@@ -1,8 +1,9 @@
 """The replicated disk: two hosts, a journal in memory, real files."""
 
+import itertools
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from errno import EIO
 from pathlib import Path
@@ -666,3 +667,34 @@ def test_only_a_sync_waits_for_the_publication_that_is_under_way(one: Host) -> N
         assert not thread.is_alive()
     log.sync()
     assert folder.is_published
+
+
+def test_what_is_done_during_a_snapshot_is_in_the_journal_once(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder = synced_log(one)
+    place = one.disk.open_folder(one.disk.open_root(one.tree), "s")
+    names = iter(["stream-a.jsonl", "stream-b.jsonl", "stream-c.jsonl"])
+    publish = one.journal.publish
+
+    def publish_beside(publications: Sequence[Publication]) -> list[int | OSError]:
+        for name in itertools.islice(names, 1):
+            handle = one.disk.open_new(place, name)
+            one.disk.write(handle, line(name))
+            one.disk.close(handle)
+        return publish(publications)
+
+    # Something has to be published before the copy.
+    one.disk.close(one.disk.open_new(place, "stream-z.jsonl"))
+    monkeypatch.setattr(one.journal, "publish", publish_beside)
+    one.ownership.shorten("s")
+    monkeypatch.undo()
+    assert not list(names)
+    one.disk.fsync(place)
+    assert folder.is_published
+
+    succeed(two, one)
+    two.ownership.acquire("s")
+    kept = {name: data for name, data in two.content("s").items() if name.startswith("stream-")}
+    assert kept.keys() == {f"stream-{each}.jsonl" for each in "abcz"}
+    assert two.content("s")["context.jsonl"] == line("1")
