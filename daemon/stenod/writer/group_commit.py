@@ -86,9 +86,15 @@ class GroupCommit:
             else:
                 self._needed.set()
                 self._needed = None
-        elif self._tasks < self._services.commit.groups_max and not self._is_next_due:
-            self._is_next_due = True
-            self._services.spawn(self._serve_beside)
+        elif self._tasks < self._services.commit.groups_max:
+            now_s = self._services.monotonic()
+            wait_s = max(self._began_s, default=now_s) + limits.SLOW_GROUP_S - now_s
+            if wait_s <= 0:
+                self._tasks += 1
+                self._services.spawn(self._serve_in_task)
+            elif not self._is_next_due:
+                self._is_next_due = True
+                self._services.spawn(partial(self._serve_later, wait_s))
 
     async def _keep_serving(self) -> None:
         """Serve in this task whenever no other one does: a new task would cost 20 us."""
@@ -97,15 +103,11 @@ class GroupCommit:
             self._needed = needed = anyio.Event()
             await needed.wait()
 
-    async def _serve_beside(self) -> None:
-        """Begin a further commit, once the newest of those under way counts as slow."""
-        now_s = self._services.monotonic()
-        newest_s = max(self._began_s, default=now_s)
-        await anyio.sleep(max(0.0, newest_s + limits.SLOW_GROUP_S - now_s))
+    async def _serve_later(self, wait_s: float) -> None:
+        """Look again once the newest of the commits under way counts as slow."""
+        await anyio.sleep(wait_s)
         self._is_next_due = False
-        if self._waiting:
-            self._tasks += 1
-            await self._serve_in_task()
+        self._serve_soon()
 
     async def _serve_in_task(self) -> None:
         """Commit what waits, and what comes meanwhile, one commit of this task at a time."""

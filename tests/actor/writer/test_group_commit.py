@@ -108,6 +108,8 @@ async def group_under_way() -> AsyncIterator[tuple[DaemonInProcess, bytes, TestC
         finally:
             gate.set()
             await daemon.wait_for_answer(under_way)
+            # The end of the daemon would have each writer serve what is left for the next group.
+            await anyio.wait_all_tasks_blocked()
 
 
 async def test_a_slow_group_delays_no_other_group_of_a_cluster() -> None:
@@ -117,6 +119,23 @@ async def test_a_slow_group_delays_no_other_group_of_a_cluster() -> None:
             name = b"quick.%d" % number
             daemon.handle(encode_request(name, command, [record]))
             await daemon.wait_for_answer(name)
+        assert slow not in daemon.answers
+
+
+async def test_a_group_that_becomes_slow_delays_what_comes_then_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SLOW_GROUP_S", 60.0)
+    async with group_under_way() as (daemon, slow, _):
+        early, late = appends(2)[1:3]
+        daemon.handle(encode_request(b"early", early[0], [early[1]]))
+        await anyio.wait_all_tasks_blocked()
+        assert b"early" not in daemon.answers
+
+        daemon.now_s += limits.SLOW_GROUP_S
+        daemon.handle(encode_request(b"late", late[0], [late[1]]))
+        await daemon.wait_for_answer(b"late")
+        assert b"early" in daemon.answers
         assert slow not in daemon.answers
 
 
