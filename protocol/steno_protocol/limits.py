@@ -294,7 +294,10 @@ TRACKED_FRAME_BYTES: Final = 64 * KIB
 one costs less."""
 
 PEER_LOANS_BYTES_MAX: Final = 32 * MIB
-"""Bytes in flight to one connection above which its reads are `busy`."""
+"""Bytes in flight to one connection above which its reads wait, then are `busy`."""
+
+PEER_ROOM_WAIT_S: Final = 0.5
+"""Wait of a read for its connection to receive earlier replies, before it is `busy`."""
 
 UNREAD_BYTES_MAX: Final = 48 * MIB
 """Bytes in flight to all connections above which each one gets an equal share, and blocks shrink to

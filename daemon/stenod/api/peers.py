@@ -244,6 +244,8 @@ class Peer(msgspec.Struct, eq=False):
         subscriptions: its subscriptions by their names.
         reading: limits the blocks that are read for it at a time.
         in_flight: the frames in flight to it.
+        full_since_s: event loop's time at which a read found too many bytes in flight to it; None
+            since a read found room.
     """
 
     socket: Socket
@@ -264,18 +266,46 @@ class Peer(msgspec.Struct, eq=False):
         default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX, fast_acquire=True)
     )
     in_flight: InFlightFrames = msgspec.field(default_factory=InFlightFrames)
+    full_since_s: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """True while so many bytes are in flight to it that no block may be read for it."""
+        return self.in_flight.exceeds(limits.PEER_LOANS_BYTES_MAX)
+
+    async def wait_for_room(self) -> None:
+        """Return when a block may be read for the peer.
+
+        A reply counts as in flight for some milliseconds after the peer has received it, and the
+        peer may ask for the next block then. All reads of a peer that receives nothing are refused
+        together.
+
+        Raises:
+            Busy: it has received too little for `PEER_ROOM_WAIT_S`.
+        """
+        while self.is_full:
+            now_s = anyio.current_time()
+            if self.full_since_s is None:
+                self.full_since_s = now_s
+            if now_s - self.full_since_s >= limits.PEER_ROOM_WAIT_S:
+                raise self._not_received()
+            await anyio.sleep(limits.PEER_CHECK_S)
+        self.full_since_s = None
 
     def check_backpressure(self) -> None:
-        """Refuse further reads for a peer that does not read the replies.
+        """Refuse a command with a large reply for a peer that does not receive its replies.
 
         Raises:
             Busy: too many bytes are in flight to it.
         """
-        if self.in_flight.exceeds(limits.PEER_LOANS_BYTES_MAX):
-            raise Busy(
-                f"{self.in_flight.bytes} bytes of replies wait in this connection: receive them,"
-                " then ask again"
-            )
+        if self.is_full:
+            raise self._not_received()
+
+    def _not_received(self) -> Busy:
+        return Busy(
+            f"{self.in_flight.bytes} bytes of replies wait in this connection: receive them, then"
+            " ask again"
+        )
 
     @property
     def accepts_events(self) -> bool:

@@ -453,7 +453,7 @@ class Router:
     async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
         match command:
             case List():
-                asker.peer.check_backpressure()
+                await asker.peer.wait_for_room()
                 asker.reply(await self._queries.sessions(command))
             case (
                 Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | Verify()
@@ -461,16 +461,16 @@ class Router:
             ):  # fmt: skip
                 asker.reply(await self._operations.serve(command))
             case Trash():
-                asker.peer.check_backpressure()
+                await asker.peer.wait_for_room()
                 asker.reply(await self._operations.list_trash(command))
             case Read():
                 async with asker.peer.reading:
-                    asker.peer.check_backpressure()
+                    await asker.peer.wait_for_room()
                     size = asker.peer.in_flight.block_size(command.bytes_max)
                     with asker.peer.in_flight.reserved(size):
                         await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
             case Timeline():
-                asker.peer.check_backpressure()
+                await asker.peer.wait_for_room()
                 entries = await self._queries.timeline(command.session)
                 asker.reply(TimelineReport(entries=entries))
             case Subscribe():

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from steno_protocol import limits
@@ -76,6 +77,44 @@ def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
         peer.check_backpressure()
     frame.done = True
     assert not peer.accepts_events, "the one before it was not taken"
+
+
+async def test_a_read_waits_until_an_earlier_reply_counts_as_received(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "PEER_ROOM_WAIT_S", math.inf)
+    monkeypatch.setattr(limits, "PEER_CHECK_S", 0)
+    peer = Peer(SOCKET, b"p", 0.0)
+    frame = lend(peer, limits.PEER_LOANS_BYTES_MAX)
+    has_room = False
+
+    async def wait() -> None:
+        nonlocal has_room
+        await peer.wait_for_room()
+        has_room = True
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        while peer.full_since_s is None:
+            await anyio.lowlevel.checkpoint()
+        assert not has_room
+        frame.done = True
+    assert has_room
+    assert peer.full_since_s is None
+
+
+async def test_all_reads_of_a_deaf_client_are_refused_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "PEER_ROOM_WAIT_S", 0.01)
+    peer = Peer(SOCKET, b"p", 0.0)
+    lend(peer, limits.PEER_LOANS_BYTES_MAX)
+    with anyio.fail_after(10), pytest.raises(Busy, match="receive them"):
+        await peer.wait_for_room()
+    # The first one waited for all.
+    monkeypatch.setattr(limits, "PEER_CHECK_S", math.inf)
+    with anyio.fail_after(10), pytest.raises(Busy, match="receive them"):
+        await peer.wait_for_room()
 
 
 def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
