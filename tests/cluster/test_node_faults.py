@@ -14,7 +14,8 @@ from support.nats_journals import READY_S, joined, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
-from stenod.replication import nats_connection
+from stenod.replication import limits, nats_connection
+from stenod.replication.jetstream import api
 from stenod.replication.nats_journal import NatsJournal
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
@@ -213,22 +214,30 @@ def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
         assert isinstance(found, int)
 
 
-def test_messages_go_straight_to_the_leader_also_after_it_was_replaced(
-    frail_nodes: NatsCluster,
+def test_messages_go_straight_to_the_leader_whoever_it_is(
+    frail_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "LEADER_CHECK_S", 0.1)
     with writers(frail_nodes) as (found, stream):
+        connection = found.journal._connection
 
-        def is_at(node: Node) -> bool:
-            server = frail_nodes.servers[frail_nodes.nodes.index(node)]
-            return server.endswith(f"//{found.journal._connection.server}")
+        def is_at_leader() -> bool:
+            leader = frail_nodes.wait_for_leader(stream)
+            server = frail_nodes.servers[frail_nodes.nodes.index(leader)]
+            return server.endswith(f"//{connection.server}")
 
+        wait_until(is_at_leader, "the journal is not at the leader")
+        found.wait_for(20)
         first = frail_nodes.wait_for_leader(stream)
-        wait_until(lambda: is_at(first), "the journal is not at the leader")
+        connection.call(api(connection, "STREAM.LEADER.STEPDOWN", stream, {}, READY_S))
+        wait_until(
+            lambda: frail_nodes.wait_for_leader(stream) is not first, "the leader does not go"
+        )
+        wait_until(is_at_leader, "the journal is not at the second leader")
         found.wait_for(20)
-        first.kill()
+        frail_nodes.wait_for_leader(stream).kill()
         found.wait_for(20)
-        second = frail_nodes.wait_for_leader(stream)
-        wait_until(lambda: is_at(second), "the journal is not at the new leader")
+        wait_until(is_at_leader, "the journal is not at the third leader")
         found.wait_for(20)
 
 

@@ -57,6 +57,10 @@ RETRY_S_MAX: Final = 0.1
 SETUP_RETRY_S: Final = 0.5
 """Pause before the streams are asked for again, while the servers choose a leader."""
 
+LEADER_CHECK_S: Final = 10.0
+"""Time between two looks at which server leads the stream: a publication by way of another one
+takes a twelfth longer."""
+
 SETUP_POLL_S: Final = 0.02
 """Pause before a caller looks again whether the streams are there; a daemon starts with it once."""
 

@@ -107,7 +107,7 @@ class Connection:
     Args:
         options: the servers, and what they ask for.
         name: the name of this client on the servers.
-        prepare: called after each connecting, before anything is sent.
+        prepare: runs for as long as a connection lasts, from before anything is sent.
 
     Raises:
         OSError: a file that the options name cannot be used.
@@ -133,6 +133,7 @@ class Connection:
         self._tokens = itertools.count()
         self._inbox = ""
         self._calls: set[asyncio.Task[Any]] = set()
+        self._preparing: asyncio.Task[None] | None = None
         self._posted: set[asyncio.Task[None]] = set()
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
@@ -369,14 +370,18 @@ class Connection:
     async def _is_joined(self, server: str, name: str) -> bool:
         """Connect to a server, and stay if it has this name."""
         client = Client()
-        with suppress(OSError, nats.errors.Error, TimeoutError):
-            async with asyncio.timeout(2 * limits.CONNECT_S):
-                await self._connect(client, server)
-                if _greeting(client).get("server_name") == name:
-                    await self._adopt(client)
-                    return True
-        self._track(_close(client))
-        return False
+        is_joined = False
+        try:
+            with suppress(OSError, nats.errors.Error, TimeoutError):
+                async with asyncio.timeout(2 * limits.CONNECT_S):
+                    await self._connect(client, server)
+                    if _greeting(client).get("server_name") == name:
+                        await self._adopt(client)
+                        is_joined = True
+        finally:
+            if not is_joined:
+                self._track(_close(client))
+        return is_joined
 
     async def _connect(self, client: Client, server: str) -> None:
         self._heard_error = None
@@ -422,7 +427,8 @@ class Connection:
         self._client, self._inbox = client, inbox
         self._lost.clear()
         self._connected.set()
-        self._track(self._prepare())
+        self._end_preparing()
+        self._preparing = self._track(self._prepare())
 
     async def _leave(self, client: Client) -> None:
         """Close a connection that was replaced, once what was sent has its answers."""
@@ -456,12 +462,18 @@ class Connection:
         for answers in self._waiting.values():
             answers.lose()
         self._lost.set()
+        self._end_preparing()
         self._track(_close(client))
 
-    def _track(self, work: Coroutine[Any, Any, None]) -> None:
+    def _end_preparing(self) -> None:
+        if self._preparing is not None:
+            self._preparing.cancel()
+
+    def _track(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        return task
 
     async def _answered(self, message: Msg) -> None:
         self._heard_error = None

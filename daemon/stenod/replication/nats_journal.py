@@ -347,17 +347,19 @@ class NatsJournal:
             await asyncio.sleep(limits.SETUP_POLL_S)
 
     async def _prepare(self) -> None:
-        """Find or create the streams, for as long as the connection lasts."""
-        while self._connection.server is not None and not self._connection.is_closed:
+        """Find or create the streams, and stay with their leader; cancelled with the connection."""
+        while True:
             try:
                 leaders = [
                     await self._prepare_stream(shard) for shard in range(self._options.streams)
                 ]
             except JournalLost as error:
                 self._setup_trouble = str(error.strerror)
-                continue
             except OSError as error:
                 self._refusal = error
+                # The operator may correct it while the daemon runs.
+                self._is_prepared = False
+                await asyncio.sleep(limits.SETUP_RETRY_S)
             else:
                 self._refusal = None
                 self._setup_trouble = ""
@@ -365,10 +367,7 @@ class NatsJournal:
                 if len(leaders) == 1 and leaders[0]:
                     # From any other server each message goes to this one first.
                     await self._connection.move_to(leaders[0])
-                return
-            # The operator may correct it while the daemon runs.
-            self._is_prepared = False
-            await asyncio.sleep(limits.SETUP_RETRY_S)
+                await asyncio.sleep(limits.LEADER_CHECK_S)
 
     async def _prepare_stream(self, shard: int) -> str:
         """Returns the name of the server that leads the stream, empty if there is none."""
