@@ -395,7 +395,7 @@ def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(root: Pat
         return [] if isinstance(request.command, Append) else None
 
     steno = Steno(root)
-    arguments = ("append", "demo", "hi", "--timeout", "0.3", "--socket", f"{root}/scripted.sock")
+    arguments = ("append", "demo", "hi", "--timeout", "2", "--socket", f"{root}/scripted.sock")
     with ScriptedDaemon(root, mute):
         ran = steno(*arguments, "--key", "mine")
         printed = steno(*arguments, "--json")

@@ -214,7 +214,7 @@ def test_a_subscription_that_is_not_answered_ends_in_time(
 
     with (
         ScriptedDaemon(root, mute) as daemon,
-        connect_sync(endpoint=daemon.endpoint, timeout=0.5) as client,
+        connect_sync(endpoint=daemon.endpoint, timeout=2.0) as client,
         threads(client) as pool,
     ):
         # In a thread of its own, so that a wait for ever fails here and is ended.

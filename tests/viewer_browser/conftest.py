@@ -17,9 +17,13 @@ Open = Callable[..., ViewerPage]
 """Opens the page of a viewer: the session to show first, and options of the browser's context."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """One browser for all tests of a process."""
+    """One browser for the tests of a module.
+
+    Not for a whole process: while it is open, playwright's event loop counts as the running one of
+    the thread, and the tests that follow there could not begin one.
+    """
     with chromium() as found:
         yield found
 

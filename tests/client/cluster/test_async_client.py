@@ -131,7 +131,7 @@ async def test_daemons_that_name_each_other_are_asked_with_pauses(
 async def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     await anyio.to_thread.run_sync(cluster.kill, 1)
-    async with connected(cluster, timeout=0.5) as client:
+    async with connected(cluster, timeout=2.0) as client:
         with pytest.raises(steno.Held) as refused:
             await client.stat("demo")
         with pytest.raises(steno.Held, match="named as the session's owner"):
@@ -151,7 +151,7 @@ async def test_held_without_an_endpoint_is_raised_at_once(cluster: ScriptedClust
 async def test_an_address_that_is_none_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     cluster.named = {HOME: "http://10.0.0.1"}
-    async with connected(cluster, timeout=0.3) as client:
+    async with connected(cluster, timeout=2.0) as client:
         with pytest.raises(steno.Held, match="is not an endpoint"):
             await client.session("demo").append_message(message(0))
 

@@ -118,7 +118,7 @@ def test_daemons_that_name_each_other_are_asked_with_pauses(cluster: ScriptedClu
 def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     cluster.kill(1)
-    with connected(cluster, timeout=0.5) as client:
+    with connected(cluster, timeout=2.0) as client:
         with pytest.raises(steno.Held) as refused:
             client.stat("demo")
         with pytest.raises(steno.Held, match="named as the session's owner"):

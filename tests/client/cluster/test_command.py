@@ -35,7 +35,7 @@ def test_the_command_says_who_was_named_as_the_owner(cluster: ScriptedCluster) -
     cluster.kill(1)
     endpoint = cluster.members[HOME].endpoint
     done = subprocess.run(
-        steno("append", "demo", "hi", "--endpoint", endpoint, "--timeout", "0.5"),
+        steno("append", "demo", "hi", "--endpoint", endpoint, "--timeout", "2"),
         capture_output=True,
         text=True,
         check=False,
