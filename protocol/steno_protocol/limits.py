@@ -630,6 +630,9 @@ sixteen sessions that are committed together get a fifth more acks than one by o
 THREAD_RETRY_S: Final = 0.1
 """Pause before a commit that must not block the event loop asks again for a thread."""
 
+THREAD_ATTEMPTS_MAX: Final = 100
+"""Times that it asks before the commit fails: for 10 s."""
+
 COMMIT_THREADS_MAX: Final = 8
 """Commits of different sessions at a time. With 8 a file system commits eleven times as many as one
 after the other, and with 16 hardly more."""

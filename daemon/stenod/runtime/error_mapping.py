@@ -36,6 +36,7 @@ _REMEDIES: Final = {
     errno.EPERM: _OWNER,
     errno.EMFILE: _HANDLES,
     errno.ENFILE: "let the machine have more open files (fs.file-max)",
+    errno.EAGAIN: "let the daemon have more threads (`ulimit -u`, TasksMax of systemd)",
     errno.EXDEV: "give the root a file system of its own instead of an overlay",
 }
 

@@ -5,6 +5,7 @@ that contained it: waking a task for it would cost as much as the rest of the wo
 several files costs the file system one commit of its journal instead of one each.
 """
 
+import errno
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -214,7 +215,7 @@ class AdaptiveCommits:
             self._in_threads -= 1
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        while True:
+        for _ in range(limits.THREAD_ATTEMPTS_MAX):
             try:
                 return await self._threads(work)
             except NoThread:
@@ -222,6 +223,7 @@ class AdaptiveCommits:
                 if self._may_block:
                     return work()
                 await anyio.sleep(limits.THREAD_RETRY_S)
+        raise OSError(errno.EAGAIN, "the system gives the daemon no thread")
 
     @property
     def is_inline(self) -> bool:

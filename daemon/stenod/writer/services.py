@@ -30,7 +30,11 @@ class Commits(Protocol):
         ...
 
     async def __call__(self, work: Callable[[], T], files: int = 1) -> T:
-        """Commit so many files together, inline or in a thread."""
+        """Commit so many files together, inline or in a thread.
+
+        Raises:
+            OSError: the system gave no thread; `work` has not begun.
+        """
         ...
 
     def here(self, work: Callable[[], T], files: int = 1) -> T:

@@ -23,7 +23,11 @@ async def store_soon(batches: Sequence[Batch], services: Services) -> None:
         if not unsynced or await _sync_on_loop(unsynced, services.monotonic):
             return
         work = partial(_sync, unsynced, services.monotonic)
-    await services.commit(work, len(batches))
+    try:
+        await services.commit(work, len(batches))
+    except OSError as error:
+        for batch in batches:
+            batch.error = error
 
 
 def store(batches: Sequence[Batch], clock: Callable[[], float]) -> None:

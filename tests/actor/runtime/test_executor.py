@@ -118,3 +118,15 @@ async def test_a_disk_that_needs_the_event_loop_never_blocks_it(disk: Disk) -> N
     assert not commit.is_inline
     assert not await _is_inline(commit, disk.sync)
     assert not commit.is_inline
+
+
+async def test_a_commit_that_gets_no_thread_for_long_fails(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: Callable[[], object]) -> Any:
+        raise NoThread("can't start new thread")
+
+    monkeypatch.setattr(limits, "THREAD_RETRY_S", 0)
+    commit = AdaptiveCommits(refuse, clock=lambda: disk.now_s, may_block=False)
+    with pytest.raises(OSError, match="no thread"):
+        await commit(disk.sync)

@@ -1,5 +1,6 @@
 """Where a batch is stored: on the event loop in a cluster, else where `Commits` decides."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,3 +118,17 @@ async def test_a_disk_of_this_machine_decides_by_its_commits() -> None:
         await store_soon([batch], blocked.services)
     assert blocked.count == 1
     assert batch.error is None
+
+
+async def test_a_commit_without_a_thread_fails_in_each_of_its_batches(host: Host) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EAGAIN, "the system gives the daemon no thread")
+
+    blocked = Blocked()
+    blocked.then = refuse
+    large = LINE * (limits.LOOP_SYNC_BYTES_MAX // len(LINE))
+    batches = [batch_of(host, "a", large), batch_of(host, "b")]
+    await store_soon(batches, blocked.services)
+    for batch in batches:
+        assert isinstance(batch.error, OSError)
+        assert batch.opened.log.synced == len(LINE)
