@@ -111,6 +111,11 @@ class MemoryStream:
             self._messages.setdefault(folder, []).append(self._sequence)
             return self._sequence
 
+    def remove_foreign(self, folder: str, sequence: int) -> None:
+        """Remove a message of another program."""
+        with self._lock:
+            self._messages[folder].remove(sequence)
+
     # --- the journals -----------------------------------------------------------------------------
 
     def check_reached(self, host: str) -> None:

@@ -153,8 +153,6 @@ class ForeignMessage(DiskRefused):
         sequence: its number.
     """
 
-    is_final = True
-
     def __init__(self, folder: str, sequence: int) -> None:
         super().__init__(
             EBADMSG,

@@ -58,6 +58,8 @@ class OwnedFolder:
         self.lost: Fenced | None = None
         self._owner = owner
         self._pending: list[AnyEntry] = []
+        # How many of these are being published.
+        self._in_flight = 0
         self.snapshot_sequence = 0
         self._doubt: int | None = None
         self._has_parts = False
@@ -110,8 +112,28 @@ class OwnedFolder:
         """Note that a file is cut to a size, before or after it is."""
         number = self.inodes.get(disk.stat(handle).inode)
         content = self.manifest.files.get(number) if number is not None else None
-        if number is not None and content is not None and size < content.size:
+        if number is None or content is None:
+            return
+        if size < content.size:
+            self._forget_unpublished(number, size)
+        if size < self.manifest.files[number].size:
             self._note(Cut(number, size, crc_of(disk, handle, 0, size)))
+
+    def _forget_unpublished(self, number: int, size: int) -> None:
+        """Forget what was appended to a file behind a size, as far as it cannot be in the journal.
+
+        What the journal refuses would be published again with each later change, and refused.
+        """
+        if self._doubt is not None:
+            return
+        for index in reversed(range(self._in_flight, len(self._pending))):
+            entry = self._pending[index]
+            if not isinstance(entry, Append):
+                # It may stand on what was appended before it.
+                return
+            if entry.file == number and entry.offset >= size:
+                del self._pending[index]
+                self.manifest.files[number] = Content(entry.offset, entry.crc)
 
     def note_copy(self, disk: Disk, source: FileStat, target: int, offset: int, size: int) -> None:
         """Note that a range of a file was copied behind the end of another one.
@@ -176,13 +198,17 @@ class OwnedFolder:
         if self._doubt is not None:
             yield from self._settle(self._doubt)
         with self.lock:
-            count = len(self._pending)
+            self._in_flight = count = len(self._pending)
             bodies = _bodies_of(self._pending)
-        if count:
+        if not count:
+            return
+        try:
             for body in bodies[:-1]:
                 yield from self._publish(Kind.PART, body, 0)
             yield from self._publish(Kind.CHANGE, bodies[-1], count)
             self._applied(count)
+        finally:
+            self._in_flight = 0
 
     def confirming(self) -> Generator[Publication, int | OSError]:
         """Yield what shows that this daemon owns the folder; as `shipping`."""

@@ -14,7 +14,7 @@ import pytest
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import file_opening
-from stenod.replication.journal import Fenced, JournalLost, Publication
+from stenod.replication.journal import Fenced, ForeignMessage, JournalLost, Publication
 from stenod.replication.owned_folder import OwnedFolder
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
@@ -697,4 +697,74 @@ def test_what_is_done_during_a_snapshot_is_in_the_journal_once(
     two.ownership.acquire("s")
     kept = {name: data for name, data in two.content("s").items() if name.startswith("stream-")}
     assert kept.keys() == {f"stream-{each}.jsonl" for each in "abcz"}
+    assert two.content("s")["context.jsonl"] == line("1")
+
+
+def test_what_the_journal_has_no_room_for_fails_no_later_change(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log, folder = synced_log(one)
+    place = one.disk.open_folder(one.disk.open_root(one.tree), "s")
+    other = one.disk.open_new(place, "stream-a.jsonl")
+    one.disk.fdatasync(other)
+    stream.capacity = stream._size() + 10_000
+    log.append(line("x" * 30_000))
+    one.disk.write(other, line("a"))
+    with pytest.raises(OSError, match="full"):
+        log.sync()
+    log.discard_unsynced()
+    one.disk.fdatasync(other)
+    log.append(line("2"))
+    log.sync()
+    assert folder.is_published
+
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == line("1") + line("2")
+    assert two.content("s")["stream-a.jsonl"] == line("a")
+
+
+def test_what_was_refused_for_a_foreign_message_is_not_published_later(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log, folder = synced_log(one)
+    foreign = stream.publish_foreign("s")
+    log.append(line("refused"))
+    with pytest.raises(ForeignMessage):
+        log.sync()
+    log.discard_unsynced()
+    stream.remove_foreign("s", foreign)
+    log.append(line("2"))
+    log.sync()
+    assert folder.is_published
+
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == line("1") + line("2")
+
+
+def test_what_is_cut_while_it_is_published_is_cut_in_the_journal(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, folder = synced_log(one)
+    publish, size = one.journal.publish, log.size
+    is_cut = False
+
+    def publish_beside(publications: Sequence[Publication]) -> list[int | OSError]:
+        nonlocal is_cut
+        if not is_cut:
+            is_cut = True
+            one.disk.truncate(log._file.handle, size)
+        return publish(publications)
+
+    log.append(line("2"))
+    monkeypatch.setattr(one.journal, "publish", publish_beside)
+    one.disk.fdatasync(log._file.handle)
+    monkeypatch.undo()
+    one.disk.fdatasync(log._file.handle)
+    assert is_cut
+    assert folder.is_published
+
+    succeed(two, one)
+    two.open("s")
     assert two.content("s")["context.jsonl"] == line("1")
