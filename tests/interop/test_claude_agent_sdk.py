@@ -100,6 +100,24 @@ async def test_a_summary_that_a_dead_process_did_not_write_is_completed(
     assert summary["data"] == expected["data"]
 
 
+async def test_a_session_that_is_deleted_while_summaries_are_listed_is_left_out(
+    client: steno.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StenoSessionStore(client)
+    other = {**KEY, "session_id": "other"}
+    for key in (KEY, other):
+        await store.append(key, [entry("a")])
+    listed = await store.list_sessions(KEY["project_key"])
+
+    async def listed_before(_: str) -> list[dict[str, Any]]:
+        return listed
+
+    await store.delete(other)
+    monkeypatch.setattr(store, "list_sessions", listed_before)
+    (summary,) = await store.list_session_summaries(KEY["project_key"])
+    assert summary["session_id"] == KEY["session_id"]
+
+
 async def test_any_key_of_the_sdk_names_a_session(client: steno.Client) -> None:
     store = StenoSessionStore(client)
     for name in ("..", "a/b", "-x", "ümlaut", "stream-x.mark", "con text", ".hidden"):

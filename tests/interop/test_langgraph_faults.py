@@ -23,6 +23,8 @@ from interop.langgraph_samples import approval_graph, checkpoint, names, place, 
 from steno._sync.stream import BlockingStream
 from steno.adapters import _checkpoint_log
 from steno.adapters._checkpoint_log import CheckpointLog
+from steno.adapters._checkpoint_store import CheckpointStore
+from steno.adapters._checkpoint_threads import Threads
 from steno.adapters.langgraph import StenoSaver
 from support.daemons import end_daemon_of
 
@@ -44,6 +46,47 @@ def client(root: Path) -> Iterator[steno.BlockingClient]:
 @pytest.fixture
 def saver(client: steno.BlockingClient) -> Any:
     return StenoSaver(client)
+
+
+# --- threads that another client deletes ---------------------------------------------------------
+
+
+def test_a_thread_that_is_deleted_meanwhile_ends_no_removal_from_the_others(
+    client: steno.BlockingClient, saver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for thread in ("1", "2", "3"):
+        saver.put(place(thread), checkpoint("1"), {"run_id": "run"}, {})
+    metadata = CheckpointStore._metadata
+    deleted = iter(["2"])
+
+    def delete_beside(self: CheckpointStore, entry: Any) -> dict[str, Any]:
+        for thread in deleted:
+            client.delete(f"langgraph/{thread}")
+        return metadata(self, entry)
+
+    monkeypatch.setattr(CheckpointStore, "_metadata", delete_beside)
+    monkeypatch.setattr(Threads, "names", returning(["2", "1", "3"]))
+    saver.delete_for_runs(["run"])
+    for thread in ("1", "2", "3"):
+        assert saver.get_tuple(place(thread)) is None
+
+
+def test_a_thread_that_is_deleted_before_it_is_copied_has_no_copy(
+    saver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Threads, "logs", returning(["one"]))
+    saver.copy_thread("gone", "copy")
+    monkeypatch.undo()
+    assert saver.get_tuple(place("copy")) is None
+
+
+def returning(value: object) -> Any:
+    """A method that returns this."""
+
+    async def method(*_: object) -> object:
+        return value
+
+    return method
 
 
 # --- odd values ---------------------------------------------------------------------------------

@@ -141,6 +141,23 @@ async def test_an_item_that_is_not_json_is_refused_and_nothing_is_stored(
 
 
 @BACKENDS
+@pytest.mark.parametrize("damaged", [0, 2])
+async def test_a_damaged_line_is_left_out(client: steno.Client, root: Path, damaged: int) -> None:
+    session = StenoSession("talk", client)
+    items = [item("a"), item("b"), item("c")]
+    await session.add_items(items)
+    file = root / "sessions/openai/talk/stream-items.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[damaged] = b"X" + lines[damaged][1:]
+    file.write_bytes(b"".join(lines))
+    del items[damaged]
+    with anyio.fail_after(60):
+        assert await session.get_items() == items
+        assert await session.get_items(3) == items
+        assert [await session.pop_item() for _ in range(3)] == [items[1], items[0], None]
+
+
+@BACKENDS
 async def test_the_death_of_the_daemon_is_a_delay(client: steno.Client) -> None:
     session = StenoSession("talk", client)
     for number in range(10):

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -9,6 +10,7 @@ from steno.adapters._checkpoint_log import CheckpointLog, Entry, Reading
 from steno.adapters._checkpoint_threads import Threads
 from steno.adapters._checkpoint_values import Stored, serialized, stored
 from steno.adapters._optional import framework
+from steno_protocol.errors import NotFound
 
 _COUNTERS: Final = "counters_since_delta_snapshot"
 """The metadata with the delta channels of a graph, by name."""
@@ -249,10 +251,11 @@ def _unneeded(links: Mapping[str, _Link], missing: set[str]) -> list[str]:
 
 
 async def _remove(reading: Reading, log: CheckpointLog, drop: Mapping[str, list[str]]) -> None:
-    """Remove checkpoints of some namespaces, as the reading found them."""
-    for ns, names in drop.items():
-        if names:
-            await log.add({"through": reading.last, "ns": ns}, {"drop": names})
+    """Remove checkpoints of some namespaces, as the reading found them; a thread may be gone."""
+    with suppress(NotFound):
+        for ns, names in drop.items():
+            if names:
+                await log.add({"through": reading.last, "ns": ns}, {"drop": names})
 
 
 async def _push(

@@ -1,5 +1,6 @@
 """Threads of LangGraph as sessions, and their namespaces as streams."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -54,7 +55,9 @@ class Threads:
         """Copy a thread, as a fork of its session; nothing if it is missing."""
         if await self.logs(source):
             await self._note(target)
-            await ready(self.client.session(self._session(source)).fork(self._session(target)))
+            session = self.client.session(self._session(source))
+            with suppress(NotFound):
+                await ready(session.fork(self._session(target)))
 
     def log(self, thread: Any, ns: str) -> CheckpointLog:
         """Return the stream of a namespace."""

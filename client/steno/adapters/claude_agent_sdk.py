@@ -114,7 +114,11 @@ class StenoSessionStore:
         for listed in await self.list_sessions(project_key):
             key = {"project_key": project_key, "session_id": listed["session_id"]}
             session = self._client.session(self._id(key))
-            summary = await self._summarise(session, key)
+            try:
+                summary = await self._summarise(session, key)
+            except steno.NotFound:
+                # It was deleted since it was listed.
+                continue
             if summary is not None:
                 summaries.append({**summary, "mtime": listed["mtime"]})
         return summaries

@@ -117,21 +117,24 @@ class StenoSession:
             await stream.append(records, expect=expect)
 
     async def _read(self, wanted: int | None) -> tuple[list[Item], steno.Position | None]:
-        """The last items, and the position behind the operations that they follow from."""
+        """The last items, and the head of the stream before they were read."""
         stream = await self._stream()
         window = _WINDOW_OF_ALL if wanted is None else max(_WINDOW, wanted)
-        while True:
-            try:
+        items: list[Item] = []
+        is_complete = False
+        try:
+            head = await stream.head()
+            while not is_complete:
                 records = await stream.last(window)
-            except steno.NotFound:
-                return [], None
-            items, is_complete = _fold(record.record for record in reversed(records))
-            is_enough = wanted is not None and len(items) >= wanted
-            if is_enough or is_complete or not records or records[0].cursor.line == 0:
-                break
-            window = 4 * len(records)
+                items, is_complete = _fold(record.record for record in reversed(records))
+                is_complete |= wanted is not None and len(items) >= wanted
+                # Not by the records: of damaged lines there are none.
+                is_complete |= window >= head.line
+                window *= 4
+        except steno.NotFound:
+            return [], None
         found = items if wanted is None else items[:wanted]
-        return found[::-1], _behind(records[-1]) if records else None
+        return found[::-1], head
 
     async def _stream(self) -> "Stream":
         return await self._client.session(self._id).stream("items")
@@ -163,7 +166,3 @@ def _fold(operations: Iterable[dict[str, Any]]) -> tuple[list[Item], bool]:
         else:
             items.append(operation["item"])
     return items, False
-
-
-def _behind(record: steno.StreamRecord) -> steno.Position:
-    return steno.Position(record.cursor.generation, record.cursor.line + 1)
