@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import steno
+from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 from support.command import Steno
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -117,6 +118,69 @@ def test_rollouts_of_codex_become_sessions_named_by_their_ids(root: Path, tmp_pa
         (entry,) = client.sessions()
     assert [message["content"] for message in history] == ["hello"]
     assert entry.title == "hello"
+    run("stop")
+
+
+def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
+    root: Path, tmp_path: Path
+) -> None:
+    cut = [{"type": "text", "text": "It is mended \ud83d", "\udc00": 1}]
+    file = write(tmp_path / "cut.jsonl", [
+        node("1", None, "user", "Mend the till"), node("2", "1", "assistant", cut),
+    ])  # fmt: skip
+    run = Steno(root)
+    imported = run("import", str(file), "till")
+    assert (imported.code, imported.err) == (0, "")
+    assert "It is mended \N{REPLACEMENT CHARACTER}" in run("show", "till").out
+    assert run("grep", "mended").code == 0
+    kept = root / "sessions" / "till" / "stream-claude-code.jsonl"
+    assert kept.read_bytes() == file.read_bytes()
+    run("stop")
+
+
+def test_an_import_names_the_lines_that_are_no_json_object(root: Path, tmp_path: Path) -> None:
+    bad = node("2", "1", "assistant", "lost", cost=float("nan"))
+    file = write(tmp_path / "bad.jsonl", [node("1", None, "user", "Mend the till"), bad])
+    with file.open("a") as more:
+        more.write("\n \n")
+    run = Steno(root)
+    imported = run("import", str(file), "one")
+    assert imported.code == 0
+    assert "1 line of one is no JSON object, kept in its stream only" in imported.err
+    with file.open("a") as more:
+        more.write("7\n")
+    imported = run("import", str(file), "two")
+    assert "2 lines of two are no JSON objects, kept in its stream only" in imported.err
+    assert run("import", str(file), "three", "--json").document["damaged"] == 2
+    run("stop")
+
+
+def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
+    root: Path, tmp_path: Path
+) -> None:
+    def image(size: int) -> list[dict[str, Any]]:
+        source = {"type": "base64", "media_type": "image/png", "data": "A" * size}
+        return [{"type": "image", "source": source}]
+
+    write(tmp_path / "long.jsonl", [
+        node("1", None, "user", image(9 * MIB)), node("2", "1", "assistant", "a cat"),
+    ])  # fmt: skip
+    longer = write(tmp_path / "longer.jsonl", [
+        node("1", None, "user", image(RECORD_BYTES_MAX)), node("2", "1", "assistant", "a dog"),
+    ])  # fmt: skip
+    assert f"{longer} (Claude Code): 2 records" in Steno(root)("verify", str(longer)).err
+    run = Steno(root)
+    imported = run("import", str(tmp_path), "pictures")
+    assert imported.code == 0
+    folder = tmp_path.name
+    assert imported.out.split() == [f"pictures/{folder}/long", f"pictures/{folder}/longer"]
+    assert f"1 message of pictures/{folder}/longer too long for a record" in imported.err
+    with steno.connect_sync(root, spawn=False) as client:
+        roles = [
+            [message["role"] for message in client.open(session).history]
+            for session in imported.out.split()
+        ]
+    assert roles == [["user", "assistant"], ["assistant"]]
     run("stop")
 
 

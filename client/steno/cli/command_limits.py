@@ -5,10 +5,21 @@
 
 from typing import Final
 
-from steno_protocol.limits import MIB
+from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 
 CHECK_HANDLES_MAX: Final = 16
 """Open files during the check of a folder, which may have any number of files."""
+
+DETECTED_LINES_MAX: Final = 64
+"""Lines that are read to find out which program wrote a file."""
+
+DETECTED_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
+"""Bytes of one of these lines; a longer one is passed over. Claude Code writes the images of a
+prompt twice into a line, which is then longer than any record."""
+
+DETECTED_BYTES_MAX: Final = 1024 * MIB
+"""Bytes that are read to find it out. Node.js writes no text of more than 512 MiB, so that the
+longest line can be passed over; a larger file without lines is not read to its end."""
 
 VERIFY_TIMEOUT_S: Final = 3600.0
 """Timeout for the check of a session, which reads about 100 MiB a second."""

@@ -7,9 +7,8 @@ state.json                  the title, and the program as a label
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -19,7 +18,7 @@ from steno._sansio.foreign.claude_code import ClaudeCode
 from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.import_sources import check_session_id
 from steno.cli.sizes import size_of
-from steno.cli.transcripts import DETECTED_LINES_MAX, decoded_objects, foreign_format
+from steno.cli.transcripts import first_objects, foreign_format, lenient_object
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 
@@ -39,7 +38,8 @@ class ForeignSource:
         session: the id that it gets.
         file: the file; it is only read.
         format: its format.
-        skipped: counts the messages that are too long for a record, after `write`.
+        skipped: the bytes of each message that is too long for a record, after `write`.
+        undecoded: the bytes of each line that is no JSON object, after `write`.
         unfinished: the bytes of a last line without an end, which `write` did not take.
     """
 
@@ -47,6 +47,7 @@ class ForeignSource:
     file: Path
     format: type[ForeignTranscript]
     skipped: list[int] = field(default_factory=list[int])
+    undecoded: list[int] = field(default_factory=list[int])
     unfinished: list[int] = field(default_factory=list[int])
 
     @property
@@ -108,7 +109,7 @@ class ForeignSource:
                 show(len(line))
             self.unfinished[:] = [left] if (left := source.tell() - copy.tell()) else []
             _sync(copy)
-        for record in _records(folder / self.stream, show):
+        for record in self._records(folder / self.stream, show):
             transcript.scan(record)
         with _new(folder / paths.CONTEXT) as context:
             for message in self._messages(transcript, folder / self.stream, show):
@@ -121,11 +122,22 @@ class ForeignSource:
             state.write(json.dumps(_state(transcript), ensure_ascii=False).encode())
             _sync(state)
 
+    def _records(self, stream: Path, show: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        self.undecoded.clear()
+        with stream.open("rb") as lines:
+            for line in lines:
+                show(len(line))
+                record = lenient_object(line)
+                if record is not None:
+                    yield record
+                elif line.strip():
+                    self.undecoded.append(len(line))
+
     def _messages(
         self, transcript: ForeignTranscript, stream: Path, show: Callable[[int], None]
     ) -> Iterator[bytes]:
         self.skipped.clear()
-        for record in _records(stream, show):
+        for record in self._records(stream, show):
             yield from self._lines(transcript.messages(record))
         yield from self._lines(transcript.finish())
 
@@ -190,21 +202,10 @@ def _session_of(file: Path, kind: type[ForeignTranscript], prefix: str | None) -
         below = [part.lstrip("-") for part in file.resolve().with_suffix("").parts[-depth:]]
         return "/".join([start, *below])
     transcript = kind()
-    with file.open("rb") as lines:
-        for record in decoded_objects(islice(lines, DETECTED_LINES_MAX)):
+    with file.open("rb") as content:
+        for record in first_objects(content):
             transcript.scan(record)
     return f"{start}/{transcript.session or file.stem}"
-
-
-def _records(file: Path, show: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-    with file.open("rb") as lines:
-        yield from decoded_objects(_shown(lines, show))
-
-
-def _shown(lines: Iterable[bytes], show: Callable[[int], None]) -> Iterator[bytes]:
-    for line in lines:
-        show(len(line))
-        yield line
 
 
 def _whole_lines(source: BinaryIO) -> Iterator[bytes]:

@@ -2,30 +2,26 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Any, BinaryIO, Final
 
 from steno._connect.safe_open import NotRegular
 from steno._sansio.foreign.detection import detect
+from steno._sansio.foreign.surrogates import replace_lone_surrogates
 from steno._sansio.foreign.transcript import ForeignTranscript
-from steno.cli.command_limits import CHECK_HANDLES_MAX
+from steno.cli.command_limits import (
+    CHECK_HANDLES_MAX,
+    DETECTED_BYTES_MAX,
+    DETECTED_LINE_BYTES_MAX,
+    DETECTED_LINES_MAX,
+)
+from steno.values import decode_object
 from steno_protocol import limits, paths
-from steno_protocol._json import is_object
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.file_types import kind_of
-
-DETECTED_LINES_MAX: Final = 64
-"""Lines that are read to find out which program wrote a file."""
-
-_DETECTED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of these lines; a pasted image is a line of megabytes."""
-
-_decode = msgspec.json.Decoder().decode
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -37,20 +33,45 @@ def foreign_format(file: Path) -> type[ForeignTranscript] | None:
     Raises:
         OSError: it cannot be read.
     """
-    with file.open("rb") as lines:
-        beginning = lines.read(_DETECTED_BYTES_MAX).splitlines()
-    return detect(decoded_objects(beginning[:DETECTED_LINES_MAX]))
+    with file.open("rb") as content:
+        return detect(first_objects(content))
 
 
-def decoded_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The lines that are JSON objects."""
-    for line in lines:
-        try:
-            record = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        if is_object(record):
+def first_objects(content: BinaryIO) -> Iterator[dict[str, Any]]:
+    """The JSON objects in the first lines of a file, which show the program that wrote it."""
+    for line in _first_lines(content):
+        record = lenient_object(line)
+        if record is not None:
             yield record
+
+
+def _first_lines(content: BinaryIO) -> Iterator[bytes]:
+    """The first lines, each of them whole; a line that is too long is passed over."""
+    for _ in range(DETECTED_LINES_MAX):
+        if content.tell() >= DETECTED_BYTES_MAX:
+            return
+        part = line = content.readline(DETECTED_LINE_BYTES_MAX)
+        while _is_cut(part) and content.tell() < DETECTED_BYTES_MAX:
+            part = content.readline(DETECTED_LINE_BYTES_MAX)
+        if not _is_cut(line):
+            yield line
+
+
+def _is_cut(part: bytes) -> bool:
+    """Whether a line may go on after a part of it that was read."""
+    return len(part) == DETECTED_LINE_BYTES_MAX and not part.endswith(b"\n")
+
+
+def lenient_object(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a line of any program, None if it is none.
+
+    U+FFFD takes the place of half a surrogate pair, for which strict readers refuse a line.
+    """
+    record = decode_object(line)
+    if record is not None:
+        return record
+    replaced = replace_lone_surrogates(line)
+    return None if replaced == line else decode_object(replaced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steno._sansio.foreign.claude_code import ClaudeCode
 from steno._sansio.foreign.codex import Codex
 from steno._sansio.foreign.detection import FORMATS, detect
+from steno._sansio.foreign.surrogates import replace_lone_surrogates
 from steno._sansio.foreign.transcript import ForeignTranscript, Message
 
 
@@ -216,3 +218,22 @@ def test_any_records_convert_to_messages_that_can_be_written(
         for message in converted(each(), records):
             assert isinstance(message["role"], str)
             json.dumps(message)
+
+
+HALF = st.text(st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF), min_size=1, max_size=3)
+CUT_TEXT = st.lists(st.one_of(st.text('\\"/ud83d\n', max_size=6), st.text(), HALF)).map("".join)
+
+
+def whole(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@given(CUT_TEXT, CUT_TEXT)
+def test_lone_surrogates_are_replaced_in_texts_and_keys(key: str, text: str) -> None:
+    line = json.dumps({key: [text]}).encode()
+    assert msgspec.json.decode(replace_lone_surrogates(line)) == {whole(key): [whole(text)]}
+
+
+def test_pairs_and_escaped_backslashes_are_no_lone_surrogates() -> None:
+    line = rb'{"\uD83D\uDE00":"\\ud83d \\\ud83d\ude00 \u00e9 \n"}'
+    assert replace_lone_surrogates(line) == line

@@ -334,7 +334,9 @@ def _print_result(
 ) -> None:
     stat = client.stat(source.session)
     damaged = sum(damaged_lines(Path(stat.folder, name)) for name in (paths.CONTEXT, paths.WIRE))
+    foreign = source if isinstance(source, ForeignSource) else None
     if output.as_json:
+        damaged += len(foreign.undecoded) if foreign else 0
         output.document(contract.imported(stat, source.origin, damaged, was_there))
         return
     output.write(printable(stat.session))
@@ -343,10 +345,20 @@ def _print_result(
     elif damaged:
         what = "line is no record" if damaged == 1 else "lines are no records"
         output.say(f"{number(damaged)} {what} in {stat.session}: kept, and skipped by readers")
-    elif isinstance(source, ForeignSource) and source.skipped:
+    if foreign:
+        _print_not_converted(output, foreign)
+
+
+def _print_not_converted(output: Output, source: ForeignSource) -> None:
+    """Print how much of a transcript is not in the context of its session."""
+    if source.skipped:
         left_out = count(len(source.skipped), "message")
-        output.say(f"{left_out} of {stat.session} too long for a record, kept in its stream only")
-    for left in source.unfinished if isinstance(source, ForeignSource) else ():
+        output.say(f"{left_out} of {source.session} too long for a record, kept in its stream only")
+    if source.undecoded:
+        lines = count(len(source.undecoded), "line")
+        what = "is no JSON object" if len(source.undecoded) == 1 else "are no JSON objects"
+        output.say(f"{lines} of {source.session} {what}, kept in its stream only")
+    for left in source.unfinished:
         output.say(
             f"the last line of {source.origin} ({number(left)} bytes) has no end and is left out;"
             " once it is whole, --replace takes it"
