@@ -201,6 +201,25 @@ async def test_a_deleted_session_is_one_last_update(
         await agent.read_resource("steno://session/doomed")
 
 
+@ASYNCIO
+async def test_a_second_subscribe_follows_the_session_that_was_created_again(
+    agent: Any, other: steno.Client, updates: Updates
+) -> None:
+    uri = "steno://session/phoenix"
+    await fill(other, "phoenix")
+    await agent.subscribe_resource(uri)
+    await other.delete("phoenix")
+    await updates.wait_for(uri)
+    with pytest.raises(mcp.MCPError, match="no session"):
+        await agent.subscribe_resource(uri)
+    await fill(other, "phoenix")
+    await agent.subscribe_resource(uri)
+    await other.session("phoenix").append_message(message("again"))
+    await updates.wait_for(uri)
+    await agent.unsubscribe_resource(uri)
+    await wait_until_not(is_followed, other.session("phoenix"))
+
+
 async def test_a_subscriber_of_the_older_protocol_hears_of_each_part(
     root: Path, writer: steno.Client
 ) -> None:
@@ -244,3 +263,29 @@ async def test_a_stream_of_the_newer_protocol_survives_the_death_of_the_daemon(
         with pytest.raises(mcp.MCPError, match="no resource of steno"):
             async with agent.listen(resource_subscriptions=["file:///etc/passwd"]):
                 pass
+
+
+async def test_a_deletion_ends_each_stream_of_the_session_after_an_update(
+    root: Path, writer: steno.Client
+) -> None:
+    await fill(writer, "kept")
+    kept = "steno://session/kept"
+    with anyio.fail_after(WAIT_S):
+        async with (
+            hosting(root) as agent,
+            agent.listen(resource_subscriptions=[URI]) as one,
+            agent.listen(resource_subscriptions=[kept, URI]) as two,
+            agent.listen(resource_subscriptions=[kept]) as other,
+        ):
+            await writer.delete(SESSION)
+            assert [event.uri async for event in one] == [URI]
+            assert [event.uri async for event in two] == [URI]
+            with pytest.raises(mcp.MCPError, match="no session"):
+                async with agent.listen(resource_subscriptions=[kept, URI]):
+                    pass
+            await fill(writer, SESSION)
+            async with agent.listen(resource_subscriptions=[URI]) as again:
+                await writer.session(SESSION).append_message(message("again"))
+                assert (await anext(aiter(again))).uri == URI
+            await writer.session("kept").append_message(message("still followed"))
+            assert (await anext(aiter(other))).uri == kept

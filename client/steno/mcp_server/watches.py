@@ -1,8 +1,8 @@
 """Followed resources: one subscription at the daemon for all peers that follow a resource."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import anyio.abc
@@ -14,17 +14,20 @@ from steno.mcp_server.limits import UPDATE_INTERVAL_S, WATCHES_MAX
 from steno.values import Live
 from steno_protocol.errors import Busy, StenoError
 
+Ended = Callable[[str, StenoError], None]
+"""Called with a URI and the reason when the resource cannot be followed any longer."""
+
 
 @dataclass(slots=True)
 class _Watch:
     """One followed resource.
 
     Attributes:
-        users: how many peers follow it.
+        users: one entry for each user, called when the watch fails.
         error: why it cannot be followed any longer.
     """
 
-    users: int = 0
+    users: list[Ended] = field(default_factory=list[Ended])
     error: StenoError | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     begun: anyio.Event = field(default_factory=anyio.Event)
@@ -37,14 +40,14 @@ class Watches:
     Args:
         client: the client of the daemon.
         tasks: where their tasks run.
-        publish: called with the URI of a resource that has changed.
+        publish: called with the URI of a resource that has changed, or whose watch has failed.
     """
 
     def __init__(
         self,
         client: Client,
         tasks: anyio.abc.TaskGroup,
-        publish: Callable[[str], Awaitable[None]],
+        publish: Callable[[str], None],
     ) -> None:
         self._client = client
         self._tasks = tasks
@@ -54,25 +57,36 @@ class Watches:
     def __len__(self) -> int:
         return len(self._watches)
 
-    @asynccontextmanager
-    async def following(self, uri: str) -> AsyncGenerator[None]:
-        """Follow a resource; each change after the beginning of the block is published.
+    async def follow(self, uri: str, ended: Ended) -> Callable[[], None]:
+        """Follow a resource, and publish its changes from the return on.
+
+        Args:
+            uri: the resource.
+            ended: called after the last update when the resource cannot be followed any longer.
+                A new call is needed to follow it again.
+
+        Returns:
+            A function that ends this use of the watch.
 
         Raises:
             StenoError: it cannot be followed, or too many are.
         """
         watch = self._watch(uri, Address.parse(uri))
-        watch.users += 1
+        watch.users.append(ended)
         try:
             await watch.begun.wait()
             if watch.error is not None:
                 raise watch.error
-            yield
-        finally:
-            watch.users -= 1
-            if not watch.users:
-                watch.scope.cancel()
-                self._forget(uri, watch)
+        except BaseException:
+            self._leave(uri, watch, ended)
+            raise
+        return partial(self._leave, uri, watch, ended)
+
+    def _leave(self, uri: str, watch: _Watch, ended: Ended) -> None:
+        watch.users.remove(ended)
+        if not watch.users:
+            watch.scope.cancel()
+            self._forget(uri, watch)
 
     def _watch(self, uri: str, address: Address) -> _Watch:
         watch = self._watches.get(uri)
@@ -97,13 +111,19 @@ class Watches:
                 try:
                     await self._follow(address, watch)
                 except StenoError as error:
-                    watch.error = error
+                    self._fail(uri, watch, error)
                 tasks.cancel_scope.cancel()
-            self._forget(uri, watch)
-            if watch.begun.is_set():
-                # Its peers read it, and get the reason.
-                await self._publish(uri)
-            watch.begun.set()
+
+    def _fail(self, uri: str, watch: _Watch, error: StenoError) -> None:
+        # One step without a wait: a subscription is never added to a watch that has failed.
+        watch.error = error
+        self._forget(uri, watch)
+        if watch.begun.is_set():
+            # Its peers read it, and get the reason.
+            self._publish(uri)
+        watch.begun.set()
+        for ended in watch.users:
+            ended(uri, error)
 
     async def _follow(self, address: Address, watch: _Watch) -> None:
         async with await self._subscription(address) as events:
@@ -126,5 +146,5 @@ class Watches:
         while True:
             await watch.changed.wait()
             watch.changed = anyio.Event()
-            await self._publish(uri)
+            self._publish(uri)
             await anyio.sleep(UPDATE_INTERVAL_S)
