@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -102,6 +103,28 @@ def wait_for_lines(page: ViewerPage, least: int) -> None:
         ".match(/tokens([0-9]+)line/)?.[1] ?? 0) >= least",
         least,
     )
+
+
+@contextmanager
+def growing(steno: Steno, name: str) -> Iterator[None]:
+    """A session to which a client writes records, counts and events without a pause."""
+    is_over = threading.Event()
+
+    def write_on() -> None:
+        with steno_client.connect_sync(steno.root, name="writer") as client:
+            session = client.open(name, follow=False)
+            while not is_over.is_set():
+                session.append_message({"role": "user", "content": "more"})
+                session.update_token_count(100)
+                session.append_wire("ContentPart", {"text": "more"})
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        writer.join()
 
 
 def compact(steno: Steno) -> None:
@@ -271,3 +294,25 @@ def test_a_reader_above_the_end_stays_there(steno: Steno, open_page: OpenPage) -
         page.wait_for_text("line 200")
         session.append_message({"role": "user", "content": "line 201"})
         page.wait_for_text("line 201")
+
+
+def test_header_and_strip_are_renewed_while_a_session_keeps_growing(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "begin", "--create")
+    page = open_page("talk")
+    page.wait_for_text("no token count was written yet")
+    with growing(steno, "talk"):
+        wait_for_lines(page, 20)
+        page.wait_for_text("largest count: 100 tokens")
+
+
+def test_events_are_renewed_while_a_session_keeps_growing(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "begin", "--create")
+    page = open_page("talk")
+    page.show("#/s/talk/wire")
+    page.wait_for_text("No event yet")
+    with growing(steno, "talk"):
+        page.page.wait_for_selector(".chip:has-text('ContentPart')")

@@ -4,11 +4,13 @@ import { get, link, Stream } from "./api.js";
 import { at, count, h, parsePosition, say } from "./dom.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
+import { Throttle } from "./pacing.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Tree } from "./tree.js";
 import { Wire } from "./wire.js";
 
+const NUMBERS_MS = 400;
 const VIEWS = { transcript: "Transcript", tree: "Tree", wire: "Events" };
 
 export class SessionPage {
@@ -18,6 +20,7 @@ export class SessionPage {
     this.view = null;
     this.changes = new Changes(this, mayWrite);
     this.stat = null;
+    this.numbers = new Throttle(() => this.refreshNumbers(), NUMBERS_MS);
     this.title = h("h1", {}, session);
     this.facts = h("p", { class: "facts" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
@@ -133,8 +136,7 @@ export class SessionPage {
     this.wireHead = parsePosition(wire);
     this.view?.grew?.();
     if (before.line !== this.wireHead.line) this.view?.wireGrew?.();
-    clearTimeout(this.renewing);
-    this.renewing = setTimeout(() => this.refreshNumbers(), 400);
+    this.numbers.ask();
   }
 
   /** Numbers and the strip follow a little later, however fast the session grows. */
@@ -146,7 +148,7 @@ export class SessionPage {
       this.describe();
       this.view?.cutsChanged?.();
       this.exports();
-      this.strip.load();
+      await this.strip.load();
     } catch {
       // The stream says when the daemon is back; the next event asks again.
     }
@@ -169,7 +171,7 @@ export class SessionPage {
 
   close() {
     this.isClosed = true;
-    clearTimeout(this.renewing);
+    this.numbers.close();
     this.stream?.close();
     this.view?.close();
     this.strip?.close();

@@ -3,8 +3,10 @@
 import { get } from "./api.js";
 import { at, button, count, duration, h, moment, number } from "./dom.js";
 import { VirtualList } from "./list.js";
+import { Throttle } from "./pacing.js";
 
 const CHUNK = 100;
+const GROWTH_MS = 250;
 
 export class Wire {
   constructor(place, page) {
@@ -24,6 +26,7 @@ export class Wire {
       render: (index) => this.render(this.items[index]),
       painted: (first, last) => this.sight(first, last),
     });
+    this.growth = new Throttle(() => this.load(), GROWTH_MS);
     this.load();
   }
 
@@ -46,8 +49,7 @@ export class Wire {
   }
 
   wireGrew() {
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.load(), 250);
+    this.growth.ask();
   }
 
   types() {
@@ -188,7 +190,7 @@ export class Wire {
 
   close() {
     this.isClosed = true;
-    clearTimeout(this.waiting);
+    this.growth.close();
     this.list.close();
   }
 }
