@@ -1,6 +1,7 @@
 // When requests are repeated: while the daemon is away, and while a session grows.
 
 const RETRY_MS = 1000;
+const PAUSE_MS_MAX = 2000;
 
 function pause(ms) {
   return new Promise((done) => { setTimeout(done, ms); });
@@ -41,8 +42,9 @@ export class Throttle {
   ask() {
     this.isAsked = true;
     if (this.timer !== null || this.isRunning) return;
-    // An answer that takes long is asked for less often.
-    this.timer = setTimeout(() => this.run(), Math.max(this.pauseMs, this.tookMs));
+    // A run that takes long is repeated less often.
+    const pauseMs = Math.max(this.pauseMs, Math.min(this.tookMs, PAUSE_MS_MAX));
+    this.timer = setTimeout(() => this.run(), pauseMs);
   }
 
   async run() {

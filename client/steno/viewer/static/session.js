@@ -4,7 +4,7 @@ import { get, link, Stream } from "./api.js";
 import { at, count, h, parsePosition, say } from "./dom.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
-import { Throttle } from "./pacing.js";
+import { answerFor, Throttle } from "./pacing.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Tree } from "./tree.js";
@@ -38,18 +38,11 @@ export class SessionPage {
   }
 
   async load() {
-    while (!this.isClosed) {
-      try {
-        await this.renew();
-        break;
-      } catch (error) {
-        if (error.status !== 503) throw error;
-        // The daemon is away; the page begins when it is back.
-        this.facts.textContent = "waiting for the daemon";
-        await new Promise((done) => { setTimeout(done, 1000); });
-      }
-    }
+    const stat = await answerFor(this, () => get("session", { session: this.session }), () => {
+      this.facts.textContent = "waiting for the daemon";
+    });
     if (this.isClosed) return;
+    this.begin(stat);
     this.strip = new Strip(this.stripPlace, this.session);
     this.stream = new Stream(this.session, this.stat.state, {
       heads: (data) => this.grew(data),
@@ -60,8 +53,8 @@ export class SessionPage {
     });
   }
 
-  async renew() {
-    this.stat = await get("session", { session: this.session });
+  begin(stat) {
+    this.stat = stat;
     const [incarnation, head, wire] = this.stat.state.split("/");
     this.incarnation = incarnation;
     this.head = parsePosition(head);

@@ -1,9 +1,9 @@
 // The events of the wire file as a timeline: by turn, tool by tool.
 
 import { get } from "./api.js";
-import { at, button, count, duration, h, moment, number } from "./dom.js";
+import { at, button, count, duration, h, moment, number, prose } from "./dom.js";
 import { VirtualList } from "./list.js";
-import { Throttle } from "./pacing.js";
+import { answerFor, Throttle } from "./pacing.js";
 
 const CHUNK = 100;
 const GROWTH_MS = 250;
@@ -27,21 +27,22 @@ export class Wire {
       painted: (first, last) => this.sight(first, last),
     });
     this.growth = new Throttle(() => this.load(), GROWTH_MS);
-    this.load();
+    this.growth.run();
   }
 
   async load() {
     try {
-      const [index, outline] = await Promise.all([
-        get("wire", { session: this.page.session }),
-        get("outline", { session: this.page.session }),
-      ]);
+      const { session } = this.page;
+      const found = await answerFor(this, () => Promise.all([
+        get("wire", { session }), get("outline", { session }),
+      ]));
       if (this.isClosed) return;
+      const [index, outline] = found;
       this.index = index;
       this.counts = outline.generations
         .flatMap((each) => each.marks).filter((mark) => mark[1] === "usage" && mark[3]);
     } catch (error) {
-      this.canvas.replaceChildren(h("p", { class: "empty", role: "alert" }, error.message));
+      this.show([{ error: error.message }]);
       return;
     }
     this.types();
@@ -92,13 +93,18 @@ export class Wire {
       }
       if (!hidden.has(type)) this.items.push({ line, type, when, seconds, name, mark, in: turn });
     }
-    if (!this.items.length) this.items.push({ none: true });
+    this.show(this.items.length ? this.items : [{ none: true }]);
+  }
+
+  show(items) {
+    this.items = items;
     this.list.setLength(this.items.length);
     this.list.refresh();
   }
 
   render(item) {
     if (item.none) return h("p", { class: "empty" }, "No event yet: agents write them with ", h("code", {}, "append_wire"), " or ", h("code", {}, "steno emit"), ".");
+    if (item.error) return h("p", { class: "empty", role: "alert" }, prose(item.error));
     return item.turn === undefined ? this.event(item) : this.turn(item);
   }
 
@@ -166,7 +172,7 @@ export class Wire {
   }
 
   sight(first, last) {
-    const lines = this.items.slice(first, last).filter((item) => !item.none).map((item) => item.line);
+    const lines = this.items.slice(first, last).map((item) => item.line).filter((line) => line !== undefined);
     for (const chunk of new Set(lines.map((line) => Math.floor(line / CHUNK)))) this.read(chunk);
   }
 
