@@ -247,6 +247,24 @@ def test_rows_that_a_revert_takes_fade_before_they_go(steno: Steno, open_page: O
     assert page.transcript() == [(0, _own("stays")), (1, _rule()), (2, _own("goes"))]
 
 
+def test_the_generation_that_a_rewrite_left_behind_opens_while_its_lines_fade(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "stays", "--create")
+    steno("checkpoint", "talk")
+    steno("append", "talk", "goes")
+    page = open_page("talk")
+    page.wait_for_text("goes")
+    # The link is followed as soon as it is there, before any line is gone.
+    page.page.evaluate(
+        "() => new MutationObserver(() => document.querySelector('.toast a')?.click())"
+        ".observe(document.querySelector('.view'), {childList: true})"
+    )
+    assert steno("revert", "talk", "0").code == 0
+    page.wait_for_text("Generation 0, which a rewrite left behind")
+    page.wait_for_text("goes")
+
+
 def _own(text: str) -> str:
     return f"user{_name()}{text}"
 

@@ -209,7 +209,8 @@ export class Transcript {
 
   shows(position) {
     if (!position) return !this.isPast;
-    return position.generation === this.generation;
+    // Until a rewrite's lines have faded, `generation` is the one that it left behind.
+    return position.generation === (this.isPast ? this.generation : this.page.head.generation);
   }
 
   banner() {
