@@ -11,6 +11,7 @@ import { Tree } from "./tree.js";
 import { Wire } from "./wire.js";
 
 const NUMBERS_MS = 400;
+const DESCRIPTION_MS = 5000;
 const VIEWS = { transcript: "Transcript", tree: "Tree", wire: "Events" };
 
 export class SessionPage {
@@ -51,6 +52,10 @@ export class SessionPage {
       gone: ({ why }) => this.gone(why),
       daemon: ({ away }) => this.away(away),
     });
+    // The stream has no event of a new title or label.
+    this.polling = setInterval(() => {
+      if (!document.hidden) this.numbers.ask();
+    }, DESCRIPTION_MS);
   }
 
   begin(stat) {
@@ -132,12 +137,16 @@ export class SessionPage {
     this.numbers.ask();
   }
 
-  /** Numbers and the strip follow a little later, however fast the session grows. */
+  /** Numbers, title and the strip follow a little later, however fast the session grows. */
   async refreshNumbers() {
     try {
       const stat = await get("session", { session: this.session });
       if (this.isClosed) return;
       this.stat = stat;
+      const shown = JSON.stringify([stat, this.head]);
+      // What has not changed stays, with the selection in it.
+      if (shown === this.shown) return;
+      this.shown = shown;
       this.describe();
       this.view?.cutsChanged?.();
       this.exports();
@@ -165,6 +174,7 @@ export class SessionPage {
   close() {
     this.isClosed = true;
     this.numbers.close();
+    clearInterval(this.polling);
     this.stream?.close();
     this.view?.close();
     this.strip?.close();
