@@ -26,6 +26,7 @@ export class SessionPage {
     this.facts = h("p", { class: "facts" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
     this.stripPlace = h("div", { class: "strip-place" });
+    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.place = h("div", { class: "view" });
     this.menu = h("details", { class: "menu" }, h("summary", {}, "Export"));
     this.panel = h("div", { class: "panel" });
@@ -34,7 +35,7 @@ export class SessionPage {
       h("div", { class: "session-head" },
         h("div", { class: "titles" }, this.title, this.facts),
         h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.changes.menu(), this.menu)),
-      this.stripPlace, this.place);
+      this.stripPlace, this.notice, this.place);
     this.ready = this.load();
   }
 
@@ -50,11 +51,11 @@ export class SessionPage {
       rewrite: (data) => this.rewritten(data),
       mail: () => this.view?.stale?.(),
       gone: ({ why }) => this.gone(why),
-      daemon: ({ away }) => this.away(away),
+      daemon: ({ away }) => this.followed(away),
     });
     // The stream has no event of a new title or label.
     this.polling = setInterval(() => {
-      if (!document.hidden) this.numbers.ask();
+      if (!document.hidden && this.notice.hidden) this.numbers.ask();
     }, DESCRIPTION_MS);
   }
 
@@ -88,6 +89,7 @@ export class SessionPage {
   async show(name, position, other) {
     await this.ready;
     if (this.isClosed) return;
+    this.shownAt = { position, other };
     const isCompared = name === "compare" && position && other;
     const kind = isCompared ? "compare" : VIEWS[name] ? name : "transcript";
     this.tabs.replaceChildren(...Object.entries(VIEWS).map(([each, title]) => h("a", {
@@ -98,14 +100,19 @@ export class SessionPage {
     if (kind === "transcript" && this.view instanceof Transcript && this.view.shows(position)) {
       if (position) this.view.go(position);
     } else {
-      this.view?.close();
-      this.place.replaceChildren();
-      this.view = this.make(kind, position, other);
+      this.open(kind);
     }
     this.exports();
   }
 
-  make(kind, position, other) {
+  open(kind) {
+    this.kind = kind;
+    this.view?.close();
+    this.place.replaceChildren();
+    this.view = this.make(kind, this.shownAt);
+  }
+
+  make(kind, { position, other }) {
     switch (kind) {
       case "tree": return new Tree(this.place, this);
       case "wire": return new Wire(this.place, this);
@@ -132,8 +139,11 @@ export class SessionPage {
     const before = this.wireHead;
     this.head = parsePosition(head);
     this.wireHead = parsePosition(wire);
-    this.view?.grew?.();
-    if (before.line !== this.wireHead.line) this.view?.wireGrew?.();
+    if (this.isNew) this.reopen();
+    else this.view?.grew?.();
+    // The events of a new session may reach the viewer after its lines.
+    if (this.isNew || before.line !== this.wireHead.line) this.view?.wireGrew?.();
+    this.isNew = false;
     this.numbers.ask();
   }
 
@@ -157,18 +167,34 @@ export class SessionPage {
   }
 
   rewritten({ incarnation, generation, kept, why }) {
-    if (incarnation === this.incarnation && generation <= this.head.generation) return;
+    if (incarnation !== this.incarnation) {
+      this.incarnation = incarnation;
+      this.isNew = true;
+    }
+    if (this.isNew || generation <= this.head.generation) return;
     const gone = Math.max(0, this.head.line - kept);
     const from = this.head.generation;
-    this.incarnation = incarnation;
     this.head = { generation, line: Math.min(kept, this.head.line) };
     say(`${words(why)}: ${count(gone, "line")} moved to generation ${from}`);
     this.view?.rewritten?.(generation, kept, { why: words(why), gone, from });
   }
 
+  /** Make the view anew for the session that has this id now: each of its lines is another one. */
+  reopen() {
+    say("The session was created anew");
+    if (this.kind) this.open(this.kind);
+  }
+
   gone(why) {
     say("The session is gone");
-    this.place.prepend(h("p", { class: "notice", role: "alert" }, why));
+    this.notice.textContent = why;
+    this.notice.hidden = false;
+  }
+
+  /** Each stream begins with this event: the viewer can follow the session. */
+  followed(isAway) {
+    this.notice.hidden = true;
+    this.away(isAway);
   }
 
   close() {

@@ -12,10 +12,8 @@ export class Wire {
   constructor(place, page) {
     this.page = page;
     this.hidden = new Set();
-    this.open = new Set();
-    this.payloads = new Map();
-    this.asked = new Set();
     this.items = [];
+    this.forget();
     this.filters = h("div", { class: "chips", role: "group", "aria-label": "Types of events" });
     this.canvas = h("div", { class: "canvas", role: "list", "aria-label": "Events" });
     this.scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Events" }, this.canvas);
@@ -38,6 +36,7 @@ export class Wire {
       ]));
       if (this.isClosed) return;
       const [index, outline] = found;
+      if (index.end < this.index?.end) this.forget();
       this.index = index;
       this.counts = outline.generations
         .flatMap((each) => each.marks).filter((mark) => mark[1] === "usage" && mark[3]);
@@ -49,6 +48,13 @@ export class Wire {
     this.arrange();
   }
 
+  /** Other events come at the lines of those that were taken from the file. */
+  forget() {
+    this.open = new Set();
+    this.payloads = new Map();
+    this.asked = new Set();
+  }
+
   wireGrew() {
     this.growth.ask();
   }
@@ -56,7 +62,7 @@ export class Wire {
   types() {
     const many = new Map();
     for (const event of this.index.events) many.set(event[1], (many.get(event[1]) ?? 0) + 1);
-    const shape = this.index.types.map((_, type) => many.get(type)).join();
+    const shape = this.index.types.map((name, type) => `${name} ${many.get(type)}`).join();
     if (shape === this.shape) return;
     this.shape = shape;
     this.filters.hidden = !this.index.types.length;
@@ -180,15 +186,17 @@ export class Wire {
     const first = chunk * CHUNK;
     const end = Math.min(first + CHUNK, this.index.end);
     const key = `${chunk}/${end}`;
-    if (this.asked.has(key)) return;
-    this.asked.add(key);
+    const { asked } = this;
+    if (asked.has(key)) return;
+    asked.add(key);
     try {
       const { events } = await get("wire/events", { session: this.page.session, first, end });
+      if (this.isClosed || asked !== this.asked) return;
       for (const event of events) this.payloads.set(event.line, event);
-      if (!this.isClosed) this.list.refresh();
+      this.list.refresh();
     } catch {
       setTimeout(() => {
-        this.asked.delete(key);
+        asked.delete(key);
         if (!this.isClosed) this.list.paint();
       }, 1000);
     }
