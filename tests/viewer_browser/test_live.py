@@ -334,3 +334,25 @@ def test_events_are_renewed_while_a_session_keeps_growing(
     page.wait_for_text("No event yet")
     with growing(steno, "talk"):
         page.page.wait_for_selector(".chip:has-text('ContentPart')")
+
+
+def test_selected_text_of_an_event_stays_while_a_session_grows(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("talk", follow=False)
+        session.append_wire("TurnBegin", {"user_input": "begin"})
+        session.append_wire("Note", {"text": "selected words"})
+        page = open_page("talk")
+        page.show("#/s/talk/wire")
+        page.page.click(".event:has-text('Note') summary")
+        page.wait_for_text("selected words")
+        page.page.evaluate(
+            "() => getSelection().selectAllChildren(document.querySelector('.event-body pre'))"
+        )
+        for number in (2, 3):
+            session.append_wire("Note", {"text": "more"})
+            page.page.wait_for_selector(f".chip:has-text('Note {number}')")
+        # The payloads of all events have arrived.
+        page.wait_for("() => document.querySelectorAll('.event a.place').length === 4")
+        assert "selected words" in page.page.evaluate("() => String(getSelection())")

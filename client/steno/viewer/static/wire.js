@@ -13,6 +13,7 @@ export class Wire {
     this.page = page;
     this.hidden = new Set();
     this.items = [];
+    this.rendered = new WeakMap();
     this.forget();
     this.filters = h("div", { class: "chips", role: "group", "aria-label": "Types of events" });
     this.canvas = h("div", { class: "canvas", role: "list", "aria-label": "Events" });
@@ -62,19 +63,24 @@ export class Wire {
   types() {
     const many = new Map();
     for (const event of this.index.events) many.set(event[1], (many.get(event[1]) ?? 0) + 1);
-    const shape = this.index.types.map((name, type) => `${name} ${many.get(type)}`).join();
-    if (shape === this.shape) return;
-    this.shape = shape;
-    this.filters.hidden = !this.index.types.length;
-    this.filters.replaceChildren(...this.index.types.map((name, type) => {
-      const isShown = !this.hidden.has(name);
-      return button(`${name} ${number(many.get(type) ?? 0)}`, () => {
-        if (!this.hidden.delete(name)) this.hidden.add(name);
-        this.shape = null;
-        this.types();
-        this.arrange();
-      }, { "aria-pressed": String(isShown), class: "chip", title: "show or hide these events" });
-    }));
+    const { types } = this.index;
+    const names = types.join("\n");
+    if (names !== this.names) this.filters.replaceChildren(...types.map((name) => this.chip(name)));
+    this.names = names;
+    this.filters.hidden = !types.length;
+    types.forEach((name, type) => {
+      this.filters.children[type].textContent = `${name} ${number(many.get(type) ?? 0)}`;
+    });
+  }
+
+  chip(name) {
+    const chip = button(name, () => {
+      const isShown = this.hidden.delete(name);
+      if (!isShown) this.hidden.add(name);
+      chip.setAttribute("aria-pressed", String(isShown));
+      this.arrange();
+    }, { "aria-pressed": String(!this.hidden.has(name)), class: "chip", title: "show or hide these events" });
+    return chip;
   }
 
   /** The rows: a head for each turn, and its events that the filter shows. */
@@ -105,10 +111,35 @@ export class Wire {
   show(items) {
     this.items = items;
     this.list.setLength(this.items.length);
-    this.list.refresh();
+    this.refresh();
+  }
+
+  /** Make the rows again that say something else now; the others keep a selection and the focus. */
+  refresh() {
+    this.list.refresh(0, Infinity,
+      (index, element) => this.rendered.get(element) !== this.content(this.items[index]));
+    for (const [index, element] of this.list.elements) {
+      const bar = element.querySelector(".bar");
+      if (bar) this.lay(bar, this.items[index]);
+    }
   }
 
   render(item) {
+    const element = this.make(item);
+    this.rendered.set(element, this.content(item));
+    return element;
+  }
+
+  /** Everything that the row of an item shows, but the place of its bar. */
+  content(item) {
+    const known = this.payloads.get(item.line);
+    if (item.turn !== undefined) return JSON.stringify([item, this.counted(item), said(known?.payload)]);
+    const { in: turn, ...own } = item;
+    const type = this.index?.types[item.type];
+    return JSON.stringify([own, type, turn?.begin, this.span(item) > 0, known !== undefined, known?.at]);
+  }
+
+  make(item) {
     if (item.none) return h("p", { class: "empty" }, "No event yet: agents write them with ", h("code", {}, "append_wire"), " or ", h("code", {}, "steno emit"), ".");
     if (item.error) return h("p", { class: "empty", role: "alert" }, prose(item.error));
     return item.turn === undefined ? this.event(item) : this.turn(item);
@@ -167,14 +198,24 @@ export class Wire {
 
   /** When in its turn an event happened, and how long its tool ran. */
   lane(item, isCall) {
-    const span = item.in ? item.in.end - item.in.begin : 0;
     const lane = h("span", { class: "lane", "aria-hidden": "true" });
-    if (span <= 0) return lane;
+    if (this.span(item) <= 0) return lane;
     const bar = h("span", { class: isCall ? "bar" : "bar point" });
-    bar.style.left = `min(calc(100% - 3px), ${(100 * (item.when - item.in.begin)) / span}%)`;
-    if (isCall && item.seconds !== null) bar.style.width = `${Math.max(0.5, (100 * item.seconds) / span)}%`;
+    this.lay(bar, item);
     lane.append(bar);
     return lane;
+  }
+
+  lay(bar, item) {
+    const span = this.span(item);
+    bar.style.left = `min(calc(100% - 3px), ${(100 * (item.when - item.in.begin)) / span}%)`;
+    const hasWidth = item.seconds !== null && !bar.classList.contains("point");
+    if (hasWidth) bar.style.width = `${Math.max(0.5, (100 * item.seconds) / span)}%`;
+  }
+
+  /** The seconds that the turn of an event has taken. */
+  span(item) {
+    return item.in ? item.in.end - item.in.begin : 0;
   }
 
   sight(first, last) {
@@ -193,7 +234,7 @@ export class Wire {
       const { events } = await get("wire/events", { session: this.page.session, first, end });
       if (this.isClosed || asked !== this.asked) return;
       for (const event of events) this.payloads.set(event.line, event);
-      this.list.refresh();
+      this.refresh();
     } catch {
       setTimeout(() => {
         asked.delete(key);
