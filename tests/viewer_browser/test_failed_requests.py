@@ -75,3 +75,13 @@ def test_events_replace_the_error_of_an_earlier_request(steno: Steno, open_page:
         client.open("talk", follow=False).append_wire("TurnEnd", {})
     page.page.wait_for_selector(".event:has-text('TurnEnd')")
     assert "the index is broken" not in page.page.inner_text(".view")
+
+
+def test_the_strip_appears_although_its_first_requests_failed(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    write_two_generations(steno)
+    page = open_page()
+    page.page.route("**/api/outline?*", lambda route: route.fulfill(status=503), times=2)
+    page.show("#/s/talk/transcript")
+    page.page.wait_for_selector(".strip .cutmark")
