@@ -87,3 +87,28 @@ def test_checkpoint_title_and_fork_are_in_the_menu(steno: Steno, talk: ViewerPag
     stat = steno("--json", "stat", "talk").document
     assert (stat["head"], stat["title"], stat["labels"]) == ("0:4", "new-title", ["new-labels"])
     assert steno("--json", "stat", "talk-fork").document["head"].endswith(":4")
+
+
+def change(page: ViewerPage, entry: str, text: str) -> None:
+    """Change the title or the labels, and wait until the dialog has closed."""
+    page.page.click("summary:has-text('Change')")
+    page.page.click(f".menu .panel button:has-text('{entry}')")
+    page.page.fill("dialog input", text)
+    page.page.click("dialog .go")
+    page.page.wait_for_selector("dialog", state="detached")
+
+
+def test_a_change_is_on_the_page_when_its_dialog_closes(talk: ViewerPage) -> None:
+    for title in ("first title", "second title"):
+        change(talk, "Title", title)
+        assert talk.page.inner_text("h1") == title
+    for label in ("first", "second"):
+        change(talk, "Labels", label)
+        assert f"#{label}" in talk.page.inner_text(".facts")
+
+
+def test_a_title_of_another_client_appears_on_the_page(steno: Steno, talk: ViewerPage) -> None:
+    assert steno("title", "talk", "of another client").code == 0
+    talk.page.wait_for_selector("h1:has-text('of another client')")
+    change(talk, "Title", "of this page")
+    assert talk.page.inner_text("h1") == "of this page"

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -102,6 +103,28 @@ def wait_for_lines(page: ViewerPage, least: int) -> None:
         ".match(/tokens([0-9]+)line/)?.[1] ?? 0) >= least",
         least,
     )
+
+
+@contextmanager
+def growing(steno: Steno, name: str) -> Iterator[None]:
+    """A session to which a client writes records, counts and events without a pause."""
+    is_over = threading.Event()
+
+    def write_on() -> None:
+        with steno_client.connect_sync(steno.root, name="writer") as client:
+            session = client.open(name, follow=False)
+            while not is_over.is_set():
+                session.append_message({"role": "user", "content": "more"})
+                session.update_token_count(100)
+                session.append_wire("ContentPart", {"text": "more"})
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        writer.join()
 
 
 def compact(steno: Steno) -> None:
@@ -224,6 +247,24 @@ def test_rows_that_a_revert_takes_fade_before_they_go(steno: Steno, open_page: O
     assert page.transcript() == [(0, _own("stays")), (1, _rule()), (2, _own("goes"))]
 
 
+def test_the_generation_that_a_rewrite_left_behind_opens_while_its_lines_fade(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "stays", "--create")
+    steno("checkpoint", "talk")
+    steno("append", "talk", "goes")
+    page = open_page("talk")
+    page.wait_for_text("goes")
+    # The link is followed as soon as it is there, before any line is gone.
+    page.page.evaluate(
+        "() => new MutationObserver(() => document.querySelector('.toast a')?.click())"
+        ".observe(document.querySelector('.view'), {childList: true})"
+    )
+    assert steno("revert", "talk", "0").code == 0
+    page.wait_for_text("Generation 0, which a rewrite left behind")
+    page.wait_for_text("goes")
+
+
 def _own(text: str) -> str:
     return f"user{_name()}{text}"
 
@@ -271,3 +312,47 @@ def test_a_reader_above_the_end_stays_there(steno: Steno, open_page: OpenPage) -
         page.wait_for_text("line 200")
         session.append_message({"role": "user", "content": "line 201"})
         page.wait_for_text("line 201")
+
+
+def test_header_and_strip_are_renewed_while_a_session_keeps_growing(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "begin", "--create")
+    page = open_page("talk")
+    page.wait_for_text("no token count was written yet")
+    with growing(steno, "talk"):
+        wait_for_lines(page, 20)
+        page.wait_for_text("largest count: 100 tokens")
+
+
+def test_events_are_renewed_while_a_session_keeps_growing(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "begin", "--create")
+    page = open_page("talk")
+    page.show("#/s/talk/wire")
+    page.wait_for_text("No event yet")
+    with growing(steno, "talk"):
+        page.page.wait_for_selector(".chip:has-text('ContentPart')")
+
+
+def test_selected_text_of_an_event_stays_while_a_session_grows(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("talk", follow=False)
+        session.append_wire("TurnBegin", {"user_input": "begin"})
+        session.append_wire("Note", {"text": "selected words"})
+        page = open_page("talk")
+        page.show("#/s/talk/wire")
+        page.page.click(".event:has-text('Note') summary")
+        page.wait_for_text("selected words")
+        page.page.evaluate(
+            "() => getSelection().selectAllChildren(document.querySelector('.event-body pre'))"
+        )
+        for number in (2, 3):
+            session.append_wire("Note", {"text": "more"})
+            page.page.wait_for_selector(f".chip:has-text('Note {number}')")
+        # The payloads of all events have arrived.
+        page.wait_for("() => document.querySelectorAll('.event a.place').length === 4")
+        assert "selected words" in page.page.evaluate("() => String(getSelection())")

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { at, button, count, h, say } from "./dom.js";
 
 /** Ask for a change in a dialog; `fields` are inputs, `send` gets their values. */
-function ask({ title, says, fields = {}, act, send }) {
+function ask(page, { title, says, fields = {}, act, send }) {
   const inputs = Object.fromEntries(Object.entries(fields).map(([name, { value }]) => [name,
     h("input", { id: `change-${name}`, value: value ?? "", autocomplete: "off", spellcheck: "false" })]));
   const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
@@ -18,10 +18,13 @@ function ask({ title, says, fields = {}, act, send }) {
           Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]));
         const wanted = send(values);
         const done = await post("change", wanted);
+        // The next change names what the page shows then, and a description moves no head.
+        await page.refreshNumbers();
         dialog.close();
         say(`${title}: done`);
         if (done.session !== wanted.session) location.hash = at(done.session);
       } catch (error) {
+        page.numbers.ask();
         trouble.hidden = false;
         trouble.textContent = error.code === "conflict"
           ? `Nothing was changed. ${error.message}` : error.message;
@@ -69,7 +72,7 @@ export class Changes {
   checkpoint() {
     const { session } = this.page;
     const expect = this.head;
-    ask({
+    ask(this.page, {
       title: "Set a checkpoint",
       says: `Appends checkpoint ${this.page.stat.n_checkpoints} at ${expect}. Nothing is removed.`,
       act: "Set it",
@@ -87,7 +90,7 @@ export class Changes {
   revert(row) {
     const { session, head } = this.page;
     const expect = this.head;
-    ask({
+    ask(this.page, {
       title: `Revert to checkpoint ${row.id}`,
       says: `Removes the checkpoint and everything after it: ${count(head.line - row.line, "line")}, from `
         + `${head.generation}:${row.line} to ${expect}. They stay readable as generation ${head.generation}, `
@@ -107,7 +110,7 @@ export class Changes {
   restore({ number, lines }) {
     const { session, head } = this.page;
     const expect = this.head;
-    ask({
+    ask(this.page, {
       title: `Restore generation ${number}`,
       says: `Makes ${lines === null ? "its lines" : `its ${count(lines, "line")}`} the present ones again, as a new `
         + `generation. The ${count(head.line, "line")} of now stay readable as generation ${head.generation}.`,
@@ -120,7 +123,7 @@ export class Changes {
   fork(position) {
     const { session } = this.page;
     const end = `${position.generation}:${position.line}`;
-    ask({
+    ask(this.page, {
       title: "Fork",
       says: `Creates a new session with everything before ${end}. This one stays as it is.`,
       fields: { id: { label: "Id of the new session", value: `${session}-fork` } },
@@ -131,7 +134,7 @@ export class Changes {
 
   title() {
     const { session, stat } = this.page;
-    ask({
+    ask(this.page, {
       title: "Title",
       says: "Sets the title of the session; an empty one removes it.",
       fields: { title: { label: "Title", value: stat.title } },
@@ -142,7 +145,7 @@ export class Changes {
 
   labels() {
     const { session, stat } = this.page;
-    ask({
+    ask(this.page, {
       title: "Labels",
       says: "Sets all labels of the session, divided by spaces.",
       fields: { labels: { label: "Labels", value: stat.labels.join(" ") } },

@@ -1,8 +1,9 @@
 // Two states of a session side by side.
 
 import { get } from "./api.js";
-import { at, button, count, h } from "./dom.js";
+import { at, button, count, h, prose } from "./dom.js";
 import { VirtualList } from "./list.js";
+import { answerFor } from "./pacing.js";
 import { RowMaker } from "./transcript.js";
 
 const CHUNK = 50;
@@ -27,20 +28,20 @@ export class Compare {
 
   async load() {
     try {
-      const { parts } = await get("compare", {
+      const found = await answerFor(this, () => get("compare", {
         session: this.page.session, left: this.sides[0].text, right: this.sides[1].text,
-      });
+      }));
       if (this.isClosed) return;
-      this.items = parts.flatMap((part) => (part.same ? [{ same: part }] : pairs(part)));
+      this.items = found.parts.flatMap((part) => (part.same ? [{ same: part }] : pairs(part)));
+      if (!this.items.some((item) => item.lines)) this.items.push({ says: "The two states are the same." });
     } catch (error) {
-      this.items = [{ error: error.message }];
+      this.items = [{ says: error.message }];
     }
-    if (!this.items.some((item) => item.lines)) this.items.push({ error: "The two states are the same." });
     this.list.setLength(this.items.length);
   }
 
   render(item) {
-    if (item.error) return h("p", { class: "empty" }, item.error);
+    if (item.says) return h("p", { class: "empty" }, prose(item.says));
     if (item.same) {
       const [first, end] = item.same.left;
       return h("p", { class: "same" }, `${count(end - first, "line")} the same `, button("Show", () => {

@@ -118,12 +118,12 @@ export class VirtualList {
     this.paint(anchor);
   }
 
-  /** Make the rows in sight from this one on again. */
-  refresh(from = 0, until = Infinity) {
+  /** Make the rows in sight from this one on again, or those of them that `isStale` finds. */
+  refresh(from = 0, until = Infinity, isStale = () => true) {
     const anchor = this.anchor();
     const focus = this.focused();
     for (const [index, element] of this.elements) {
-      if (index >= from && index < until) this.drop(index, element, true);
+      if (index >= from && index < until && isStale(index, element)) this.drop(index, element, true);
     }
     this.paint(anchor);
     if (focus && !document.activeElement?.closest(".item")) this.refocus(focus);

@@ -4,11 +4,14 @@ import { get, link, Stream } from "./api.js";
 import { at, count, h, parsePosition, say } from "./dom.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
+import { answerFor, Throttle } from "./pacing.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Tree } from "./tree.js";
 import { Wire } from "./wire.js";
 
+const NUMBERS_MS = 400;
+const DESCRIPTION_MS = 5000;
 const VIEWS = { transcript: "Transcript", tree: "Tree", wire: "Events" };
 
 export class SessionPage {
@@ -18,10 +21,12 @@ export class SessionPage {
     this.view = null;
     this.changes = new Changes(this, mayWrite);
     this.stat = null;
+    this.numbers = new Throttle(() => this.refreshNumbers(), NUMBERS_MS);
     this.title = h("h1", {}, session);
     this.facts = h("p", { class: "facts" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
     this.stripPlace = h("div", { class: "strip-place" });
+    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.place = h("div", { class: "view" });
     this.menu = h("details", { class: "menu" }, h("summary", {}, "Export"));
     this.panel = h("div", { class: "panel" });
@@ -30,35 +35,32 @@ export class SessionPage {
       h("div", { class: "session-head" },
         h("div", { class: "titles" }, this.title, this.facts),
         h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.changes.menu(), this.menu)),
-      this.stripPlace, this.place);
+      this.stripPlace, this.notice, this.place);
     this.ready = this.load();
   }
 
   async load() {
-    while (!this.isClosed) {
-      try {
-        await this.renew();
-        break;
-      } catch (error) {
-        if (error.status !== 503) throw error;
-        // The daemon is away; the page begins when it is back.
-        this.facts.textContent = "waiting for the daemon";
-        await new Promise((done) => { setTimeout(done, 1000); });
-      }
-    }
+    const stat = await answerFor(this, () => get("session", { session: this.session }), () => {
+      this.facts.textContent = "waiting for the daemon";
+    });
     if (this.isClosed) return;
+    this.begin(stat);
     this.strip = new Strip(this.stripPlace, this.session);
     this.stream = new Stream(this.session, this.stat.state, {
       heads: (data) => this.grew(data),
       rewrite: (data) => this.rewritten(data),
       mail: () => this.view?.stale?.(),
       gone: ({ why }) => this.gone(why),
-      daemon: ({ away }) => this.away(away),
+      daemon: ({ away }) => this.followed(away),
     });
+    // The stream has no event of a new title or label.
+    this.polling = setInterval(() => {
+      if (!document.hidden && this.notice.hidden) this.numbers.ask();
+    }, DESCRIPTION_MS);
   }
 
-  async renew() {
-    this.stat = await get("session", { session: this.session });
+  begin(stat) {
+    this.stat = stat;
     const [incarnation, head, wire] = this.stat.state.split("/");
     this.incarnation = incarnation;
     this.head = parsePosition(head);
@@ -87,6 +89,7 @@ export class SessionPage {
   async show(name, position, other) {
     await this.ready;
     if (this.isClosed) return;
+    this.shownAt = { position, other };
     const isCompared = name === "compare" && position && other;
     const kind = isCompared ? "compare" : VIEWS[name] ? name : "transcript";
     this.tabs.replaceChildren(...Object.entries(VIEWS).map(([each, title]) => h("a", {
@@ -97,14 +100,19 @@ export class SessionPage {
     if (kind === "transcript" && this.view instanceof Transcript && this.view.shows(position)) {
       if (position) this.view.go(position);
     } else {
-      this.view?.close();
-      this.place.replaceChildren();
-      this.view = this.make(kind, position, other);
+      this.open(kind);
     }
     this.exports();
   }
 
-  make(kind, position, other) {
+  open(kind) {
+    this.kind = kind;
+    this.view?.close();
+    this.place.replaceChildren();
+    this.view = this.make(kind, this.shownAt);
+  }
+
+  make(kind, { position, other }) {
     switch (kind) {
       case "tree": return new Tree(this.place, this);
       case "wire": return new Wire(this.place, this);
@@ -131,45 +139,68 @@ export class SessionPage {
     const before = this.wireHead;
     this.head = parsePosition(head);
     this.wireHead = parsePosition(wire);
-    this.view?.grew?.();
-    if (before.line !== this.wireHead.line) this.view?.wireGrew?.();
-    clearTimeout(this.renewing);
-    this.renewing = setTimeout(() => this.refreshNumbers(), 400);
+    if (this.isNew) this.reopen();
+    else this.view?.grew?.();
+    // The events of a new session may reach the viewer after its lines.
+    if (this.isNew || before.line !== this.wireHead.line) this.view?.wireGrew?.();
+    this.isNew = false;
+    this.numbers.ask();
   }
 
-  /** Numbers and the strip follow a little later, however fast the session grows. */
+  /** Numbers, title and the strip follow a little later, however fast the session grows. */
   async refreshNumbers() {
     try {
       const stat = await get("session", { session: this.session });
       if (this.isClosed) return;
       this.stat = stat;
+      const shown = JSON.stringify([stat, this.head]);
+      // What has not changed stays, with the selection in it.
+      if (shown === this.shown) return;
+      this.shown = shown;
       this.describe();
       this.view?.cutsChanged?.();
       this.exports();
-      this.strip.load();
+      await this.strip.load();
     } catch {
       // The stream says when the daemon is back; the next event asks again.
     }
   }
 
   rewritten({ incarnation, generation, kept, why }) {
-    if (incarnation === this.incarnation && generation <= this.head.generation) return;
+    if (incarnation !== this.incarnation) {
+      this.incarnation = incarnation;
+      this.isNew = true;
+    }
+    if (this.isNew || generation <= this.head.generation) return;
     const gone = Math.max(0, this.head.line - kept);
     const from = this.head.generation;
-    this.incarnation = incarnation;
     this.head = { generation, line: Math.min(kept, this.head.line) };
     say(`${words(why)}: ${count(gone, "line")} moved to generation ${from}`);
     this.view?.rewritten?.(generation, kept, { why: words(why), gone, from });
   }
 
+  /** Make the view anew for the session that has this id now: each of its lines is another one. */
+  reopen() {
+    say("The session was created anew");
+    if (this.kind) this.open(this.kind);
+  }
+
   gone(why) {
     say("The session is gone");
-    this.place.prepend(h("p", { class: "notice", role: "alert" }, why));
+    this.notice.textContent = why;
+    this.notice.hidden = false;
+  }
+
+  /** Each stream begins with this event: the viewer can follow the session. */
+  followed(isAway) {
+    this.notice.hidden = true;
+    this.away(isAway);
   }
 
   close() {
     this.isClosed = true;
-    clearTimeout(this.renewing);
+    this.numbers.close();
+    clearInterval(this.polling);
     this.stream?.close();
     this.view?.close();
     this.strip?.close();

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { at, count, h, moment, number, s } from "./dom.js";
+import { answerFor } from "./pacing.js";
 
 const HEIGHT = 64;
 const POINTS_MAX = 2000;
@@ -21,11 +22,13 @@ export class Strip {
 
   async load() {
     try {
-      this.outline = await get("outline", { session: this.session });
+      const outline = await answerFor(this, () => get("outline", { session: this.session }));
+      if (this.isClosed) return;
+      this.outline = outline;
+      this.draw();
     } catch {
-      return;
+      // The last drawing stays; the header and the view show what is wrong with the session.
     }
-    if (!this.isClosed) this.draw();
   }
 
   /** Token counts, checkpoints and rewrites in the order in which they happened. */

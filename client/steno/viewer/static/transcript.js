@@ -1,8 +1,9 @@
 // The transcript: one row for each line, live and of any length.
 
 import { get, link } from "./api.js";
-import { at, build, button, count, duration, h, moment, time } from "./dom.js";
+import { at, build, button, count, duration, h, moment, parsePosition, prose, time } from "./dom.js";
 import { VirtualList } from "./list.js";
+import { answerFor } from "./pacing.js";
 
 const CHUNK = 50;
 const FADE_MS = 700;
@@ -158,7 +159,10 @@ export class Transcript {
     this.canvas = h("div", { class: "canvas", role: "feed", "aria-label": "Transcript" });
     this.scroller = h("div", { class: "scroller transcript", tabindex: "0", "aria-label": "Transcript" }, this.canvas);
     this.follow = button("Follow the end ↓", () => this.list.toEnd(), { class: "follow", hidden: true });
-    if (this.isPast) place.append(this.banner());
+    if (this.isPast) {
+      this.notice = this.banner();
+      place.append(this.notice);
+    }
     place.append(this.scroller, this.follow);
     this.list = new VirtualList(this.scroller, this.canvas, {
       estimate: 96,
@@ -172,18 +176,30 @@ export class Transcript {
   }
 
   async begin(position) {
-    if (this.isPast) {
-      const { end } = await get("end", { session: this.page.session, generation: this.generation });
-      this.end = { generation: this.generation, line: Number(end.split(":")[1]) };
-      this.page.exports();
-    }
+    if (this.isPast && !await this.findEnd()) return;
     this.list.setLength(this.length);
     if (position) this.go(position);
     else this.list.toEnd();
   }
 
+  /** Find the end of a past generation; returns whether there is one, and the view is still open. */
+  async findEnd() {
+    const { session } = this.page;
+    try {
+      const found = await answerFor(this, () => get("end", { session, generation: this.generation }));
+      if (this.isClosed) return false;
+      this.end = parsePosition(found.end);
+    } catch (error) {
+      this.notice.replaceChildren(...prose(error.message), " ", this.toPresent());
+      this.end = null;
+    }
+    this.page.exports();
+    return this.end !== null;
+  }
+
   get lines() {
-    return this.isPast ? this.end.line : this.page.head.line;
+    if (!this.isPast) return this.page.head.line;
+    return this.end?.line ?? 0;
   }
 
   /** One row more than lines: what is after the last one. */
@@ -193,17 +209,22 @@ export class Transcript {
 
   shows(position) {
     if (!position) return !this.isPast;
-    return position.generation === this.generation;
+    // Until a rewrite's lines have faded, `generation` is the one that it left behind.
+    return position.generation === (this.isPast ? this.generation : this.page.head.generation);
   }
 
   banner() {
     const head = `${this.page.head.generation}:${this.page.head.line}`;
     return h("p", { class: "notice" },
       `Generation ${this.generation}, which a rewrite left behind. `,
-      h("a", { href: at(this.page.session) }, "Back to the present"), " · ",
+      this.toPresent(), " · ",
       h("a", { href: at(this.page.session, "tree") }, "Tree"), " · ",
       h("a", { href: at(this.page.session, "compare", `${this.generation}:${this.end.line}`, head) },
         "Compare with the present"));
+  }
+
+  toPresent() {
+    return h("a", { href: at(this.page.session) }, "Back to the present");
   }
 
   go(position) {

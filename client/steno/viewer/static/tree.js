@@ -1,7 +1,8 @@
 // The tree: generations, forks and D-Mails as a branch diagram.
 
 import { get } from "./api.js";
-import { at, button, count, h, moment, s, size } from "./dom.js";
+import { at, button, count, h, moment, prose, s, size } from "./dom.js";
+import { answerFor } from "./pacing.js";
 
 const LANE = 18;
 
@@ -22,12 +23,13 @@ export class Tree {
 
   async load() {
     try {
-      this.tree = await get("tree", { session: this.page.session });
+      const tree = await answerFor(this, () => get("tree", { session: this.page.session }));
+      if (this.isClosed) return;
+      this.tree = tree;
+      this.draw();
     } catch (error) {
-      this.list.replaceChildren(h("li", { role: "alert" }, error.message));
-      return;
+      this.list.replaceChildren(h("li", { role: "alert" }, prose(error.message)));
     }
-    if (!this.isClosed) this.draw();
   }
 
   grew() {

@@ -1,19 +1,20 @@
 // The events of the wire file as a timeline: by turn, tool by tool.
 
 import { get } from "./api.js";
-import { at, button, count, duration, h, moment, number } from "./dom.js";
+import { at, button, count, duration, h, moment, number, prose } from "./dom.js";
 import { VirtualList } from "./list.js";
+import { answerFor, Throttle } from "./pacing.js";
 
 const CHUNK = 100;
+const GROWTH_MS = 250;
 
 export class Wire {
   constructor(place, page) {
     this.page = page;
     this.hidden = new Set();
-    this.open = new Set();
-    this.payloads = new Map();
-    this.asked = new Set();
     this.items = [];
+    this.rendered = new WeakMap();
+    this.forget();
     this.filters = h("div", { class: "chips", role: "group", "aria-label": "Types of events" });
     this.canvas = h("div", { class: "canvas", role: "list", "aria-label": "Events" });
     this.scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Events" }, this.canvas);
@@ -24,48 +25,62 @@ export class Wire {
       render: (index) => this.render(this.items[index]),
       painted: (first, last) => this.sight(first, last),
     });
-    this.load();
+    this.growth = new Throttle(() => this.load(), GROWTH_MS);
+    this.growth.run();
   }
 
   async load() {
     try {
-      const [index, outline] = await Promise.all([
-        get("wire", { session: this.page.session }),
-        get("outline", { session: this.page.session }),
-      ]);
+      const { session } = this.page;
+      const found = await answerFor(this, () => Promise.all([
+        get("wire", { session }), get("outline", { session }),
+      ]));
       if (this.isClosed) return;
+      const [index, outline] = found;
+      if (index.end < this.index?.end) this.forget();
       this.index = index;
       this.counts = outline.generations
         .flatMap((each) => each.marks).filter((mark) => mark[1] === "usage" && mark[3]);
     } catch (error) {
-      this.canvas.replaceChildren(h("p", { class: "empty", role: "alert" }, error.message));
+      this.show([{ error: error.message }]);
       return;
     }
     this.types();
     this.arrange();
   }
 
+  /** Other events come at the lines of those that were taken from the file. */
+  forget() {
+    this.open = new Set();
+    this.payloads = new Map();
+    this.asked = new Set();
+  }
+
   wireGrew() {
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.load(), 250);
+    this.growth.ask();
   }
 
   types() {
     const many = new Map();
     for (const event of this.index.events) many.set(event[1], (many.get(event[1]) ?? 0) + 1);
-    const shape = this.index.types.map((_, type) => many.get(type)).join();
-    if (shape === this.shape) return;
-    this.shape = shape;
-    this.filters.hidden = !this.index.types.length;
-    this.filters.replaceChildren(...this.index.types.map((name, type) => {
-      const isShown = !this.hidden.has(name);
-      return button(`${name} ${number(many.get(type) ?? 0)}`, () => {
-        if (!this.hidden.delete(name)) this.hidden.add(name);
-        this.shape = null;
-        this.types();
-        this.arrange();
-      }, { "aria-pressed": String(isShown), class: "chip", title: "show or hide these events" });
-    }));
+    const { types } = this.index;
+    const names = types.join("\n");
+    if (names !== this.names) this.filters.replaceChildren(...types.map((name) => this.chip(name)));
+    this.names = names;
+    this.filters.hidden = !types.length;
+    types.forEach((name, type) => {
+      this.filters.children[type].textContent = `${name} ${number(many.get(type) ?? 0)}`;
+    });
+  }
+
+  chip(name) {
+    const chip = button(name, () => {
+      const isShown = this.hidden.delete(name);
+      if (!isShown) this.hidden.add(name);
+      chip.setAttribute("aria-pressed", String(isShown));
+      this.arrange();
+    }, { "aria-pressed": String(!this.hidden.has(name)), class: "chip", title: "show or hide these events" });
+    return chip;
   }
 
   /** The rows: a head for each turn, and its events that the filter shows. */
@@ -90,13 +105,43 @@ export class Wire {
       }
       if (!hidden.has(type)) this.items.push({ line, type, when, seconds, name, mark, in: turn });
     }
-    if (!this.items.length) this.items.push({ none: true });
+    this.show(this.items.length ? this.items : [{ none: true }]);
+  }
+
+  show(items) {
+    this.items = items;
     this.list.setLength(this.items.length);
-    this.list.refresh();
+    this.refresh();
+  }
+
+  /** Make the rows again that say something else now; the others keep a selection and the focus. */
+  refresh() {
+    this.list.refresh(0, Infinity,
+      (index, element) => this.rendered.get(element) !== this.content(this.items[index]));
+    for (const [index, element] of this.list.elements) {
+      const bar = element.querySelector(".bar");
+      if (bar) this.lay(bar, this.items[index]);
+    }
   }
 
   render(item) {
+    const element = this.make(item);
+    this.rendered.set(element, this.content(item));
+    return element;
+  }
+
+  /** Everything that the row of an item shows, but the place of its bar. */
+  content(item) {
+    const known = this.payloads.get(item.line);
+    if (item.turn !== undefined) return JSON.stringify([item, this.counted(item), said(known?.payload)]);
+    const { in: turn, ...own } = item;
+    const type = this.index?.types[item.type];
+    return JSON.stringify([own, type, turn?.begin, this.span(item) > 0, known !== undefined, known?.at]);
+  }
+
+  make(item) {
     if (item.none) return h("p", { class: "empty" }, "No event yet: agents write them with ", h("code", {}, "append_wire"), " or ", h("code", {}, "steno emit"), ".");
+    if (item.error) return h("p", { class: "empty", role: "alert" }, prose(item.error));
     return item.turn === undefined ? this.event(item) : this.turn(item);
   }
 
@@ -153,18 +198,28 @@ export class Wire {
 
   /** When in its turn an event happened, and how long its tool ran. */
   lane(item, isCall) {
-    const span = item.in ? item.in.end - item.in.begin : 0;
     const lane = h("span", { class: "lane", "aria-hidden": "true" });
-    if (span <= 0) return lane;
+    if (this.span(item) <= 0) return lane;
     const bar = h("span", { class: isCall ? "bar" : "bar point" });
-    bar.style.left = `min(calc(100% - 3px), ${(100 * (item.when - item.in.begin)) / span}%)`;
-    if (isCall && item.seconds !== null) bar.style.width = `${Math.max(0.5, (100 * item.seconds) / span)}%`;
+    this.lay(bar, item);
     lane.append(bar);
     return lane;
   }
 
+  lay(bar, item) {
+    const span = this.span(item);
+    bar.style.left = `min(calc(100% - 3px), ${(100 * (item.when - item.in.begin)) / span}%)`;
+    const hasWidth = item.seconds !== null && !bar.classList.contains("point");
+    if (hasWidth) bar.style.width = `${Math.max(0.5, (100 * item.seconds) / span)}%`;
+  }
+
+  /** The seconds that the turn of an event has taken. */
+  span(item) {
+    return item.in ? item.in.end - item.in.begin : 0;
+  }
+
   sight(first, last) {
-    const lines = this.items.slice(first, last).filter((item) => !item.none).map((item) => item.line);
+    const lines = this.items.slice(first, last).map((item) => item.line).filter((line) => line !== undefined);
     for (const chunk of new Set(lines.map((line) => Math.floor(line / CHUNK)))) this.read(chunk);
   }
 
@@ -172,15 +227,17 @@ export class Wire {
     const first = chunk * CHUNK;
     const end = Math.min(first + CHUNK, this.index.end);
     const key = `${chunk}/${end}`;
-    if (this.asked.has(key)) return;
-    this.asked.add(key);
+    const { asked } = this;
+    if (asked.has(key)) return;
+    asked.add(key);
     try {
       const { events } = await get("wire/events", { session: this.page.session, first, end });
+      if (this.isClosed || asked !== this.asked) return;
       for (const event of events) this.payloads.set(event.line, event);
-      if (!this.isClosed) this.list.refresh();
+      this.refresh();
     } catch {
       setTimeout(() => {
-        this.asked.delete(key);
+        asked.delete(key);
         if (!this.isClosed) this.list.paint();
       }, 1000);
     }
@@ -188,7 +245,7 @@ export class Wire {
 
   close() {
     this.isClosed = true;
-    clearTimeout(this.waiting);
+    this.growth.close();
     this.list.close();
   }
 }
