@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from steno._async.client import Client
 from steno._redaction.redactor import Redactor
@@ -94,6 +94,23 @@ class Viewer:
     root: str
     redactor: Redactor
     may_write: bool = False
+
+
+class _EventStream(StreamingResponse):
+    """A stream of events, and what is released at its end.
+
+    A browser that leaves before the first event never starts the generator: the generator itself
+    cannot release anything.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes], held: AsyncExitStack) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, then release what they needed."""
+        async with self._held:
+            await super().__call__(scope, receive, send)
 
 
 class _Routes:
@@ -256,19 +273,11 @@ class _Routes:
         """The stream of one page."""
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         state = None if not given else PageState.parse(given)
-        stack = AsyncExitStack()
-        watch = await stack.enter_async_context(
-            self._viewer.watches.page(_asked(request, "session"))
-        )
         viewer = self._viewer
-        feed = Feed(watch, viewer.pulse, state, viewer.closing, viewer.redactor)
-
-        async def stream() -> AsyncGenerator[bytes]:
-            async with stack:
-                async for text in feed.events():
-                    yield text
-
-        return StreamingResponse(stream(), media_type="text/event-stream")
+        async with AsyncExitStack() as stack:
+            watch = await stack.enter_async_context(viewer.watches.page(_asked(request, "session")))
+            feed = Feed(watch, viewer.pulse, state, viewer.closing, viewer.redactor)
+            return _EventStream(feed.events(), stack.pop_all())
 
     async def export(self, request: Request) -> Response:
         """One state of a session as a file."""
