@@ -27,6 +27,7 @@ from steno.viewer.limits import BODY_BYTES_MAX
 from steno.viewer.pulse import Pulse
 from steno.viewer.queries import Queries
 from steno.viewer.search import SearchService
+from steno.viewer.streams import StreamPlaces
 from steno.viewer.watches import Watches
 from steno.web.access import Access
 from steno_protocol.errors import (
@@ -121,6 +122,7 @@ class _Routes:
         self._queries = Queries(viewer.client, viewer.watches, viewer.pulse, viewer.redactor)
         self._changes = Changes(viewer.client, viewer.redactor, is_allowed=viewer.may_write)
         self._files = _static_files()
+        self._places = StreamPlaces()
 
     def all(self) -> list[Route]:
         """The routes."""
@@ -275,8 +277,12 @@ class _Routes:
         state = None if not given else PageState.parse(given)
         viewer = self._viewer
         async with AsyncExitStack() as stack:
+            browser = request.query_params.get("browser", "")
+            is_held = stack.enter_context(self._places.place(browser))
             watch = await stack.enter_async_context(viewer.watches.page(_asked(request, "session")))
-            feed = Feed(watch, viewer.pulse, state, viewer.closing, viewer.redactor)
+            feed = Feed(
+                watch, viewer.pulse, state, viewer.closing, viewer.redactor, is_held=is_held
+            )
             return _EventStream(feed.events(), stack.pop_all())
 
     async def export(self, request: Request) -> Response:

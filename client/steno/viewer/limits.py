@@ -63,6 +63,13 @@ FEED_FULL_RATE_MAX: Final = 4
 """Pages of one session at this rate; more of them get events in proportion more rarely, so that all
 together ask for rows no more often than the viewer can answer."""
 
+STREAMS_HELD_MAX: Final = 4
+"""Open streams of one browser: it opens six connections to a server for all its pages together, and
+other requests need some of them."""
+
+STREAM_RETRY_MS: Final = 1000
+"""After this a page without an open stream asks again: it is that much behind at most."""
+
 FEED_COMMENT_S: Final = 15.0
 """Between two comments on a silent stream, so that a proxy does not close it."""
 

@@ -18,6 +18,7 @@ from steno.cli.render import tree
 from steno.cli.render.contract import reply
 from steno.values import Record
 from steno.viewer.compare import differences
+from steno.viewer.feed import PageState
 from steno.viewer.limits import (
     COUNTS_MAX,
     GENERATIONS_COUNTED_MAX,
@@ -83,7 +84,7 @@ class Queries:
         entries = await self._client.timeline(watch.session)
         return {
             **self._redactor.fields(reply(stat), _EXACT),
-            "state": f"{watch.incarnation}/{watch.head}/{watch.wire_head}",
+            "state": str(PageState.of(watch)),
             "cuts": self._redactor.value(_cuts(entries, watch.head.generation)),
         }
 

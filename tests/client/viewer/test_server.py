@@ -6,13 +6,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import steno as steno_client
+from steno.viewer.limits import STREAMS_HELD_MAX
 from support.command import Steno
-from support.viewer import RunningViewer, viewing
+from support.viewer import RunningViewer, viewing, wait_for
 
 PATHS = ("/", "/static/main.js", "/api/hello", "/api/rows", "/nowhere", "/static/nowhere.js")
 
@@ -259,6 +262,52 @@ def test_a_state_of_a_session_made_again_is_read_anew(viewer: RunningViewer, ste
             assert rewrite["kept"] == 0
             assert rewrite["incarnation"] != state.partition("/")[0]
             stream.wait_for("heads", head="0:1")
+
+
+def test_a_browser_has_some_open_streams_and_the_others_end_at_once(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "many", "one", "--create")
+    visit = viewer.visit
+    with ExitStack() as streams:
+        held = [
+            streams.enter_context(visit.stream("many", browser="one"))
+            for _ in range(STREAMS_HELD_MAX)
+        ]
+        with visit.stream("many", browser="one") as ended:
+            assert [event.name for event in ended] == ["heads", "daemon"]
+        with visit.stream("many", browser="other") as other:
+            steno("append", "many", "two")
+            for each in (*held, other):
+                each.wait_for("heads", head="0:2")
+        with visit.stream("many", last_id=ended.last_id, browser="one") as ended:
+            assert [event.name for event in ended] == ["heads", "daemon"]
+
+    # A place is free again as soon as the viewer has seen that its stream is closed.
+    def is_held() -> bool:
+        with visit.stream("many", browser="one") as stream:
+            events = iter(stream)
+            assert next(events).name == "heads"
+            steno("append", "many", "more")
+            return "heads" in [event.name for event in islice(events, 2)]
+
+    wait_for(is_held)
+
+
+def test_a_change_of_a_dmail_between_two_streams_is_reported(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("mailed")
+        session.append_message({"role": "user", "content": "one"})
+        session.checkpoint()
+        with viewer.visit.stream("mailed") as other:
+            with viewer.visit.stream("mailed") as stream:
+                state = stream.wait_for("heads").id
+            session.send_dmail(0, "wrong way")
+            other.wait_for("mail")
+            with viewer.visit.stream("mailed", last_id=state) as stream:
+                stream.wait_for("mail")
 
 
 def test_images_are_served_as_images_only(viewer: RunningViewer, steno: Steno) -> None:
