@@ -14,7 +14,13 @@ CALLS_KEPT_MAX: Final = 10_000
 """Tool calls that wait for their results; a file with 100 000 records is made in bounded memory."""
 
 ROWS_KEPT_MAX: Final = 4000
-"""Rendered rows that are kept for the next page, about 10 MB."""
+"""Rendered rows that are kept for the next page: the last ones of some twenty busy sessions."""
+
+ROWS_KEPT_BYTES_MAX: Final = 16 * MIB
+"""The size of these rows together; most have 1 to 4 KiB."""
+
+ROW_KEPT_BYTES_MAX: Final = 256 * KIB
+"""A larger row is not kept: a few of them would take the place of all others."""
 
 TEXT_CHARS_MAX: Final = 20_000
 """The list cuts a longer text; the reader may ask for all of it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import steno as steno_client
-from steno.viewer.limits import STREAMS_HELD_MAX
+from steno.viewer.limits import ROW_KEPT_BYTES_MAX, STREAMS_HELD_MAX
 from support.command import Steno
 from support.viewer import RunningViewer, viewing, wait_for
 
@@ -185,10 +185,39 @@ def test_a_line_that_was_asked_for_too_early_is_shown_later(
     viewer: RunningViewer, steno: Steno
 ) -> None:
     steno("append", "early", "one", "--create")
-    asked = {"session": "early", "first": "0:0", "until": "0:2"}
+    incarnation = viewer_state(viewer, "early").partition("/")[0]
+    asked = {"session": "early", "incarnation": incarnation, "first": "0:0", "until": "0:2"}
     assert [row["kind"] for row in viewer.visit.get("rows", **asked)["rows"]] == ["message", "hole"]
     steno("append", "early", "two")
     assert [row["kind"] for row in viewer.visit.get("rows", **asked)["rows"]] == ["message"] * 2
+
+
+def test_rows_too_large_to_be_kept_are_read_each_time(viewer: RunningViewer, steno: Steno) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("large")
+        for text in ("before", "x" * (ROW_KEPT_BYTES_MAX // 15), "after"):
+            # Many parts: a single text is cut.
+            session.append_message(
+                {"role": "user", "content": [{"type": "text", "text": text}] * 16}
+            )
+    incarnation = viewer_state(viewer, "large").partition("/")[0]
+    asked = {"session": "large", "incarnation": incarnation, "first": "0:0", "until": "0:3"}
+    rows = viewer.visit.get("rows", **asked)["rows"]
+    assert [row["kind"] for row in rows] == ["message"] * 3
+    assert len(str(rows[1])) > ROW_KEPT_BYTES_MAX
+    assert viewer.visit.get("rows", **asked)["rows"] == rows
+
+
+def test_no_row_is_kept_under_a_name_that_no_session_has(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    asked = {"session": "renamed", "incarnation": "invented", "first": "0:0", "until": "0:1"}
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        for text in ("old", "new"):
+            client.open("renamed").append_message({"role": "user", "content": text})
+            (row,) = viewer.visit.get("rows", **asked)["rows"]
+            assert row["parts"][0]["trees"] == [["p", {}, text]]
+            client.delete("renamed")
 
 
 def test_damaged_and_blank_lines_are_holes_in_their_places(
