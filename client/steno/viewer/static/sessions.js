@@ -116,6 +116,7 @@ export class Sessions {
     }
     const isLive = this.live.has(item.session);
     const isCurrent = item.session === this.current;
+    const labels = item.labels.map((label) => `#${label}`);
     const link = h("a", {
       href: at(item.session),
       class: isCurrent ? "session current" : "session",
@@ -129,7 +130,8 @@ export class Sessions {
       h("span", { class: "when muted" }, ago(item.modified_at))),
     h("span", { class: "line small" },
       item.title ? h("span", { class: "id muted" }, item.session) : null,
-      item.labels.map((label) => h("span", { class: "label" }, `#${label}`)),
+      h("span", { class: "labels", title: labels.join(" ") },
+        labels.map((label) => h("span", { class: "label" }, label))),
       h("span", { class: "numbers muted" }, `${this.tokens(item)}${size(item.bytes)}`)));
     return h("div", { role: "listitem" }, link);
   }
