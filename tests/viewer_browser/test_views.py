@@ -163,6 +163,19 @@ def test_labels_leave_room_for_the_numbers_of_a_session(steno: Steno, open_page:
         assert right <= end
 
 
+def test_the_age_of_a_session_grows_while_nothing_changes(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "one", "--create")
+    page = open_page()
+    # Nothing else makes the row anew after its numbers.
+    page.page.wait_for_selector(".session .numbers:has-text('token')")
+    page.page.focus(".session")
+    page.page.evaluate("() => { const now = Date.now; Date.now = () => now() + 7_200_000 }")
+    page.page.wait_for_selector(".session .when:has-text('2 h ago')")
+    assert page.page.evaluate("() => document.activeElement.dataset.session") == "talk"
+
+
 def test_the_strip_leads_to_each_rewrite(demo: Steno, open_page: OpenPage) -> None:
     page = open_page("demo")
     page.page.wait_for_selector(".strip .cutmark")

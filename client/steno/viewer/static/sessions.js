@@ -48,7 +48,16 @@ export class Sessions {
     } catch {
       this.changed({ isAway: true });
     }
+    this.renewAges();
     this.timer = setTimeout(() => this.poll(), POLL_MS);
+  }
+
+  /** The ages grow while nothing else changes; the rows stay, and the focus with them. */
+  renewAges() {
+    for (const [index, element] of this.list.elements) {
+      const when = element.querySelector(".when");
+      if (when) when.textContent = ago(this.items[index].modified_at);
+    }
   }
 
   async load() {
