@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,6 +175,34 @@ def test_the_age_of_a_session_grows_while_nothing_changes(
     page.page.evaluate("() => { const now = Date.now; Date.now = () => now() + 7_200_000 }")
     page.page.wait_for_selector(".session .when:has-text('2 h ago')")
     assert page.page.evaluate("() => document.activeElement.dataset.session") == "talk"
+
+
+def test_the_late_failure_of_a_page_that_was_left_is_dropped(
+    demo: Steno, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.page.wait_for_selector(".session")
+    held: list[Any] = []
+    page.page.route("**/api/session?session=nowhere", lambda route: held.append(route))  # noqa: PLW0108 - a builtin is no handler
+    with page.page.expect_request("**/api/session?session=nowhere"):
+        page.show("#/s/nowhere/transcript")
+    page.show("#/s/demo/transcript")
+    page.page.wait_for_selector(".message")
+    with page.page.expect_response("**/api/session?session=nowhere"):
+        held[0].continue_()
+    page.show("#/s/demo/tree")
+    page.page.wait_for_selector(".generation")
+    assert page.page.locator("#main [role=alert]").count() == 0
+
+
+def test_a_session_that_was_not_there_is_shown_once_it_is(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    page = open_page("talk")
+    page.page.wait_for_selector("#main [role=alert]")
+    steno("append", "talk", "one", "--create")
+    page.show("#/s/talk/tree")
+    page.page.wait_for_selector(".generation")
 
 
 def test_the_strip_leads_to_each_rewrite(demo: Steno, open_page: OpenPage) -> None:
