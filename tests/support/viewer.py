@@ -113,10 +113,15 @@ class Visit:
 
     @contextmanager
     def stream(
-        self, session: str, after: str | None = None, last_id: str | None = None
+        self,
+        session: str,
+        after: str | None = None,
+        last_id: str | None = None,
+        browser: str | None = None,
     ) -> Iterator[PageStream]:
         """Follow a session, from a state on or from that of a lost stream."""
-        parameters = {"session": session, **({} if after is None else {"after": after})}
+        given = {"session": session, "after": after, "browser": browser}
+        parameters = {name: value for name, value in given.items() if value is not None}
         headers = {} if last_id is None else {"last-event-id": last_id}
         with self.http.stream("GET", "/api/events", params=parameters, headers=headers) as response:
             assert response.status_code == 200

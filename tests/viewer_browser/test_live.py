@@ -356,3 +356,56 @@ def test_selected_text_of_an_event_stays_while_a_session_grows(
         # The payloads of all events have arrived.
         page.wait_for("() => document.querySelectorAll('.event a.place').length === 4")
         assert "selected words" in page.page.evaluate("() => String(getSelection())")
+
+
+def test_ten_windows_of_one_browser_follow_their_sessions(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    names = [f"window-{number}" for number in range(10)]
+    first = open_page()
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        sessions = [client.open(name) for name in names]
+        windows = [first.page, *(first.context.new_page() for _ in names[1:])]
+        for name, session, window in zip(names, sessions, windows, strict=True):
+            session.append_message({"role": "user", "content": f"{name} begins"})
+            window.goto(f"{first.page.url.partition('#')[0]}#/s/{name}/transcript")
+            window.wait_for_selector(f"text={name} begins")
+        for name, session in zip(names, sessions, strict=True):
+            session.append_message({"role": "user", "content": f"{name} goes on"})
+        for name, window in zip(names, windows, strict=True):
+            window.wait_for_selector(f"text={name} goes on")
+
+
+def test_a_hidden_page_has_no_stream_and_catches_up_when_it_is_seen(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("talk")
+        session.append_message({"role": "user", "content": "stays"})
+        session.checkpoint()
+        session.append_message({"role": "user", "content": "goes"})
+        page = open_page("talk")
+        page.wait_for_text("goes")
+        with page.page.expect_event("requestfailed", _is_stream):
+            set_hidden(page, is_hidden=True)
+        session.revert_to(0)
+        session.append_message({"role": "user", "content": "comes"})
+        with page.page.expect_event("request", _is_stream):
+            set_hidden(page, is_hidden=False)
+        page.wait_for_text("comes")
+        page.wait_for("() => !document.body.innerText.includes('goes')")
+    assert_page_equals_file(page, steno)
+
+
+def _is_stream(request: Any) -> bool:
+    return "/api/events" in request.url
+
+
+def set_hidden(page: ViewerPage, *, is_hidden: bool) -> None:
+    """Hide or show the page, as its browser does when another tab is chosen."""
+    page.page.evaluate(
+        "isHidden => { Object.defineProperty(document, 'hidden',"
+        " { value: isHidden, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')) }",
+        is_hidden,
+    )

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,113 @@ def test_no_view_is_wider_than_a_narrow_screen(demo: Steno, open_page: OpenPage)
         )
         widest[address] = max(widths)
     assert max(widest.values()) <= NARROW["width"], widest
+
+
+# The pairs of neighbours in a row that overlap or stand in the wrong order.
+_OVERLAPS = """
+() => [...document.querySelectorAll(".event")].flatMap((event) => {
+  const boxes = [".since", ".type", ".tag", ".took", ".place"]
+    .map((name) => event.querySelector(name).getBoundingClientRect());
+  return boxes.slice(1).filter((box, index) => box.left < boxes[index].right - 0.5
+    || box.right > innerWidth).map(() => event.textContent);
+})
+"""
+
+
+def test_long_names_of_events_stay_in_their_places_on_a_narrow_screen(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("talk")
+        session.append_message({"role": "user", "content": "begin"})
+        session.append_wire("TurnBegin", {"user_input": "go"})
+        for name in ("Shell", "mcp__github__create_pull_request_review_comment", "F" * 100):
+            session.append_wire("ToolCall", {"id": name, "function": {"name": name}})
+            session.append_wire("ToolResult", {"tool_call_id": name})
+        session.append_wire("E" * 60, {})
+    page = open_page(viewport=NARROW)
+    page.show("#/s/talk/wire")
+    page.page.wait_for_selector(".event .type:has-text('EEE')")
+    assert page.page.locator(".event").count() == 8
+    assert page.page.evaluate(_OVERLAPS) == []
+
+
+def test_a_long_word_beside_a_cut_stays_on_a_narrow_screen(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("talk")
+        session.checkpoint()
+        session.append_message({"role": "user", "content": "goes"})
+        session.revert_to(0, why="W" * 200)
+        session.append_message({"role": "user", "content": "comes"})
+    page = open_page("talk", viewport=NARROW)
+    page.page.wait_for_selector(".cut")
+    assert "WWW" in page.page.inner_text(".cut")
+    inside, outside = page.page.evaluate(
+        "() => { const cut = document.querySelector('.cut');"
+        " return [cut.scrollWidth, cut.clientWidth] }"
+    )
+    assert inside <= outside
+
+
+def test_labels_leave_room_for_the_numbers_of_a_session(steno: Steno, open_page: OpenPage) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("talk")
+        session.append_message({"role": "user", "content": "one"})
+        session.describe(
+            title="A talk", labels=[f"label-{number}-" + "x" * 20 for number in "12345678"]
+        )
+    page = open_page()
+    page.page.wait_for_selector(".session .numbers:has-text('token')")
+    for size in (WIDE, NARROW):
+        page.page.set_viewport_size(size)  # type: ignore[arg-type]  # a dict of the same keys
+        right, end = page.page.evaluate(
+            "() => ['.numbers', ''].map((name) =>"
+            " document.querySelector(`.session ${name}`).getBoundingClientRect().right)"
+        )
+        assert right <= end
+
+
+def test_the_age_of_a_session_grows_while_nothing_changes(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    steno("append", "talk", "one", "--create")
+    page = open_page()
+    # Nothing else makes the row anew after its numbers.
+    page.page.wait_for_selector(".session .numbers:has-text('token')")
+    page.page.focus(".session")
+    page.page.evaluate("() => { const now = Date.now; Date.now = () => now() + 7_200_000 }")
+    page.page.wait_for_selector(".session .when:has-text('2 h ago')")
+    assert page.page.evaluate("() => document.activeElement.dataset.session") == "talk"
+
+
+def test_the_late_failure_of_a_page_that_was_left_is_dropped(
+    demo: Steno, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.page.wait_for_selector(".session")
+    held: list[Any] = []
+    page.page.route("**/api/session?session=nowhere", lambda route: held.append(route))  # noqa: PLW0108 - a builtin is no handler
+    with page.page.expect_request("**/api/session?session=nowhere"):
+        page.show("#/s/nowhere/transcript")
+    page.show("#/s/demo/transcript")
+    page.page.wait_for_selector(".message")
+    with page.page.expect_response("**/api/session?session=nowhere"):
+        held[0].continue_()
+    page.show("#/s/demo/tree")
+    page.page.wait_for_selector(".generation")
+    assert page.page.locator("#main [role=alert]").count() == 0
+
+
+def test_a_session_that_was_not_there_is_shown_once_it_is(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    page = open_page("talk")
+    page.page.wait_for_selector("#main [role=alert]")
+    steno("append", "talk", "one", "--create")
+    page.show("#/s/talk/tree")
+    page.page.wait_for_selector(".generation")
 
 
 def test_the_strip_leads_to_each_rewrite(demo: Steno, open_page: OpenPage) -> None:

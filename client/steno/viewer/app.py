@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from steno._async.client import Client
 from steno._redaction.redactor import Redactor
@@ -27,6 +27,7 @@ from steno.viewer.limits import BODY_BYTES_MAX
 from steno.viewer.pulse import Pulse
 from steno.viewer.queries import Queries
 from steno.viewer.search import SearchService
+from steno.viewer.streams import StreamPlaces
 from steno.viewer.watches import Watches
 from steno.web.access import Access
 from steno_protocol.errors import (
@@ -96,6 +97,23 @@ class Viewer:
     may_write: bool = False
 
 
+class _EventStream(StreamingResponse):
+    """A stream of events, and what is released at its end.
+
+    A browser that leaves before the first event never starts the generator: the generator itself
+    cannot release anything.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes], held: AsyncExitStack) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, then release what they needed."""
+        async with self._held:
+            await super().__call__(scope, receive, send)
+
+
 class _Routes:
     """One method for each route."""
 
@@ -104,6 +122,7 @@ class _Routes:
         self._queries = Queries(viewer.client, viewer.watches, viewer.pulse, viewer.redactor)
         self._changes = Changes(viewer.client, viewer.redactor, is_allowed=viewer.may_write)
         self._files = _static_files()
+        self._places = StreamPlaces()
 
     def all(self) -> list[Route]:
         """The routes."""
@@ -256,19 +275,15 @@ class _Routes:
         """The stream of one page."""
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         state = None if not given else PageState.parse(given)
-        stack = AsyncExitStack()
-        watch = await stack.enter_async_context(
-            self._viewer.watches.page(_asked(request, "session"))
-        )
         viewer = self._viewer
-        feed = Feed(watch, viewer.pulse, state, viewer.closing, viewer.redactor)
-
-        async def stream() -> AsyncGenerator[bytes]:
-            async with stack:
-                async for text in feed.events():
-                    yield text
-
-        return StreamingResponse(stream(), media_type="text/event-stream")
+        async with AsyncExitStack() as stack:
+            browser = request.query_params.get("browser", "")
+            is_held = stack.enter_context(self._places.place(browser))
+            watch = await stack.enter_async_context(viewer.watches.page(_asked(request, "session")))
+            feed = Feed(
+                watch, viewer.pulse, state, viewer.closing, viewer.redactor, is_held=is_held
+            )
+            return _EventStream(feed.events(), stack.pop_all())
 
     async def export(self, request: Request) -> Response:
         """One state of a session as a file."""

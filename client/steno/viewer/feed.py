@@ -3,12 +3,14 @@
     event: rewrite
     data: {"incarnation":"3f2a90c1d4e5b6a7","generation":2,"kept":118,"why":"revert_to"}
 
-    id: 3f2a90c1d4e5b6a7/2:120/0:431
+    id: 3f2a90c1d4e5b6a7/2:120/0:431/3
     event: heads
     data: {"head":"2:120","wire":"0:431"}
 
 The id is the state that a page has after an event: incarnation, position in the context, position
-in the wire file. A browser that lost the stream sends the last one, and continues there.
+in the wire file, changes of D-Mails. A browser that lost the stream sends the last one, and
+continues there. A stream that is not held ends after the events that are due, and the browser opens
+it again after `retry`.
 
 heads     how far the files are durable: context, wire
 rewrite   a rewrite; the lines from `kept` on are gone from the present generation
@@ -17,20 +19,28 @@ gone      the session cannot be followed any longer
 daemon    {"away": bool}
 """
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 import msgspec
 
 from steno._redaction.redactor import Redactor
-from steno.viewer.limits import FEED_COMMENT_S, FEED_FULL_RATE_MAX, FEED_INTERVAL_S
+from steno.viewer.limits import (
+    FEED_COMMENT_S,
+    FEED_FULL_RATE_MAX,
+    FEED_INTERVAL_S,
+    STREAM_RETRY_MS,
+)
 from steno.viewer.pulse import Pulse
 from steno.viewer.watches import Watch
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 
 _encode = msgspec.json.Encoder().encode
+_STATE: Final = re.compile(r"([^/]*)/([^/]+)/([^/]+)/([0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,7 @@ class PageState:
     incarnation: str
     head: Position
     wire_head: Position
+    mails: int
 
     @classmethod
     def parse(cls, text: str) -> "PageState":
@@ -48,18 +59,19 @@ class PageState:
         Raises:
             BadRequest: it is none.
         """
-        incarnation, *positions = text.split("/")
-        if len(positions) != 2:
+        found = _STATE.fullmatch(text)
+        if found is None:
             raise BadRequest(f"{text[:80]!r} is no state of a page: reload it")
-        return cls(incarnation, *map(Position.parse, positions))
+        incarnation, head, wire_head, mails = found.groups()
+        return cls(incarnation, Position.parse(head), Position.parse(wire_head), int(mails))
 
     @classmethod
     def of(cls, watch: Watch) -> "PageState":
         """The present state of a session."""
-        return cls(watch.incarnation, watch.head, watch.wire_head)
+        return cls(watch.incarnation, watch.head, watch.wire_head, watch.mails)
 
     def __str__(self) -> str:
-        return f"{self.incarnation}/{self.head}/{self.wire_head}"
+        return f"{self.incarnation}/{self.head}/{self.wire_head}/{self.mails}"
 
 
 class Feed:
@@ -71,6 +83,7 @@ class Feed:
         state: what the page has; None for the present state.
         closing: set when the viewer ends.
         redactor: masks secrets.
+        is_held: the stream stays open.
     """
 
     def __init__(
@@ -80,22 +93,25 @@ class Feed:
         state: PageState | None,
         closing: anyio.Event,
         redactor: Redactor,
+        *,
+        is_held: bool,
     ) -> None:
         self._watch = watch
         self._pulse = pulse
         self._state = state
-        self._mails = watch.mails
         self._is_away: bool | None = None
         self._closing = closing
         self._redactor = redactor
+        self._is_held = is_held
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The text of the stream, until the viewer ends or the session is gone."""
+        yield f"retry: {STREAM_RETRY_MS}\n\n".encode()
         while not self._closing.is_set():
             text = self._news()
             if text:
                 yield text
-            if self._watch.error is not None:
+            if self._watch.error is not None or not self._is_held:
                 return
             # Events of a busy session are joined.
             await anyio.sleep(FEED_INTERVAL_S * max(1.0, self._watch.pages / FEED_FULL_RATE_MAX))
@@ -105,7 +121,6 @@ class Feed:
     def _has_news(self) -> bool:
         return (
             self._state != PageState.of(self._watch)
-            or self._mails != self._watch.mails
             or self._is_away != self._pulse.is_away
             or self._watch.error is not None
         )
@@ -133,12 +148,11 @@ class Feed:
             for each in watch.rewrites_since(before.incarnation, before.head):
                 data = {"incarnation": watch.incarnation, "generation": each.generation}
                 lines.append(_event("rewrite", {**data, "kept": each.kept, "why": each.why}))
+        if before is not None and before.mails != present.mails:
+            lines.append(_event("mail", {}))
         if before != present:
             heads = {"head": str(present.head), "wire": str(present.wire_head)}
             lines.append(_event("heads", heads, str(present)))
-        if self._mails != watch.mails:
-            self._mails = watch.mails
-            lines.append(_event("mail", {}))
         if self._is_away != self._pulse.is_away:
             self._is_away = self._pulse.is_away
             lines.append(_event("daemon", {"away": self._is_away}))

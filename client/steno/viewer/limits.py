@@ -14,7 +14,13 @@ CALLS_KEPT_MAX: Final = 10_000
 """Tool calls that wait for their results; a file with 100 000 records is made in bounded memory."""
 
 ROWS_KEPT_MAX: Final = 4000
-"""Rendered rows that are kept for the next page, about 10 MB."""
+"""Rendered rows that are kept for the next page: the last ones of some twenty busy sessions."""
+
+ROWS_KEPT_BYTES_MAX: Final = 16 * MIB
+"""The size of these rows together; most have 1 to 4 KiB."""
+
+ROW_KEPT_BYTES_MAX: Final = 256 * KIB
+"""A larger row is not kept: a few of them would take the place of all others."""
 
 TEXT_CHARS_MAX: Final = 20_000
 """The list cuts a longer text; the reader may ask for all of it."""
@@ -62,6 +68,13 @@ FEED_INTERVAL_S: Final = 0.04
 FEED_FULL_RATE_MAX: Final = 4
 """Pages of one session at this rate; more of them get events in proportion more rarely, so that all
 together ask for rows no more often than the viewer can answer."""
+
+STREAMS_HELD_MAX: Final = 4
+"""Open streams of one browser: it opens six connections to a server for all its pages together, and
+other requests need some of them."""
+
+STREAM_RETRY_MS: Final = 1000
+"""After this a page without an open stream asks again: it is that much behind at most."""
 
 FEED_COMMENT_S: Final = 15.0
 """Between two comments on a silent stream, so that a proxy does not close it."""

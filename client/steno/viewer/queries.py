@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,12 +17,13 @@ from steno.cli.render import tree
 from steno.cli.render.contract import reply
 from steno.values import Record
 from steno.viewer.compare import differences
+from steno.viewer.feed import PageState
+from steno.viewer.kept_rows import KeptRows, Place
 from steno.viewer.limits import (
     COUNTS_MAX,
     GENERATIONS_COUNTED_MAX,
     LOOK_BACK_MAX,
     NOW_AGE_S,
-    ROWS_KEPT_MAX,
     ROWS_MAX,
 )
 from steno.viewer.outline import Outline
@@ -57,7 +57,7 @@ class Queries:
         self._watches = watches
         self._pulse = pulse
         self._redactor = redactor
-        self._rows = _KeptRows()
+        self._rows = KeptRows()
         self._now = Shared(self._report, NOW_AGE_S)
         self._locks = WeakValueDictionary[str, anyio.Lock]()
 
@@ -83,7 +83,7 @@ class Queries:
         entries = await self._client.timeline(watch.session)
         return {
             **self._redactor.fields(reply(stat), _EXACT),
-            "state": f"{watch.incarnation}/{watch.head}/{watch.wire_head}",
+            "state": str(PageState.of(watch)),
             "cuts": self._redactor.value(_cuts(entries, watch.head.generation)),
         }
 
@@ -102,15 +102,21 @@ class Queries:
         if is_whole:
             rows = await self._render(session, first, end, is_whole=True)
             return _filled(rows, first, end)
-        place = (session, incarnation, first.generation)
+        watch = self._watches.known(session)
+        if watch is None or watch.incarnation != incarnation:
+            # Any name can be asked for: rows are kept under the names that sessions have.
+            return _filled(await self._render(session, first, end), first, end)
+        place = Place(session, incarnation, first.generation)
         # The pages of a busy session ask for the same lines at once: the first one reads them.
         async with self._locks.setdefault(session, anyio.Lock()):
-            missing = self._rows.missing(place, first.line, end.line)
-            if missing is not None:
-                start = Position(first.generation, missing)
-                self._rows.add(place, missing, await self._render(session, start, end))
-            # Lines without a record at the end are not kept: the next record may become one.
-            return _filled(self._rows.take(place, first.line, end.line), first, end)
+            rows = self._rows.take(place, first.line, end.line)
+            start = Position(first.generation, first.line + len(rows))
+            if start < end:
+                made = await self._render(session, start, end)
+                # Lines without a record at the end are not kept: the next record may become one.
+                self._rows.add(place, start.line, made)
+                rows += made
+        return _filled(rows, first, end)
 
     async def _render(
         self, session: str, first: Position, end: Position, *, is_whole: bool = False
@@ -252,37 +258,6 @@ class Queries:
             # `gc` has removed the generation; what is known of it is in the timeline.
             return outline
         return outline
-
-
-class _KeptRows:
-    """Rendered rows of the last ranges; lines never change while their generation has its name."""
-
-    def __init__(self) -> None:
-        self._rows: OrderedDict[tuple[tuple[str, str, int], int], msgspec.Raw] = OrderedDict()
-
-    def missing(self, place: tuple[str, str, int], first: int, end: int) -> int | None:
-        """The first line of a range that has no row here; None if all have one."""
-        lines = (line for line in range(first, end) if (place, line) not in self._rows)
-        return next(lines, None)
-
-    def take(self, place: tuple[str, str, int], first: int, end: int) -> list[msgspec.Raw]:
-        """The rows of a range up to the first line that has none; they are used now."""
-        rows: list[msgspec.Raw] = []
-        for line in range(first, end):
-            row = self._rows.get((place, line))
-            if row is None:
-                break
-            self._rows.move_to_end((place, line))
-            rows.append(row)
-        return rows
-
-    def add(self, place: tuple[str, str, int], first: int, rows: Iterable[msgspec.Raw]) -> None:
-        """Keep the rows from line `first` on; those that were used least recently make room."""
-        for line, row in enumerate(rows, first):
-            self._rows[place, line] = row
-            self._rows.move_to_end((place, line))
-        while len(self._rows) > ROWS_KEPT_MAX:
-            self._rows.popitem(last=False)
 
 
 def _filled(rows: list[msgspec.Raw], first: Position, end: Position) -> list[msgspec.Raw]:

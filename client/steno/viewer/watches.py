@@ -5,6 +5,7 @@ from it and read the records in sight themselves, so that a page costs the daemo
 rows in sight.
 """
 
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -27,7 +28,7 @@ from steno.viewer.limits import (
 )
 from steno.viewer.outline import Outline
 from steno.viewer.turns import EventIndex
-from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 
 _START: Final = Position(0, 0)
@@ -250,41 +251,32 @@ class Watches:
         Raises:
             StenoError: the session cannot be followed.
         """
-        watch = self._watch(session)
-        with _counted(watch):
-            try:
-                await watch.begun()
-            except NotFound:
-                self._end(watch)
-                raise
+        watch, scope = self._watch(session)
+        with _used(watch, scope):
+            await watch.begun()
             yield watch
-        if not watch.pages:
-            self._tasks.start_soon(self._linger, watch)
 
     def known(self, session: str) -> Watch | None:
         """The watch of a session that a page follows."""
         found = self._watches.get(session)
-        return None if found is None or found[0].error is not None else found[0]
+        return None if found is None else found[0]
 
-    def _watch(self, session: str) -> Watch:
+    def _watch(self, session: str) -> tuple[Watch, anyio.CancelScope]:
         found = self._watches.get(session)
-        if found is not None and found[0].error is None:
-            return found[0]
+        # A watch at its deadline stays here until its task runs again.
+        if found is not None and not found[1].cancel_called:
+            return found
         self._make_room()
         watch = Watch(session, events=EventIndex(mask=self._redactor.text))
         scope = anyio.CancelScope()
         self._watches[session] = watch, scope
         self._tasks.start_soon(self._follow, watch, scope)
-        return watch
+        return watch, scope
 
     async def _follow(self, watch: Watch, scope: anyio.CancelScope) -> None:
         with scope:
             await watch.follow(self._client.session(watch.session))
-
-    async def _linger(self, watch: Watch) -> None:
-        await anyio.sleep(WATCH_LINGER_S)
-        if not watch.pages:
-            self._end(watch)
+        self._end(watch)
 
     def _make_room(self) -> None:
         unused = [watch for watch, _ in self._watches.values() if not watch.pages]
@@ -299,9 +291,17 @@ class Watches:
 
 
 @contextmanager
-def _counted(watch: Watch) -> Generator[None]:
+def _used(watch: Watch, scope: anyio.CancelScope) -> Generator[None]:
+    """Count a page of a watch, whose task ends a while after its last page.
+
+    The task has a deadline instead of a second task that waits: a page that is cancelled, or closed
+    by the garbage collector, can set it.
+    """
     watch.pages += 1
+    scope.deadline = math.inf
     try:
         yield
     finally:
         watch.pages -= 1
+        if not watch.pages:
+            scope.deadline = anyio.current_time() + WATCH_LINGER_S

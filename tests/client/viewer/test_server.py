@@ -6,13 +6,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import steno as steno_client
+from steno.viewer.limits import ROW_KEPT_BYTES_MAX, STREAMS_HELD_MAX
 from support.command import Steno
-from support.viewer import RunningViewer, viewing
+from support.viewer import RunningViewer, viewing, wait_for
 
 PATHS = ("/", "/static/main.js", "/api/hello", "/api/rows", "/nowhere", "/static/nowhere.js")
 
@@ -182,10 +185,39 @@ def test_a_line_that_was_asked_for_too_early_is_shown_later(
     viewer: RunningViewer, steno: Steno
 ) -> None:
     steno("append", "early", "one", "--create")
-    asked = {"session": "early", "first": "0:0", "until": "0:2"}
+    incarnation = viewer_state(viewer, "early").partition("/")[0]
+    asked = {"session": "early", "incarnation": incarnation, "first": "0:0", "until": "0:2"}
     assert [row["kind"] for row in viewer.visit.get("rows", **asked)["rows"]] == ["message", "hole"]
     steno("append", "early", "two")
     assert [row["kind"] for row in viewer.visit.get("rows", **asked)["rows"]] == ["message"] * 2
+
+
+def test_rows_too_large_to_be_kept_are_read_each_time(viewer: RunningViewer, steno: Steno) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("large")
+        for text in ("before", "x" * (ROW_KEPT_BYTES_MAX // 15), "after"):
+            # Many parts: a single text is cut.
+            session.append_message(
+                {"role": "user", "content": [{"type": "text", "text": text}] * 16}
+            )
+    incarnation = viewer_state(viewer, "large").partition("/")[0]
+    asked = {"session": "large", "incarnation": incarnation, "first": "0:0", "until": "0:3"}
+    rows = viewer.visit.get("rows", **asked)["rows"]
+    assert [row["kind"] for row in rows] == ["message"] * 3
+    assert len(str(rows[1])) > ROW_KEPT_BYTES_MAX
+    assert viewer.visit.get("rows", **asked)["rows"] == rows
+
+
+def test_no_row_is_kept_under_a_name_that_no_session_has(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    asked = {"session": "renamed", "incarnation": "invented", "first": "0:0", "until": "0:1"}
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        for text in ("old", "new"):
+            client.open("renamed").append_message({"role": "user", "content": text})
+            (row,) = viewer.visit.get("rows", **asked)["rows"]
+            assert row["parts"][0]["trees"] == [["p", {}, text]]
+            client.delete("renamed")
 
 
 def test_damaged_and_blank_lines_are_holes_in_their_places(
@@ -259,6 +291,52 @@ def test_a_state_of_a_session_made_again_is_read_anew(viewer: RunningViewer, ste
             assert rewrite["kept"] == 0
             assert rewrite["incarnation"] != state.partition("/")[0]
             stream.wait_for("heads", head="0:1")
+
+
+def test_a_browser_has_some_open_streams_and_the_others_end_at_once(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "many", "one", "--create")
+    visit = viewer.visit
+    with ExitStack() as streams:
+        held = [
+            streams.enter_context(visit.stream("many", browser="one"))
+            for _ in range(STREAMS_HELD_MAX)
+        ]
+        with visit.stream("many", browser="one") as ended:
+            assert [event.name for event in ended] == ["heads", "daemon"]
+        with visit.stream("many", browser="other") as other:
+            steno("append", "many", "two")
+            for each in (*held, other):
+                each.wait_for("heads", head="0:2")
+        with visit.stream("many", last_id=ended.last_id, browser="one") as ended:
+            assert [event.name for event in ended] == ["heads", "daemon"]
+
+    # A place is free again as soon as the viewer has seen that its stream is closed.
+    def is_held() -> bool:
+        with visit.stream("many", browser="one") as stream:
+            events = iter(stream)
+            assert next(events).name == "heads"
+            steno("append", "many", "more")
+            return "heads" in [event.name for event in islice(events, 2)]
+
+    wait_for(is_held)
+
+
+def test_a_change_of_a_dmail_between_two_streams_is_reported(
+    viewer: RunningViewer, steno: Steno
+) -> None:
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        session = client.open("mailed")
+        session.append_message({"role": "user", "content": "one"})
+        session.checkpoint()
+        with viewer.visit.stream("mailed") as other:
+            with viewer.visit.stream("mailed") as stream:
+                state = stream.wait_for("heads").id
+            session.send_dmail(0, "wrong way")
+            other.wait_for("mail")
+            with viewer.visit.stream("mailed", last_id=state) as stream:
+                stream.wait_for("mail")
 
 
 def test_images_are_served_as_images_only(viewer: RunningViewer, steno: Steno) -> None:

@@ -1,15 +1,19 @@
-"""The last lines of a followed session, which its pages get without a read."""
+"""Followed sessions: their last lines, and their ends."""
 
 from collections.abc import AsyncIterator, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
+import anyio.abc
 import pytest
 
 import steno
-from steno.values import Record, RecordsEvent, Reset
+from steno._redaction.redactor import Redactor
+from steno.values import Live, Record, RecordsEvent, Reset
+from steno.viewer import watches as watches_module
 from steno.viewer.limits import TAIL_BYTES_MAX
-from steno.viewer.watches import Watch
+from steno.viewer.watches import Watch, Watches
 from steno_protocol.positions import Position
 
 pytestmark = pytest.mark.anyio
@@ -99,3 +103,97 @@ async def test_lines_of_a_deleted_session_are_not_those_of_the_next_one() -> Non
     )
     watch = await followed(block(0, 3), reset)
     assert watch.latest(Position(0, 0), Position(0, 3)) is None
+
+
+class _OpenSubscription:
+    """A subscription to an empty session, without an end of its own."""
+
+    incarnation = "one"
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+
+    async def __aenter__(self) -> "_OpenSubscription":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.ended.set()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for file in ("context", "wire"):
+            yield Live(file=file, head=Position(0, 0))
+        await anyio.sleep_forever()
+
+
+class _Daemon:
+    """Empty sessions by name, each with its subscription."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[str, _OpenSubscription] = {}
+
+    def session(self, name: str) -> Any:
+        subscription = self.subscriptions[name] = _OpenSubscription()
+
+        async def nothing(*_: object) -> AsyncIterator[Any]:
+            for each in ():
+                yield each
+
+        return SimpleNamespace(
+            subscribe=lambda *_, **__: subscription, lines=nothing, wire_records=nothing
+        )
+
+    def watches(self, tasks: anyio.abc.TaskGroup) -> Watches:
+        return Watches(self, tasks, Redactor(()))  # type: ignore[arg-type]
+
+
+async def test_the_follow_of_a_cancelled_page_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches_module, "WATCH_LINGER_S", 0.01)
+    daemon = _Daemon()
+
+    async def stay(watches: Watches, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with watches.page("talk"):
+            task_status.started()
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        watches = daemon.watches(tasks)
+        async with anyio.create_task_group() as pages:
+            await pages.start(stay, watches)
+            pages.cancel_scope.cancel()
+        with anyio.fail_after(10):
+            await daemon.subscriptions["talk"].ended.wait()
+        assert watches.known("talk") is None
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_page_that_comes_back_finds_the_same_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches_module, "WATCH_LINGER_S", 0.01)
+    daemon = _Daemon()
+    async with anyio.create_task_group() as tasks:
+        watches = daemon.watches(tasks)
+        async with watches.page("talk") as first:
+            pass
+        async with watches.page("talk") as again:
+            assert again is first
+            # This one is left later, and its end shows that the time has passed.
+            async with watches.page("other"):
+                pass
+            with anyio.fail_after(10):
+                await daemon.subscriptions["other"].ended.wait()
+            assert watches.known("talk") is first
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_session_that_is_gone_is_followed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = _Daemon()
+    gone = SimpleNamespace(subscribe=lambda *_, **__: _Events(()))
+    async with anyio.create_task_group() as tasks:
+        watches = daemon.watches(tasks)
+        with monkeypatch.context() as patch:
+            patch.setattr(daemon, "session", lambda _: gone)
+            with pytest.raises(steno.NotFound):
+                await watches.page("talk").__aenter__()
+        assert watches.known("talk") is None
+        async with watches.page("talk") as watch:
+            assert watch.error is None
+        tasks.cancel_scope.cancel()

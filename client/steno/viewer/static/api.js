@@ -61,38 +61,60 @@ export function link(path, parameters) {
 }
 
 /**
- * Follow a session from a state on. The browser opens a lost stream again by itself, and names the
- * state after the last event; where it gives up (the answer was an error), this begins anew.
+ * The id that all pages of this browser share. The viewer holds only a few of their streams open,
+ * because the browser has six connections to it; a page whose stream ends at once asks again.
+ */
+function browserId() {
+  const id = localStorage.getItem("steno browser") ?? Math.random().toString(36).slice(2);
+  localStorage.setItem("steno browser", id);
+  return id;
+}
+
+/**
+ * Follow a session from a state on while the page is visible. The browser opens a lost stream again
+ * by itself, and names the state after the last event; where it gives up (the answer was an error),
+ * this begins anew.
  */
 export class Stream {
   constructor(session, state, listeners) {
     this.session = session;
     this.state = state;
     this.listeners = listeners;
-    this.isClosed = false;
-    this.open();
+    this.turned = () => this.turn();
+    document.addEventListener("visibilitychange", this.turned);
+    this.turn();
+  }
+
+  /** Follow while the page is visible: a hidden one leaves its connection to the others. */
+  turn() {
+    this.end();
+    if (!document.hidden) this.open();
   }
 
   open() {
-    this.source = new EventSource(address("events", { session: this.session, after: this.state }));
+    const { session, state } = this;
+    this.source = new EventSource(
+      address("events", { session, after: state, browser: browserId() }));
     for (const [name, listener] of Object.entries(this.listeners)) {
       this.source.addEventListener(name, (event) => {
         if (event.lastEventId) this.state = event.lastEventId;
         if (event.data !== undefined) listener(JSON.parse(event.data));
       });
     }
-    this.source.onopen = () => this.listeners.opened?.();
     this.source.onerror = () => {
-      this.listeners.lost?.();
-      if (this.source.readyState === EventSource.CLOSED && !this.isClosed) {
+      if (this.source.readyState === EventSource.CLOSED) {
         this.timer = setTimeout(() => this.open(), 2000);
       }
     };
   }
 
-  close() {
-    this.isClosed = true;
+  end() {
     clearTimeout(this.timer);
-    this.source.close();
+    this.source?.close();
+  }
+
+  close() {
+    document.removeEventListener("visibilitychange", this.turned);
+    this.end();
   }
 }

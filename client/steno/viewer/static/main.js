@@ -11,6 +11,7 @@ const main = document.getElementById("main");
 let sessions = null;
 let page = null;
 let mayWrite = false;
+let shows = 0;
 
 /** Exchange the token of the printed address for the cookie, and take it out of the address. */
 async function enter() {
@@ -68,6 +69,20 @@ async function show() {
   }
 }
 
+/** Show what the address says; the late failure of an address that was left is dropped. */
+async function go() {
+  shows += 1;
+  const mine = shows;
+  try {
+    await show();
+  } catch (error) {
+    if (mine !== shows) return;
+    // The next address gets a page of its own, even that of the same session.
+    replace(null);
+    fail(error);
+  }
+}
+
 /** `/` leads to the search from everywhere but an input. */
 function searched(event) {
   const isTyping = event.target.closest?.("input, select, textarea, dialog");
@@ -100,9 +115,9 @@ async function begin() {
   sessions = new Sessions(document.getElementById("sessions"), {
     changed: ({ isAway }) => setAway(isAway),
   });
-  addEventListener("hashchange", () => show().catch(fail));
+  addEventListener("hashchange", go);
   addEventListener("keydown", searched);
-  show().catch(fail);
+  go();
 }
 
 begin();

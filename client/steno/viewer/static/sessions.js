@@ -48,7 +48,16 @@ export class Sessions {
     } catch {
       this.changed({ isAway: true });
     }
+    this.renewAges();
     this.timer = setTimeout(() => this.poll(), POLL_MS);
+  }
+
+  /** The ages grow while nothing else changes; the rows stay, and the focus with them. */
+  renewAges() {
+    for (const [index, element] of this.list.elements) {
+      const when = element.querySelector(".when");
+      if (when) when.textContent = ago(this.items[index].modified_at);
+    }
   }
 
   async load() {
@@ -116,6 +125,7 @@ export class Sessions {
     }
     const isLive = this.live.has(item.session);
     const isCurrent = item.session === this.current;
+    const labels = item.labels.map((label) => `#${label}`);
     const link = h("a", {
       href: at(item.session),
       class: isCurrent ? "session current" : "session",
@@ -129,7 +139,8 @@ export class Sessions {
       h("span", { class: "when muted" }, ago(item.modified_at))),
     h("span", { class: "line small" },
       item.title ? h("span", { class: "id muted" }, item.session) : null,
-      item.labels.map((label) => h("span", { class: "label" }, `#${label}`)),
+      h("span", { class: "labels", title: labels.join(" ") },
+        labels.map((label) => h("span", { class: "label" }, label))),
       h("span", { class: "numbers muted" }, `${this.tokens(item)}${size(item.bytes)}`)));
     return h("div", { role: "listitem" }, link);
   }
