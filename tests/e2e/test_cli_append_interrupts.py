@@ -148,7 +148,8 @@ def test_an_interrupted_first_line_under_a_key_is_stored_once(appending: Appendi
 
     code, _, err = appending("demo", see, "--key", "k")
     assert code == Exit.INTERRUPTED
-    assert "line 1 of stdin may be stored; see `steno tail demo`; to go on" in err
+    look = f"steno tail demo --root {appending.root}"
+    assert f"line 1 of stdin may be stored; see `{look}`; to go on" in err
     assert "--from-line 1" in err
     assert "--key k <" in err
     assert appending.stored("demo") == TEXTS[:1]

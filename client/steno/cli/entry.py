@@ -9,6 +9,7 @@ from typing import TextIO
 from steno.cli.exits import Exit, exit_of
 from steno.cli.parser import build_parser
 from steno.cli.render.output import Output, silence
+from steno.cli.render.printed_commands import destination
 from steno_protocol.errors import NotFound, StenoError
 
 
@@ -19,7 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = build_parser(words).parse_args(words)
     except SystemExit as end:
         return int(end.code or 0)
-    output = Output(_open(sys.stdout), _open(sys.stderr), as_json=options.json)
+    output = Output(
+        _open(sys.stdout),
+        _open(sys.stderr),
+        as_json=options.json,
+        destination=destination(options),
+    )
     if sys.stdout is None:
         # Refused before the command does anything: its result could not be printed.
         output.failure("stdout is closed: nothing was done; `> /dev/null` discards the output")

@@ -24,6 +24,7 @@ from steno.cli.changes import Check, Verb, apply, change, print_ack
 from steno.cli.connection import linked
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render.output import Output
+from steno.cli.render.printed_commands import destination, given_words
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.stdin import InputLine, InputLines, is_typed, json_batch, stdin
@@ -285,9 +286,7 @@ class _Stream:
     def _remedy(self, number: int, *, is_unknown: bool) -> str:
         options = self._options
         words = ["steno", "append", options.session, "--from-line", str(number)]
-        for name in ("root", "socket", "endpoint", "key_file", "name", "timeout", "key"):
-            if getattr(options, name) is not None:
-                words += [f"--{name.replace('_', '-')}", f"{getattr(options, name)}"]
+        words += [*destination(options), *given_words(options, ("name", "timeout", "key"))]
         if options.durability != "synced":
             words += ["--durability", options.durability]
         # Without keys of the caller only the head proves that no line is stored twice.
