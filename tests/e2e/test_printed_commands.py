@@ -31,6 +31,7 @@ VALUES: Final = {
     "{moved.session}": "demo",
     "{source.session}": "imported",
     "{shlex.quote(str(source.file))}": "FILE",
+    "{shlex.quote(str(path))}": "FILE",
     "{path}": "FILE",
     # Placeholders, which the user replaces.
     "SESSION": "demo",
@@ -107,8 +108,9 @@ def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path
         call = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", value, call)
     if "imported" not in call:
         call = call.replace("FILE demo", "FILE imported")
-    _, *words = shlex.split(call.replace("FILE", str(old)).replace("DIR", str(root)))
-    ran = steno(*words)
+    call, _, read = call.replace("FILE", str(old)).replace("DIR", str(root)).partition(" < ")
+    _, *words = shlex.split(call)
+    ran = steno(*words, stdin=Path(read).read_bytes() if read else b"")
     assert ran.code == 0, (call, ran)
 
 
