@@ -352,6 +352,15 @@ def append_to_full(steno: Steno, path: Path) -> Ran:
     return Ran(done.returncode, "", done.stderr.decode())
 
 
+@pytest.mark.parametrize(
+    "words", [["append", "demo", "--batch"], ["stream", "demo", "tools", "--append", "-"]]
+)
+def test_an_empty_batch_says_what_to_give(root: Path, words: list[str]) -> None:
+    ran = Steno(root)(*words, stdin="\n")
+    assert ran.code == 1
+    assert "stdin held no record, and nothing was appended: give one JSON object a line" in ran.err
+
+
 def test_a_full_stdout_gets_the_command_that_goes_on(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
     texts = [str(number) for number in range(600)]
