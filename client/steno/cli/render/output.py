@@ -69,6 +69,19 @@ class Output:
         return self._data.isatty()
 
     @property
+    def has_reader(self) -> bool:
+        """False once nobody can read the data: the other end of its pipe was closed."""
+        # Imported here: only a command that follows a session asks.
+        import select  # noqa: PLC0415
+
+        with suppress(OSError, ValueError):
+            poll = select.poll()
+            poll.register(self._data.fileno(), 0)
+            # Of a descriptor without a wanted event, only an error or a hang-up is reported.
+            return not poll.poll(0)
+        return True
+
+    @property
     def talks_to_terminal(self) -> bool:
         """True if the messages go to a terminal."""
         return self._messages.isatty()
