@@ -11,7 +11,9 @@ from steno_protocol import paths
 _DESTINATION: Final = ("root", "socket", "endpoint", "key_file")
 """The options that say which daemon is meant."""
 
-_CALL: Final = re.compile(r"`(steno (?!help |completion )[^`]+)`(?! on (?:its|that) machine)")
+_CALL: Final = re.compile(
+    r"`(steno (?!help |completion |cluster config|cluster try)[^`]+)`(?! on (?:its|that) machine)"
+)
 """A printed command that needs a daemon, unless its text says that it runs on another machine."""
 
 _NAMED: Final = re.compile(r" --(?:root|socket|endpoint)\b")
