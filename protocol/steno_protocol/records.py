@@ -9,6 +9,7 @@ A line is one JSON object in compact UTF-8. Steno's lines have two more keys bef
 batch is torn.
 """
 
+import codecs
 import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeGuard
@@ -193,7 +194,9 @@ def decode_object(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise _too_deep() from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the record is not JSON in UTF-8: {error}") from None
+        is_marked = data.startswith(codecs.BOM_UTF8)
+        why = "it begins with a byte order mark (EF BB BF): remove it" if is_marked else error
+        raise BadRequest(f"the record is not JSON in UTF-8: {why}") from None
     if not is_object(record):
         raise BadRequest(f"the record is a JSON {json_type(record)}, it has to be an object")
     _check_depth(data, record)

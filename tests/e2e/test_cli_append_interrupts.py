@@ -126,9 +126,9 @@ def interrupted_at(appending: Appending, session: str, place: Place, hit: int) -
         return "the first line may be stored"
     said = re.search(r"interrupted: (\d+) records? before line (\d+) of stdin", err)
     if said is None:
-        # Nothing was sent, or the command was done.
+        # Nothing was sent, or every line was.
         assert stored in ([], TEXTS), (place, err)
-        assert len(out.split()) == len(stored), (place, out)
+        assert {*out.split()} == {f"0:{line}" for line in range(1, len(stored) + 1)}, (place, out)
         return "all is stored" if stored else "nothing is stored"
     assert stored == TEXTS[: int(said[2]) - 1], (place, err)
     assert len(stored) == int(said[1]), (place, err)
@@ -148,7 +148,8 @@ def test_an_interrupted_first_line_under_a_key_is_stored_once(appending: Appendi
 
     code, _, err = appending("demo", see, "--key", "k")
     assert code == Exit.INTERRUPTED
-    assert "line 1 of stdin may be stored; see `steno tail demo`; to go on" in err
+    look = f"steno tail demo --root {appending.root}"
+    assert f"line 1 of stdin may be stored; see `{look}`; to go on" in err
     assert "--from-line 1" in err
     assert "--key k <" in err
     assert appending.stored("demo") == TEXTS[:1]

@@ -125,9 +125,13 @@ def test_a_killed_daemon_loses_and_repeats_no_line(root: Path) -> None:
             os.kill(note.pid, signal.SIGKILL)
         rest = process.stdout.read().splitlines()
         feeder.join()
-        assert process.wait(timeout=60) == 0, process.stderr
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(timeout=60) == 0, said
     assert rest[-1] == b"0:3000"
     assert texts_in(root) == texts
+    # The copies that the client sent under its own keys are nothing that the user did.
+    assert b"applied before" not in said
 
 
 def test_lines_beside_another_writer_are_stored_once_and_in_order(root: Path) -> None:
@@ -224,6 +228,7 @@ def test_an_interrupt_at_full_speed_names_the_first_line_that_is_not_stored(root
         err = process.stderr.read().decode() if process.stderr else ""
         assert process.wait(timeout=60) == 130
         feeder.join()
+    assert "applied before" not in err
     found = re.search(r"interrupted: .* before line (\d+) of stdin", err)
     assert found is not None, err
     stored = texts_in(root)
@@ -310,3 +315,70 @@ def test_bytes_in_flight_are_bounded(root: Path) -> None:
         assert appends.drain() == list(range(8))
         assert appends.has_room
         link.close()
+
+
+def test_a_reader_that_goes_away_gets_the_command_that_goes_on(root: Path, tmp_path: Path) -> None:
+    steno = Steno(root)
+    texts = [str(number) for number in range(3000)]
+    path = tmp_path / "turns.jsonl"
+    path.write_text(lines_of(*texts))
+    with path.open("rb") as file:
+        process = subprocess.Popen(
+            steno.words("append", "demo"),
+            env=steno.environment, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"0:1\n"
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    ran = Ran(process.returncode, "", said)
+    assert (ran.code, "Broken pipe" in said) == (6, True)
+    stored = texts_in(root)
+    assert 0 < len(stored) < len(texts)
+    assert f"{len(stored)} records before line {len(stored) + 1} of stdin stay appended" in said
+    assert append_file(steno, path, *remedy_of(ran)[2:]).code == 0
+    assert texts_in(root) == texts
+
+
+def append_to_full(steno: Steno, path: Path) -> Ran:
+    """Run `steno --json append demo < path > /dev/full`."""
+    with path.open("rb") as file, Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            steno.words("--json", "append", "demo"),
+            env=steno.environment, stdin=file, stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    return Ran(done.returncode, "", done.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    "words", [["append", "demo", "--batch"], ["stream", "demo", "tools", "--append", "-"]]
+)
+def test_an_empty_batch_says_what_to_give(root: Path, words: list[str]) -> None:
+    ran = Steno(root)(*words, stdin="\n")
+    assert ran.code == 1
+    assert "stdin held no record, and nothing was appended: give one JSON object a line" in ran.err
+
+
+def test_a_full_stdout_gets_the_command_that_goes_on(root: Path, tmp_path: Path) -> None:
+    steno = Steno(root)
+    texts = [str(number) for number in range(600)]
+    path = tmp_path / "turns.jsonl"
+    path.write_text(lines_of(*texts))
+    ran = append_to_full(steno, path)
+    assert ran.code == 6
+    assert "No space left on device" in ran.error["message"]
+    assert append_file(steno, path, *remedy_of(ran)[2:]).code == 0
+    assert texts_in(root) == texts
+
+
+def test_a_full_stdout_after_the_last_line_leaves_nothing_to_go_on_with(
+    root: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(lines_of("0"))
+    ran = append_to_full(Steno(root), path)
+    assert ran.code == 6
+    assert ran.error["message"].endswith("1 record stays appended, and stdin holds no further one")
+    assert texts_in(root) == ["0"]

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import threading
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -446,9 +447,28 @@ def test_an_import_reports_failures_and_continues(root: Path, tmp_path: Path) ->
     assert "something else" in steno("show", "taken").out
 
 
+def test_an_import_of_a_lone_file_names_the_command_that_takes_it(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = Steno(root)
+    file = tmp_path / "my turns.jsonl"
+    file.write_text('{"role":"user","content":"hi"}\n')
+    ran = steno("import", str(file), "demo")
+    assert (ran.code, "must be <uuid>.jsonl" in ran.err) == (4, True)
+    assert f"`steno append ID < '{file}'` appends its records" in ran.err
+
+    moved = tmp_path / f"{uuid4()}.jsonl"
+    moved.write_text("")
+    moved.with_suffix("").mkdir()
+    (moved.with_suffix("") / "context.jsonl").write_text("")
+    ran = steno("import", str(moved), "demo")
+    assert (ran.code, f"import {moved.with_suffix('')}\n" in ran.err) == (4, True)
+
+
 def test_an_import_refuses_other_files_and_impossible_ids(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
-    assert steno("import", str(tmp_path / "nowhere")).code == 4
+    missing = steno("import", str(tmp_path / "nowhere"))
+    assert (missing.code, "nowhere does not exist" in missing.err) == (4, True)
     assert steno("import", str(tmp_path)).code == 4
     (tmp_path / "context.jsonl").symlink_to("/etc/hostname")
     assert steno("import", str(tmp_path)).code == 4

@@ -191,6 +191,31 @@ def test_a_closed_pipe_is_no_failure(root: Path) -> None:
     assert reader.returncode == 0
 
 
+@pytest.mark.served(False)
+@pytest.mark.parametrize("words", [["tail", "demo"], ["show", "demo"], ["logs"]])
+def test_a_follower_of_an_idle_session_ends_when_its_reader_has_gone(
+    root: Path, words: list[str]
+) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    with steno.begin(*words, "-f", stderr=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        follower.stdout.readline()
+        follower.stdout.close()
+        assert follower.wait(timeout=60) == 0
+        assert follower.stderr.read() == ""
+
+
+def test_a_wait_for_a_session_ends_when_its_reader_has_gone(root: Path) -> None:
+    with Steno(root).begin("tail", "-f", "demo", "--wait", stderr=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        assert "waiting for it" in follower.stderr.readline()
+        follower.stdout.close()
+        assert follower.wait(timeout=60) == 0
+
+
 CONVERSATION = [
     {"role": "user", "content": [
         {"type": "text", "text": "What is this?"},

@@ -174,11 +174,46 @@ def test_a_slow_start_is_an_error_with_the_time_waited(
     endless.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
     endless.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(endless))
-    with pytest.raises(Unreachable, match=r"not ready within 0\.1 s"):
-        connect_sync(root, timeout=0)
+    with pytest.raises(Unreachable, match=r"not ready within [1-9]\d*\.\d s"):
+        connect_sync(root, timeout=1.5)
 
 
 @pytest.mark.slow
+def test_no_daemon_is_started_after_the_deadline(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+
+    def silent(_target: object, _deadline: float) -> probe.Unreachable:
+        # As when the daemon of a moved root ends after half a minute.
+        now_s[0] += 31.0
+        return probe.Unreachable("ipc://old.sock", "no daemon listens at ipc://old.sock")
+
+    start = Mock()
+    monkeypatch.setattr(spawn, "time", Mock(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(spawn, "probe", silent)
+    monkeypatch.setattr(spawn, "_start", start)
+    target = make_target(root, None, None, spawn=True)
+    with pytest.raises(Unreachable, match=r"no daemon listens at ipc://old\.sock"):
+        spawn.ensure(target.resolved(), 0.0, 30.0)
+    assert not start.called
+
+
+def test_the_error_of_a_slow_start_names_the_whole_wait(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [30.0]
+
+    def endless(*_: object, timeout: float, **__: object) -> None:
+        now_s[0] += timeout
+        raise subprocess.TimeoutExpired("stenod", timeout)
+
+    monkeypatch.setattr(spawn, "time", Mock(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr("subprocess.run", endless)
+    with pytest.raises(Unreachable, match=r"stenod was not ready within 7\.0 s"):
+        spawn._start(str(root), 24.0, 31.0, is_last=True)
+
+
 def test_a_start_that_takes_too_long_is_tried_again(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

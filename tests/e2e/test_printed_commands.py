@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from steno.cli.render.printed_commands import with_destination
 from support.command import Steno
 from support.project import PROJECT
 
@@ -30,6 +31,7 @@ VALUES: Final = {
     "{moved.session}": "demo",
     "{source.session}": "imported",
     "{shlex.quote(str(source.file))}": "FILE",
+    "{shlex.quote(str(path))}": "FILE",
     "{path}": "FILE",
     # Placeholders, which the user replaces.
     "SESSION": "demo",
@@ -106,8 +108,9 @@ def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path
         call = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", value, call)
     if "imported" not in call:
         call = call.replace("FILE demo", "FILE imported")
-    _, *words = shlex.split(call.replace("FILE", str(old)).replace("DIR", str(root)))
-    ran = steno(*words)
+    call, _, read = call.replace("FILE", str(old)).replace("DIR", str(root)).partition(" < ")
+    _, *words = shlex.split(call)
+    ran = steno(*words, stdin=Path(read).read_bytes() if read else b"")
     assert ran.code == 0, (call, ran)
 
 
@@ -160,3 +163,62 @@ def _remedies(steno: Steno, named: list[str], at: int = 0) -> list[str]:
     findings = steno("doctor", "--json", *named).document["findings"]
     texts = [each["remedy"] for each in findings if each["remedy"] and each["check"] != "disk"]
     return [re.findall(r"`([^`]+)`", text)[at] for text in texts]
+
+
+def _commands_in(text: str) -> list[list[str]]:
+    """The arguments of each call of steno between backticks."""
+    return [shlex.split(call)[1:] for call in CALL.findall(text)]
+
+
+def test_a_printed_command_acts_on_the_root_that_was_given(root: Path, tmp_path: Path) -> None:
+    steno = Steno(tmp_path / "default")
+    named = ["--root", str(root)]
+    assert steno("append", "oddx", "mine").code == 0
+    assert steno("append", "odd", "one", *named).code == 0
+
+    (delete,) = _commands_in(steno("append", "oddx", "two", *named).err)
+    (undelete,) = _commands_in(steno(*delete, "--yes").err)
+
+    assert not (root / "sessions" / "oddx").exists()
+    assert (tmp_path / "default" / "sessions" / "oddx").exists()
+    (show,) = _commands_in(steno(*undelete).err)
+    assert "two" in steno(*show).out
+    assert show == ["show", "oddx", *named]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_command_in_an_error_of_the_daemon_acts_on_the_given_root(
+    root: Path, tmp_path: Path, form: list[str]
+) -> None:
+    steno = Steno(tmp_path / "default")
+    named = ["--root", str(root)]
+    assert steno("start", *named).code == 0
+    failed = steno("stat", "demo", *named, *form)
+    text = failed.error["message"] if form else failed.err
+    assert _commands_in(text) == [["sessions", *named], ["open", "demo", *named]]
+
+
+def test_a_finding_of_verify_names_the_given_root(root: Path, tmp_path: Path) -> None:
+    steno = Steno(tmp_path / "default")
+    named = ["--root", str(root)]
+    assert steno("append", "demo", "hi", *named).code == 0
+    assert steno("stop", *named).code == 0
+    with (root / "sessions" / "demo" / "context.jsonl").open("ab") as file:
+        file.write(b'garbage\n{"role":"user","content":"hi"}\n')
+    (repair,) = _commands_in(steno("verify", "demo", *named).out)
+    assert repair == ["repair", "demo", *named]
+
+
+def test_a_command_without_a_given_destination_is_printed_as_it_is(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("append", "demo", "hi").code == 0
+    assert _commands_in(steno("delete", "demo", "--yes").err) == [["undelete", "demo"]]
+
+
+def test_a_command_for_the_machine_of_the_daemon_names_no_address() -> None:
+    address = ["--endpoint", "tcp://10.0.0.5:7117", "--key-file", "laptop.key"]
+    text = "`steno status` on that machine shows it; `steno keys new NAME` makes a key file"
+    assert with_destination(text, address) == text
+    assert with_destination("`steno sessions`", address) == (
+        "`steno sessions --endpoint tcp://10.0.0.5:7117 --key-file laptop.key`"
+    )

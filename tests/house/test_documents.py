@@ -89,6 +89,15 @@ def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: 
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
 
 
+def test_the_quick_start_runs_in_one_root_from_top_to_bottom(root: Path, tmp_path: Path) -> None:
+    steps = [block for page, block in _examples("sh", "python") if page == "quick-start"]
+    assert {block.language for block in steps} == {"sh", "python"}
+    for block in steps:
+        shell = ["bash", "-euo", "pipefail", "-c"]
+        interpreter = [sys.executable, "-W", "error", "-c"]
+        _run([*(shell if block.language == "sh" else interpreter), block.code], root, tmp_path)
+
+
 @pytest.mark.parametrize("example", _examples("toml"), ids=_name_of)
 def test_a_configuration_example_is_valid(example: tuple[str, Block], tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(example[1].code)

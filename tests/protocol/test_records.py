@@ -283,6 +283,7 @@ def test_a_record_of_the_largest_size_passes() -> None:
     [
         (b"", "not JSON"),
         (b"hello", "not JSON"),
+        (b'\xef\xbb\xbf{"role":"user","content":"hi"}', "byte order mark"),
         (b'{"role":"user","content":"hi"', "not JSON"),
         (b'{"role":"user","content":"hi"}}', "not JSON"),
         (b'{"role":"user","content":"hi"}\n{"role":"user","content":"ho"}', "not JSON"),

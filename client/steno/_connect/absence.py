@@ -30,7 +30,7 @@ def _remedy(target: Target) -> str:
     """How the caller gets a daemon at the expected address."""
     if target.endpoint is not None:
         if paths.is_remote(target.endpoint):
-            return "see on that machine, with `steno status`, whether it runs and listens there"
+            return "`steno status` on that machine shows whether it runs and listens there"
         return "an address starts none: start the daemon of its root, `steno start --root DIR`"
     assert target.root is not None
     if target.spawn:

@@ -54,9 +54,14 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                     return outcome
                 case NeedsRestart() if may_start:
                     _drain(outcome, deadline)
-                case Unreachable() if may_start and holder_of(Path(target.root)) is None:
+                case Unreachable() if (
+                    may_start
+                    and holder_of(Path(target.root)) is None
+                    # A daemon that held the root until now leaves no time for another one.
+                    and time.monotonic() < deadline
+                ):
                     starts_left -= 1
-                    _start(target.root, deadline, is_last=not starts_left)
+                    _start(target.root, began, deadline, is_last=not starts_left)
                     outcome = probe(target, probe_deadline(target, deadline))
                     if isinstance(outcome, Ready):
                         return outcome
@@ -89,7 +94,7 @@ def _start_lock(root: str, patience_s: float) -> StartLock:
         ) from error
 
 
-def _start(root: str, deadline: float, *, is_last: bool) -> None:
+def _start(root: str, began: float, deadline: float, *, is_last: bool) -> None:
     """Run `stenod`, and return when there may be a daemon.
 
     A daemon that was killed, or is not ready in time, does not rule out another attempt: the
@@ -97,7 +102,7 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
     """
     # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]
-    timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
+    timeout_s = max(0.0, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
     try:
         with os.fdopen(os.memfd_create("stenod"), "w+b") as talk:
             done = subprocess.run(  # noqa: S603 (our own interpreter and module)
@@ -117,8 +122,9 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
     except subprocess.TimeoutExpired:
         if not is_last and time.monotonic() < deadline:
             return
+        waited_s = time.monotonic() - began
         raise StartFailed(
-            f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, paths.LOG)}"
+            f"stenod was not ready within {waited_s:.1f} s: see {Path(root, paths.LOG)}"
         ) from None
     if done.returncode in (0, _EXIT_HELD):
         return

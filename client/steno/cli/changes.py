@@ -99,14 +99,15 @@ def print_ack(options: Namespace, output: Output, ack: Ack) -> None:
         return
     is_checkpoint = options.command == "checkpoint"
     output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
-    say_kept(output, ack)
+    say_kept(options, output, ack)
 
 
-def say_kept(output: Output, ack: Ack) -> None:
-    """Print where a rewrite kept the old file, and whether the key was used before."""
+def say_kept(options: Namespace, output: Output, ack: Ack) -> None:
+    """Print where a rewrite kept the old file, and whether the given key was used before."""
     if ack.rotated is not None:
         output.say(f"the previous content is kept in {ack.rotated}")
-    if ack.duplicate:
+    # The client repeats a request under a key of its own after a lost connection.
+    if ack.duplicate and options.key is not None:
         output.say(f"the key {ack.key} was applied before; this is its first answer")
 
 

@@ -54,6 +54,9 @@ LOG_POLL_S: Final = 0.2
 SESSION_POLL_S: Final = 0.2
 """Between two looks of `steno tail --wait` for its session, too short to notice."""
 
+READER_POLL_S: Final = 1.0
+"""Between two checks of a command with -f that stdout still has a reader."""
+
 WATCHDOG_S: Final = 30.0
 """systemd kills a daemon whose event loop stops for this long; a slow disk never stops the loop."""
 

@@ -56,8 +56,8 @@ def _check_root(options: Namespace) -> None:
     root = root_of(options)
     if not root.exists():
         raise NotFound(
-            f"there is no root at {root}, and `steno {options.command}` creates none: check --root"
-            " and STENO_HOME; `steno append` or `steno start` creates one"
+            f"there is no root at {root}, and this command creates none: check --root and"
+            " STENO_HOME; `steno append` or `steno start` creates one"
         )
 
 

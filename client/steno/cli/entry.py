@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TextIO
 
-from steno.cli.exits import Exit, exit_of
+from steno.cli.exits import Exit, exit_of, reason_of
 from steno.cli.parser import build_parser
 from steno.cli.render.output import Output, silence
+from steno.cli.render.printed_commands import destination
 from steno_protocol.errors import NotFound, StenoError
 
 
@@ -19,7 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = build_parser(words).parse_args(words)
     except SystemExit as end:
         return int(end.code or 0)
-    output = Output(_open(sys.stdout), _open(sys.stderr), as_json=options.json)
+    output = Output(
+        _open(sys.stdout),
+        _open(sys.stderr),
+        as_json=options.json,
+        destination=destination(options),
+    )
     if sys.stdout is None:
         # Refused before the command does anything: its result could not be printed.
         output.failure("stdout is closed: nothing was done; `> /dev/null` discards the output")
@@ -65,25 +71,15 @@ def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
     if _is_change(options):
         session = getattr(options, "session", None)
         look = f"steno tail {session}" if session else "steno sessions"
-        output.failure(f"{_reason(error)}; the change may have happened: see `{look}`")
+        output.failure(f"{reason_of(error)}; the change may have happened: see `{look}`")
         return Exit.UNKNOWN
     if isinstance(error, BrokenPipeError):
         # The reader closed the pipe, which is no failure: `steno read demo | head`.
         return Exit.DONE
-    output.failure(_reason(error))
+    output.failure(reason_of(error))
     return Exit.FAILED
 
 
 def _is_change(options: Namespace) -> bool:
     given = getattr(options, "changes", False)
     return getattr(options, given) is not None if isinstance(given, str) else bool(given)
-
-
-def _reason(error: OSError) -> str:
-    if error.strerror is None:
-        # Raised by steno, with a complete message.
-        return str(error)
-    # An error of an open file has no name.
-    return (
-        f"{error.strerror}: {error.filename or 'standard input, standard output or an open file'}"
-    )

@@ -45,6 +45,17 @@ class WrongUsage(BadRequest):
     """Options that contradict each other; argparse finds other mistakes."""
 
 
+def reason_of(error: OSError) -> str:
+    """The reason of a failed system call, with its file, as a part of a message."""
+    if error.strerror is None:
+        # Raised by steno, with a complete message.
+        return str(error)
+    # An error of an open file has no name.
+    return (
+        f"{error.strerror}: {error.filename or 'standard input, standard output or an open file'}"
+    )
+
+
 def exit_of(error: StenoError) -> Exit:
     """The exit code of a command that ended with `error`."""
     match error:

@@ -1,6 +1,7 @@
 """The sessions in a folder outside the root, and their files to import."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +88,7 @@ def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path
         check_session_id(session)
         return [replace(lone, session=session)], []
     if not folder.is_dir():
-        raise NotFound(f"{folder} is no folder: name a session folder, or a tree of them")
+        raise _no_source(folder)
     tree = folder.resolve()
     if _has_context(tree):
         start = tree.name if given is None else given
@@ -107,6 +108,21 @@ def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path
     if not found:
         raise NotFound(f"{folder} has no session: a session has a file {paths.CONTEXT}")
     return found, nameless
+
+
+def _no_source(path: Path) -> NotFound:
+    """The error for a path that is neither a folder nor the file of a session."""
+    if not path.exists():
+        return NotFound(f"{path} does not exist: name a session folder, or a tree of them")
+    if paths.flat_session_of(path.name) is not None and _has_context(path.with_suffix("")):
+        return NotFound(
+            f"kimi-cli has moved the session of {path} into a folder: import {path.with_suffix('')}"
+        )
+    return NotFound(
+        f"{path} is one file, and such a file must be <uuid>.jsonl in kimi-cli's old format, or a"
+        f" transcript of another agent: `steno append ID < {shlex.quote(str(path))}` appends its"
+        " records"
+    )
 
 
 def damaged_lines(path: Path) -> int:

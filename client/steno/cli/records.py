@@ -2,11 +2,13 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from steno._sansio.reading import check_reached
 from steno._sync.client import BlockingClient
+from steno._sync.subscription import BlockingSubscription
+from steno.cli.command_limits import READER_POLL_S
 from steno.cli.exits import WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
@@ -81,11 +83,20 @@ def report_no_event(output: Output, options: Namespace) -> None:
     output.say(f"{options.session} has no event there: `steno help emit` shows how to append one")
 
 
+def events_for_reader(events: BlockingSubscription, output: Output) -> Iterator[SubscriptionEvent]:
+    """The events of a subscription, until the reader of stdout has gone."""
+    # An idle session writes nothing, and only a write fails when the reader has gone.
+    while output.has_reader:
+        event = events.next_event(READER_POLL_S)
+        if event is not None:
+            yield event
+
+
 def follow(
-    events: Iterable[SubscriptionEvent], output: Output, show: Callable[[RecordsEvent], None]
+    events: BlockingSubscription, output: Output, show: Callable[[RecordsEvent], None]
 ) -> None:
     """Print a subscription as it comes: records with `show`, and a line for each rewrite."""
-    for event in events:
+    for event in events_for_reader(events, output):
         match event:
             case RecordsEvent():
                 show(event)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TextIO
 
 from steno.cli.exits import WrongUsage
 from steno_protocol import limits
-from steno_protocol.errors import TooLarge
+from steno_protocol.errors import BadRequest, TooLarge
 
 _READ_BYTES: Final = 1 << 18
 """Bytes of one read: a pipe holds 64 KiB, and a file is read with few calls."""
@@ -159,6 +159,7 @@ def json_batch(lines: InputLines, remedy: str = "send several batches") -> list[
         remedy: what to do if they are more than a batch.
 
     Raises:
+        BadRequest: there is none.
         TooLarge: they are more than a batch.
     """
     batch: list[bytes] = []
@@ -171,4 +172,8 @@ def json_batch(lines: InputLines, remedy: str = "send several batches") -> list[
                 f"stdin holds more than a batch, which is {limits.BATCH_RECORDS_MAX} records and"
                 f" {limits.BATCH_BYTES_MAX} bytes at most: {remedy}"
             )
+    if not batch:
+        raise BadRequest(
+            "stdin held no record, and nothing was appended: give one JSON object a line"
+        )
     return batch

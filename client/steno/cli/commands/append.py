@@ -1,8 +1,9 @@
 """`steno append`: messages appended to a session."""
 
 import shlex
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,8 +23,9 @@ from steno.cli.arguments import (
 )
 from steno.cli.changes import Check, Verb, apply, change, print_ack
 from steno.cli.connection import linked
-from steno.cli.exits import Exit, WrongUsage
-from steno.cli.render.output import Output
+from steno.cli.exits import Exit, WrongUsage, reason_of
+from steno.cli.render.output import Output, silence
+from steno.cli.render.printed_commands import destination, given_words
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.stdin import InputLine, InputLines, is_typed, json_batch, stdin
@@ -131,11 +133,22 @@ class _Stream:
         return head if self._appends is None else self._appends.settled.ack.head
 
     def run(self, client: BlockingClient, link: BlockingLink) -> int:
-        """Append all lines.
+        """Append all lines; returns the exit code.
 
         Raises:
             StenoError: a line was not acknowledged; a message names it and how to go on.
+            OSError: stdin failed before a line was appended.
         """
+        try:
+            self._append_all(client, link)
+        except OSError as error:
+            if self._appends is None:
+                raise
+            self._stream_failed(self._appends, error)
+            return Exit.UNKNOWN
+        return Exit.DONE
+
+    def _append_all(self, client: BlockingClient, link: BlockingLink) -> None:
         try:
             self._first = self._take(wait=True)
             if self._first is None:
@@ -161,7 +174,8 @@ class _Stream:
         if self._is_watched:
             self._progress.clear()
             self._output.write(str(self._head))
-        return Exit.DONE
+        # The end of the command flushes, too, and knows no line.
+        self._output.flush()
 
     def _append_alone(self, client: BlockingClient, line: InputLine) -> Ack:
         """Append the first line, which may create the session."""
@@ -234,7 +248,7 @@ class _Stream:
         self._output.flush()
         parts = [f"line {number} of stdin was not acknowledged"]
         if self._stored:
-            parts.append(f"{self._stored_text()} before it {_stay(self._stored)} appended")
+            parts.append(f"{_records(self._stored)} before it {_stay(self._stored)} appended")
         if later:
             lines = ", ".join(map(str, later))
             parts.append(
@@ -250,16 +264,20 @@ class _Stream:
             if self._first is not None:
                 self._say_first_unknown(self._first.number)
             return
-        is_unknown = not self._finish(self._appends)
-        # The input may be further: a line that was taken and not sent comes again.
-        number = self._appends.next_number
-        self._appends.drain()
+        if self._printed < self._appends.settled.lines:
+            self._print(self._appends.settled)
+        state = self._finish(self._appends, self._settle)
         self._progress.clear()
         self._output.flush()
-        self._output.say(
-            f"interrupted: {self._stored_text()} before line {number} of stdin"
-            f" {_stay(self._stored)} appended; {self._remedy(number, is_unknown=is_unknown)}"
-        )
+        self._output.say(f"interrupted: {state}")
+
+    def _stream_failed(self, appends: OrderedAppends, error: OSError) -> None:
+        """Finish the lines in flight without their heads, and print how to go on."""
+        # The heads that stdout did not take must not fail once more at the end of the process.
+        silence(sys.stdout)
+        state = self._finish(appends, OrderedAppends.settle)
+        self._progress.clear()
+        self._output.failure(f"{reason_of(error)}; {state}")
 
     def _say_first_unknown(self, number: int) -> None:
         options = self._options
@@ -269,25 +287,34 @@ class _Stream:
             f" `steno tail {options.session}`; {self._remedy(number, is_unknown=True)}"
         )
 
-    def _finish(self, appends: OrderedAppends) -> bool:
-        """Settle the lines in flight; whether all were acknowledged."""
-        if self._printed < appends.settled.lines:
-            self._print(appends.settled)
+    def _finish(self, appends: OrderedAppends, settle: Callable[[OrderedAppends], object]) -> str:
+        """Settle the lines in flight; returns which lines are stored and how to go on."""
+        is_unknown = True
         with suppress(StenoError):
             while appends:
-                self._settle(appends)
-            return True
-        return False
+                settle(appends)
+            is_unknown = False
+        # The input may be further: a line that was taken and not sent comes again.
+        number = appends.next_number
+        appends.drain()
+        stored = _records(self._stored)
+        if not is_unknown and number == self._lines.next_number and self._has_ended():
+            return f"{stored} {_stay(self._stored)} appended, and stdin holds no further one"
+        return (
+            f"{stored} before line {number} of stdin {_stay(self._stored)} appended;"
+            f" {self._remedy(number, is_unknown=is_unknown)}"
+        )
 
-    def _stored_text(self) -> str:
-        return count(self._stored, "record")
+    def _has_ended(self) -> bool:
+        """Whether stdin certainly holds no further line; does not wait for one."""
+        with suppress(StenoError, OSError):
+            return self._lines.take(wait=False) is None and self._lines.is_at_end
+        return False
 
     def _remedy(self, number: int, *, is_unknown: bool) -> str:
         options = self._options
         words = ["steno", "append", options.session, "--from-line", str(number)]
-        for name in ("root", "socket", "endpoint", "key_file", "name", "timeout", "key"):
-            if getattr(options, name) is not None:
-                words += [f"--{name.replace('_', '-')}", f"{getattr(options, name)}"]
+        words += [*destination(options), *given_words(options, ("name", "timeout", "key"))]
         if options.durability != "synced":
             words += ["--durability", options.durability]
         # Without keys of the caller only the head proves that no line is stored twice.
@@ -310,6 +337,10 @@ def _nothing_to_append(options: Namespace) -> _NothingToAppend:
         " TEXT",
         session=options.session,
     )
+
+
+def _records(stored: int) -> str:
+    return count(stored, "record")
 
 
 def _stay(stored: int) -> str:

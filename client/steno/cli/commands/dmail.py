@@ -95,7 +95,7 @@ def _send(options: Namespace, output: Output) -> int:
         output.document({**contract.ack(options.session, ack), "mail_id": ack.key})
         return Exit.DONE
     output.write(ack.key)
-    say_kept(output, ack)
+    say_kept(options, output, ack)
     return Exit.DONE
 
 
@@ -134,7 +134,7 @@ def _deliver(options: Namespace, output: Output) -> int:
     if mail is not None:
         output.say(f"delivered {mail.id}: {mail.message}")
     output.write(str(ack.head))
-    say_kept(output, ack)
+    say_kept(options, output, ack)
     return Exit.DONE
 
 

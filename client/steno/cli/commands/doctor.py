@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +60,10 @@ def run(options: Namespace, output: Output) -> int:
     """Run every check; the exit code shows whether there is a problem."""
     root = root_in_use(options)
     prepared_root(options)
-    findings = findings_of(options, root)
+    findings = [
+        (name, replace(each, remedy=output.addressed(each.remedy)))
+        for name, each in findings_of(options, root)
+    ]
     states = [finding.state for _, finding in findings]
     problems, warnings = states.count("problem"), states.count("warning")
     if output.as_json:

@@ -8,6 +8,7 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
+from steno.cli.render.printed_commands import destination
 from steno.cli.render.progress import Progress
 from steno.cli.render.tables import table
 from steno.cli.render.wording import count, size
@@ -83,10 +84,9 @@ def run(options: Namespace, output: Output) -> int:
 
 def _removal(options: Namespace) -> str:
     """The command that removes everything that a dry run without other options shows."""
-    words = ["steno", "gc", *([options.prefix] if options.prefix else [])]
-    if options.root is not None:
-        words += ["--root", options.root]
-    return shlex.join([*words, "--keep-generations", "1", "--trash"])
+    prefix = [options.prefix] if options.prefix else []
+    chosen = ["--keep-generations", "1", "--trash"]
+    return shlex.join(["steno", "gc", *prefix, *destination(options), *chosen])
 
 
 def _print_result(report: GcReport, output: Output) -> None:

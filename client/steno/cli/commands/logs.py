@@ -51,9 +51,12 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _follow(path: Path, log: BinaryIO, output: Output) -> None:
-    """Print new entries until a signal; a rotated log is read to its end before the new one."""
+    """Print new entries until a signal, or until nobody reads them.
+
+    A rotated log is read to its end before the new one.
+    """
     try:
-        while True:
+        while output.has_reader:
             output.flush()
             time.sleep(LOG_POLL_S)
             # Checked before the read, so that the last entries before a rotation are printed.

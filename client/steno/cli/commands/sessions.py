@@ -117,8 +117,9 @@ def _list_sessions(options: Namespace, output: Output) -> int:
     if flat:
         what = "session is" if len(flat) == 1 else "sessions are"
         output.say(
-            f"{number(len(flat))} {what} one file each, in kimi-cli's old format: `steno import"
-            " FILE ID` imports one, and kimi-cli moves it into a folder when it next lists it"
+            f"{number(len(flat))} {what} one file <uuid>.jsonl each, in kimi-cli's old format:"
+            " `steno import FILE ID` imports one, and kimi-cli moves it into a folder when it next"
+            " lists it"
         )
     for session in lost:
         output.say(

@@ -10,7 +10,7 @@ from steno.cli.arguments import Subcommands, command, position, session_argument
 from steno.cli.command_limits import RENDER_S_MAX
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
-from steno.cli.records import check_span, report_damaged
+from steno.cli.records import check_span, events_for_reader, report_damaged
 from steno.cli.render import contract
 from steno.cli.render.conversation import Conversation
 from steno.cli.render.output import Output, has_colours, styled
@@ -69,7 +69,7 @@ def run(options: Namespace, output: Output) -> int:
         since = Since(options.since)
         if options.follow:
             with session.subscribe("start") as events:
-                for event in events:
+                for event in events_for_reader(events, output):
                     _print_event(output, conversation, event, since)
                     output.flush()
             return Exit.DONE

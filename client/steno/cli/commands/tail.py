@@ -76,12 +76,15 @@ def _wait_for_session(client: BlockingClient, options: Namespace, output: Output
 
     Raises:
         BadRequest: the id is not valid.
+        BrokenPipeError: the reader of stdout has gone.
     """
     paths.split_session(options.session)
     if _exists(client, options.session):
         return
     output.say(f"there is no session {options.session} yet: waiting for it")
     while not _exists(client, options.session):
+        if not output.has_reader:
+            raise BrokenPipeError
         time.sleep(SESSION_POLL_S)
 
 

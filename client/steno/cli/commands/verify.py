@@ -96,7 +96,8 @@ class _Results:
             self.output.document(contract.checked(report, path, found.program))
             return
         for finding in report.findings:
-            self.output.write(printable(described(finding, found.where, target), one_line=True))
+            line = self.output.addressed(described(finding, found.where, target))
+            self.output.write(printable(line, one_line=True))
         self.output.flush()
         program = f" ({found.program})" if found.program else ""
         self.output.say(_summary(report, f"{path or found.where}{program}"))

@@ -3,10 +3,11 @@
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
+from steno.cli.render.printed_commands import with_destination
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 
 _STYLES: Final = {
@@ -36,12 +37,26 @@ _ASCII: Final = str.maketrans(
 class Output:
     """The two streams of one command.
 
+    Args:
+        data: the stream of results.
+        messages: the stream of notes and errors.
+        as_json: data and messages are JSON documents.
+        destination: the words that messages add to the commands they print.
+
     Attributes:
         as_json: data and messages are JSON documents.
     """
 
-    def __init__(self, data: TextIO, messages: TextIO, *, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        data: TextIO,
+        messages: TextIO,
+        *,
+        as_json: bool = False,
+        destination: Sequence[str] = (),
+    ) -> None:
         self.as_json = as_json
+        self._destination = destination
         self._data = data
         self._messages = messages
         self._is_updated = False
@@ -52,6 +67,19 @@ class Output:
     def is_terminal(self) -> bool:
         """True if the data goes to a terminal."""
         return self._data.isatty()
+
+    @property
+    def has_reader(self) -> bool:
+        """False once nobody can read the data: the other end of its pipe was closed."""
+        # Imported here: only a command that follows a session asks.
+        import select  # noqa: PLC0415
+
+        with suppress(OSError, ValueError):
+            poll = select.poll()
+            poll.register(self._data.fileno(), 0)
+            # Of a descriptor without a wanted event, only an error or a hang-up is reported.
+            return not poll.poll(0)
+        return True
 
     @property
     def talks_to_terminal(self) -> bool:
@@ -105,8 +133,15 @@ class Output:
         """Flush the data written so far."""
         self._data.flush()
 
+    def addressed(self, text: str) -> str:
+        """`text` with the given destination in each command that it prints between backticks."""
+        if not self._destination or "`steno " not in text:
+            return text
+        return with_destination(text, self._destination)
+
     def say(self, text: str) -> None:
         """Print a message: one line of text, or with --json one document."""
+        text = self.addressed(text)
         with self._lock:
             if self._is_updated:
                 self.update("")
@@ -129,21 +164,23 @@ class Output:
     def error(self, error: StenoError) -> None:
         """Print an error: one line, or one JSON object."""
         if self.as_json:
-            self._print_json({"error": error_document(error)})
+            self._print_error(error_document(error))
         else:
             self.say(str(error))
 
     def failure(self, message: str) -> None:
         """Print a failure that is not a StenoError."""
         if self.as_json:
-            document = {**error_document(StenoError(message)), "code": "failed"}
-            self._print_json({"error": document})
+            self._print_error({**error_document(StenoError(message)), "code": "failed"})
         else:
             self.say(message)
 
     def style(self, text: str, *styles: str) -> str:
         """`text` in colour if the data goes to a terminal with colours."""
         return styled(text, *styles) if self.is_terminal and has_colours() else text
+
+    def _print_error(self, document: dict[str, Any]) -> None:
+        self._print_json({"error": {**document, "message": self.addressed(document["message"])}})
 
     def _print_json(self, document: Mapping[str, Any]) -> None:
         self._utter(_json(self._messages, document))
