@@ -28,6 +28,7 @@ from steno_protocol.errors import (
     BadRequest,
     ErrorCode,
     Exists,
+    Held,
     NotFound,
     OutcomeUnknown,
     StenoError,
@@ -280,14 +281,30 @@ class Operations:
         wanted = Wanted(
             command, source, target, os.urandom(8).hex(), stamp=True, now=self._services.wall()
         )
+        # A fork of this key may be there, although another daemon owns it since.
+        taken = await self._acquire_new(target)
         made = await self._done_before(command, lambda: self._found_fork(wanted))
         if made is None:
+            if taken is not None:
+                raise taken
             self._registry.check_taking()
             await self._check_room(source, target)
             with self._registry.kept_out(target):
                 made = await self._make(wanted)
         await self._record_in_source(wanted, made)
         return made
+
+    async def _acquire_new(self, place: Place) -> Exists | None:
+        """Own the place of a new session; returns the error if another daemon has it."""
+        try:
+            await self._registry.acquire(place.session)
+        except Held as error:
+            return Exists(
+                f"{place.session!r} exists already: choose another id, or rename or delete that"
+                f" session first; the daemon at {error.endpoint} owns it",
+                session=place.session,
+            )
+        return None
 
     def _found_fork(self, wanted: Wanted) -> SessionStat | None:
         """Return the answer of an earlier copy of a fork; None if there is none.
@@ -445,6 +462,9 @@ class Operations:
         found = await self._renamed(wanted)
         if found is None:
             self._registry.check_taking()
+            taken = await self._acquire_new(target)
+            if taken is not None:
+                raise taken
             # A session that cannot be opened could not record the rename.
             await self._registry.writer(source.session, "context")
             await self._complete_earlier(source)

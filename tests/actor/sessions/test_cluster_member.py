@@ -5,11 +5,13 @@ import pytest
 from steno_protocol.commands import (
     Append,
     Cluster,
+    Fork,
     Gc,
     HandOver,
     List,
     Open,
     Read,
+    Rename,
     Stat,
     Subscribe,
     WriteSystemPrompt,
@@ -23,6 +25,7 @@ from steno_protocol.replies import (
     ErrorReply,
     GcReport,
     Lines,
+    Moved,
     Sessions,
     SessionStat,
     Subscribed,
@@ -168,6 +171,33 @@ async def test_without_a_majority_a_closed_session_takes_no_change(
         assert isinstance(refused, ErrorReply)
         assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
         assert "the journal cannot be reached" in refused.message
+
+
+@pytest.mark.parametrize("kind", [Fork, Rename])
+async def test_an_id_that_another_daemon_has_is_taken(
+    daemon: DaemonInProcess, member: ScriptedMember, kind: type[Fork | Rename]
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        member.held.add("other")
+        refused = await ask(daemon, "b", kind(session=SESSION, new_session="other", key="k2"))
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.session, refused.endpoint) == ("exists", "other", None)
+        assert OTHER in refused.message
+
+
+@pytest.mark.parametrize("kind", [Fork, Rename])
+async def test_a_repeat_has_its_first_answer_although_another_daemon_took_the_session_over(
+    daemon: DaemonInProcess, member: ScriptedMember, kind: type[Fork | Rename]
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        command = kind(session=SESSION, new_session="other", key="k2")
+        first = await ask(daemon, "b", command)
+        assert isinstance(first, SessionStat | Moved)
+        await close_all(daemon)
+        member.held.add("other")
+        assert await ask(daemon, "c", command) == first
 
 
 async def test_an_owner_that_is_none_any_more_names_the_new_one_to_a_follower(
