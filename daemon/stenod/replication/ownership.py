@@ -9,14 +9,14 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.errors import Busy
+from steno_protocol.errors import BadRequest, Busy, Held
 from stenod.core.manifest import Manifest
 from stenod.replication import limits
 from stenod.replication.hosts import Hosts
@@ -137,6 +137,40 @@ class Ownership:
             return folder
         with self._alone(path):
             return self.found(path) or self._acquire(path)
+
+    def acquire_all(self, path: str, below: Iterable[str]) -> None:
+        """Own a folder and all those below it, on whichever disks they are; blocks.
+
+        Args:
+            path: the folder.
+            below: folders below it on this disk; the journal knows others.
+
+        Raises:
+            Held: a living daemon owns the folder.
+            BadRequest: a living daemon owns one below it.
+            Busy, Corrupt, Fenced, OSError: as `acquire`.
+        """
+        self.acquire(path)
+        names = list(self.journal.folders(path))
+        present = {
+            name
+            for name, last in zip(names, self.journal.last_of(names), strict=True)
+            if last is not None and last.kind is not Kind.GONE
+        }
+        for name in sorted(present.union(below)):
+            try:
+                self.acquire(name)
+            except Held as error:
+                # A client that goes to that daemon would be sent back.
+                raise self._held_below(name, error.endpoint) from None
+
+    def _held_below(self, path: str, endpoint: str | None) -> BadRequest:
+        return BadRequest(
+            f"the daemon at {endpoint} owns the session {path!r}, which would go with the one above"
+            f" it: move it here first with `steno cluster move {path} {self.owner.endpoint}`, then"
+            " send the command again",
+            session=path,
+        )
 
     def writable(self, path: str) -> OwnedFolder:
         """As `acquire`, but a folder that is nowhere begins with the next change."""
