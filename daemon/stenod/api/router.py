@@ -442,7 +442,8 @@ class Router:
         Returns:
             The asker, whose reply may be stale without a majority of the cluster's servers.
         """
-        if asker.session is None:
+        if asker.session is None or isinstance(command, Undelete):
+            # A restoration that was cut short is settled before its place is owned.
             return asker
         is_reading = isinstance(command, _ReadingCommand)
         is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)

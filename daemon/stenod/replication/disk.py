@@ -339,6 +339,40 @@ class ReplicatedDisk:
         for each in come.values():
             self._ownership.save_mark(each)
 
+    def settle_move(self, source: str, goal: str) -> bool:
+        """Settle a move that ended with its process while the folder is still at its old place.
+
+        If the journal has the folder at its new place alone, it is moved there; else what the
+        journal has at the new place is taken back. Nothing of the folder may be open.
+
+        Args:
+            source: the path of the folder in the tree, which may be one in the trash.
+            goal: the session that it was to be.
+
+        Returns:
+            Whether the folder is at its new place now.
+        """
+        if self._ownership.has_moved(source, goal):
+            self._move_here(source, goal)
+            return True
+        with self._ownership.opened(source) as moved:
+            sessions = list(self._sessions(moved, ""))
+        for below in sessions:
+            self._ownership.take_back(f"{goal}{below}")
+        return False
+
+    def _move_here(self, source: str, goal: str) -> None:
+        above, _, name = source.rpartition("/")
+        new_above, _, new_name = goal.rpartition("/")
+        with (
+            self._ownership.opened(above) as folder,
+            self._ownership.opened(new_above, create=True) as target,
+        ):
+            self._disk.move(folder, name, target, new_name)
+            self._disk.fsync(target)
+            self._disk.fsync(folder)
+        self._ownership.forget(source)
+
     def _begin(self, goal: str, sessions: Sequence[str]) -> dict[str, OwnedFolder]:
         """Own the new places of sessions; returns them by the rest of their path.
 

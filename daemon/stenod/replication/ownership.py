@@ -182,6 +182,37 @@ class Ownership:
         assert folder is not None
         return folder
 
+    def has_moved(self, path: str, goal: str) -> bool:
+        """Whether the journal has a folder at its goal alone, since this daemon moved it there."""
+        with self._alone(path):
+            last, there = self.journal.last_of([path, goal])
+            if last is None or there is None or there.kind is Kind.GONE:
+                return False
+            if last.kind is not Kind.GONE or last.owner.host != self.owner.host:
+                return False
+            # A read may miss the last message; only a publication shows that none came since.
+            return self._publish_gone(path, last)
+
+    def take_back(self, path: str) -> None:
+        """Publish that a folder is gone which this daemon published, and has no files of.
+
+        Where the owner is all that the last message says, the folder may have been handed over.
+        """
+        with self._alone(path):
+            last = self.journal.last(path)
+            if last is None or last.owner.host != self.owner.host or self._is_here(path):
+                return
+            if last.kind not in {Kind.OWN, Kind.GONE} and self._publish_gone(path, last):
+                self.forget(path)
+
+    def _publish_gone(self, path: str, last: Message) -> bool:
+        """Publish behind a message that the folder is gone; False if another one came first."""
+        message = Publication(path, last.sequence, self.owner, Kind.GONE, b"")
+        outcome = self.journal.publish([message])[0]
+        if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
+            raise outcome
+        return isinstance(outcome, int)
+
     def release_to(self, path: str, owner: Owner) -> None:
         """Give a closed folder to another daemon, which may open it at once.
 

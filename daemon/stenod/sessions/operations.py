@@ -43,6 +43,7 @@ from steno_protocol.replies import (
 )
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.recovery.file_opening import Inspection
+from stenod.replication.member import ClusterMember
 from stenod.sessions import fork, metadata, moves, rename, streams, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
@@ -294,6 +295,44 @@ class Operations:
         await self._record_in_source(wanted, made)
         return made
 
+    async def settle_moves(self, key: str | None = None) -> None:
+        """Settle, in a cluster, the moves that ended before their folders moved.
+
+        What they published would otherwise come back as a second session.
+
+        Args:
+            key: of the command to settle; None for all, whose errors are logged.
+
+        Raises:
+            OSError: the journal or the disk failed.
+        """
+        member = self._registry.member
+        if member is None:
+            return
+        try:
+            await self._services.read(lambda: self._settle_moves(member, key))
+        except OSError as error:
+            if key is not None:
+                raise
+            self._services.log("moves_unsettled", error=str(error))
+
+    def _settle_moves(self, member: ClusterMember, key: str | None) -> None:
+        root = next(folder for prefix, folder in self._trees.prefixes() if not prefix)
+        try:
+            tree = self._disk.open_root(str(root))
+        except FileNotFoundError:
+            return
+        try:
+            for each in moves.unmoved(self._disk, tree, key):
+                is_moved = member.settle_move(each.source, each.target)
+                if not is_moved:
+                    moves.forget(self._disk, tree, each.record)
+                self._services.log(
+                    "move_settled", source=each.source, to=each.target, moved=is_moved
+                )
+        finally:
+            self._disk.close(tree)
+
     async def _acquire_new(self, place: Place) -> Exists | None:
         """Own the place of a new session; returns the error if another daemon has it."""
         try:
@@ -459,6 +498,7 @@ class Operations:
         source, target = self._trees.place(command.session), self._trees.place(command.new_session)
         wanted = rename.Wanted(command, source, target)
         rename.check(wanted)
+        await self.settle_moves(command.key)
         found = await self._renamed(wanted)
         if found is None:
             self._registry.check_taking()
@@ -532,10 +572,12 @@ class Operations:
 
     async def _undelete(self, command: Undelete) -> Moved:
         place = self._trees.place(command.session)
+        await self.settle_moves(command.key)
         done = await self._restored(place, command)
         if done is not None:
             return done
         self._registry.check_taking()
+        await self._registry.acquire(command.session)
         with self._registry.kept_out(place):
             done = await self._restored(place, command)
             if done is not None:

@@ -279,3 +279,90 @@ def test_a_session_above_is_gone_from_the_journal_last(one: Host, stream: Memory
         patch.setattr(stream, "publish", publish)
         delete(one, "p")
     assert gone == ["p/c", "p"]
+
+
+# --- moves that end with their process -----------------------------------------------------------
+
+
+@contextmanager
+def ending_before_the_disk_moves(host: Host) -> Generator[None]:
+    """Let the process of a host end, at the latest when its disk moves a folder."""
+
+    def move(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.local, "move", move)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    host.start()
+
+
+def cut_short(host: Host, stream: MemoryStream, number: int) -> None:
+    """Rename p to q, and let the process end when it publishes its message of that number."""
+    original, messages = stream.publish, itertools.count()
+
+    def publish(name: str, publication: Publication) -> int | OSError:
+        if next(messages) == number:
+            raise KeyboardInterrupt
+        return original(name, publication)
+
+    with pytest.MonkeyPatch.context() as patch, ending_before_the_disk_moves(host):
+        patch.setattr(stream, "publish", publish)
+        rename(host, "p")
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_rename_that_was_cut_short_leaves_each_session_at_one_place(
+    one: Host, two: Host, stream: MemoryStream, number: int
+) -> None:
+    write(one, "p", "above")
+    write(one, "p/c", "below")
+    cut_short(one, stream, number)
+    is_moved = one.disk.settle_move("p", "q")
+    # Both are at q in the journal, and p is gone, with the fourth message.
+    assert is_moved is (number == 4)
+    there, gone = ("q", "p") if is_moved else ("p", "q")
+    for host in (one, two):
+        assert (read(host, there), read(host, f"{there}/c")) == (line("above"), line("below"))
+        assert (read(host, gone), read(host, f"{gone}/c")) == (None, None)
+        two.now += 100.0
+
+
+def test_a_rename_that_the_successor_of_its_host_has_seen_takes_place(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 2)
+    two.now += 100.0
+    write(two, "q", "theirs")
+    assert one.disk.settle_move("p", "q")
+    assert read(one, "p") is None
+    one.now += 100.0
+    assert read(one, "q") == line("above") + line("theirs")
+
+
+def test_a_session_that_was_handed_over_is_not_taken_back(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 0)
+    write(two, "q", "theirs")
+    two.ownership.release_to("q", one.hosts.owner)
+    assert not one.disk.settle_move("p", "q")
+    assert read(one, "q") == line("theirs")
+
+
+def test_a_restoration_that_was_cut_short_is_taken_back(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    delete(one, "p")
+    tree = one.disk.open_root(one.tree)
+    trash = one.disk.open_folder(tree, ".trash")
+    with ending_before_the_disk_moves(one):
+        one.disk.move(trash, "p", tree, "p")
+    assert not one.disk.settle_move(".trash/p", "p")
+    assert read(one, "p") is None
+    two.now += 100.0
+    assert read(two, "p") is None
