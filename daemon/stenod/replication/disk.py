@@ -330,7 +330,7 @@ class ReplicatedDisk:
                 if source is not None:
                     self._leave(source, sessions)
                 self._disk.move(folder, name, target, new_name)
-            except OSError:
+            except (OSError, StenoError):
                 if self._is_at(folder, name, moved):
                     self._undo(come.values(), source, sessions)
                 raise
@@ -352,8 +352,7 @@ class ReplicatedDisk:
         Returns:
             Whether the folder is at its new place now.
         """
-        if self._ownership.has_moved(source, goal):
-            self._move_here(source, goal)
+        if self._ownership.finish_move(source, goal, lambda: self._move_here(source, goal)):
             return True
         with self._ownership.opened(source) as moved:
             sessions = list(self._sessions(moved, ""))
@@ -371,7 +370,6 @@ class ReplicatedDisk:
             self._disk.move(folder, name, target, new_name)
             self._disk.fsync(target)
             self._disk.fsync(folder)
-        self._ownership.forget(source)
 
     def _begin(self, goal: str, sessions: Sequence[str]) -> dict[str, OwnedFolder]:
         """Own the new places of sessions; returns them by the rest of their path.

@@ -182,16 +182,34 @@ class Ownership:
         assert folder is not None
         return folder
 
-    def has_moved(self, path: str, goal: str) -> bool:
-        """Whether the journal has a folder at its goal alone, since this daemon moved it there."""
+    def finish_move(self, path: str, goal: str, move: Callable[[], None]) -> bool:
+        """Call `move` if the journal has a folder at its goal alone, where this daemon moved it.
+
+        Returns:
+            Whether it was called. Nobody opens the folder at its old place meanwhile.
+        """
         with self._alone(path):
             last, there = self.journal.last_of([path, goal])
-            if last is None or there is None or there.kind is Kind.GONE:
+            if last is None or last.kind is not Kind.GONE or last.owner.host != self.owner.host:
                 return False
-            if last.kind is not Kind.GONE or last.owner.host != self.owner.host:
+            if there is None or not self._began(goal, there):
                 return False
             # A read may miss the last message; only a publication shows that none came since.
-            return self._publish_gone(path, last)
+            if not self._publish_gone(path, last):
+                return False
+            move()
+            self.forget(path)
+            return True
+
+    def _began(self, path: str, last: Message) -> bool:
+        """Whether the journal has a folder, and its first change is this daemon's."""
+        host: str | None = None
+        for message in self.journal.read(path, 0, last.sequence):
+            if message.kind is Kind.GONE:
+                host = None
+            elif message.kind is not Kind.OWN:
+                host = host or message.owner.host
+        return host == self.owner.host
 
     def take_back(self, path: str) -> None:
         """Publish that a folder is gone which this daemon published, and has no files of.

@@ -353,6 +353,18 @@ def test_a_session_that_was_handed_over_is_not_taken_back(
     assert read(one, "q") == line("theirs")
 
 
+def test_an_id_that_another_host_took_is_not_where_a_session_moved(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    write(two, "q", "theirs")
+    with ending_before_the_disk_moves(one):
+        delete(one, "p")
+    assert not one.disk.settle_move("p", "q")
+    assert read(one, "p") == line("above")
+    assert read(two, "q") == line("theirs")
+
+
 def test_a_restoration_that_was_cut_short_is_taken_back(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
