@@ -353,6 +353,16 @@ def test_a_session_that_was_handed_over_is_not_taken_back(
     assert read(one, "q") == line("theirs")
 
 
+def test_a_session_that_was_opened_at_its_new_place_since_stays(
+    one: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 1)
+    write(one, "q", "more")
+    assert not one.disk.settle_move("p", "q")
+    assert read(one, "q") == line("above") + line("more")
+
+
 def test_an_id_that_another_host_took_is_not_where_a_session_moved(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
