@@ -552,6 +552,8 @@ class Operations:
 
     async def _record_rename(self, key: str, move: Move) -> None:
         try:
+            # In a cluster this disk may have an older timeline than the journal.
+            await self._registry.acquire(move.target)
             entries = await self._queries.timeline(move.target)
             if any(entry.kind == RENAMED and entry.key == key for entry in entries):
                 return

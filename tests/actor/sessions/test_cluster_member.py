@@ -256,6 +256,34 @@ async def test_a_repeat_settles_the_move_of_its_key(
         assert member.settled == [(SESSION, "other")]
 
 
+async def test_a_rename_is_completed_by_the_owner_of_its_session_alone(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        command = Rename(session=SESSION, new_session="other", key="k2")
+        await ask(daemon, "b", command)
+        await close_all(daemon)
+        reopen_move(daemon)
+        member.held.add("other")
+        refused = await ask(daemon, "c", command)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == ("held", "unknown")
+        member.held.clear()
+        assert isinstance(await ask(daemon, "d", command), Moved)
+
+
+def reopen_move(daemon: DaemonInProcess) -> None:
+    """Let the record of the one rename be that of an incomplete one."""
+    disk = daemon.disk
+    tree = disk.open_root(TREE)
+    folder = disk.open_folder(tree, paths.MOVES)
+    [name] = disk.names(folder)
+    disk.rename(folder, name, name.replace(".renamed.", ".rename."))
+    for handle in (folder, tree):
+        disk.close(handle)
+
+
 async def test_an_owner_that_is_none_any_more_names_the_new_one_to_a_follower(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
