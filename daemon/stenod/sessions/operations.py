@@ -324,7 +324,14 @@ class Operations:
             return
         try:
             for each in moves.unmoved(self._disk, tree, key):
-                is_moved = member.settle_move(each.source, each.target)
+                try:
+                    is_moved = member.settle_move(each.source, each.target)
+                except OSError as error:
+                    if key is not None:
+                        raise
+                    # The others are settled nevertheless, and a repeat of this one tries again.
+                    self._services.log("move_unsettled", source=each.source, error=str(error))
+                    continue
                 if not is_moved:
                     moves.forget(self._disk, tree, each.record)
                 self._services.log(

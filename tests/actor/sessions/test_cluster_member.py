@@ -99,6 +99,8 @@ class ScriptedMember:
 
     def settle_move(self, source: str, session: str) -> bool:
         """See `ClusterMember`."""
+        if self.is_cut_off:
+            raise JournalLost(None, "no server answers")
         self.settled.append((source, session))
         return False
 
@@ -232,6 +234,23 @@ async def test_a_move_that_was_cut_short_is_settled_once_at_the_start(
         begin_move(daemon, "k2")
         for _ in range(2):
             await daemon.operations.settle_moves()
+        assert member.settled == [(SESSION, "other")]
+
+
+async def test_a_move_that_cannot_be_settled_at_the_start_is_settled_by_its_repeat(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        begin_move(daemon, "k2")
+        member.is_cut_off = True
+        await daemon.operations.settle_moves()
+        command = Rename(session=SESSION, new_session="other", key="k2")
+        refused = await ask(daemon, "b", command)
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == "storage_failed"
+        member.is_cut_off = False
+        assert isinstance(await ask(daemon, "c", command), Moved)
         assert member.settled == [(SESSION, "other")]
 
 
