@@ -121,6 +121,15 @@ def test_folders_are_published_to_side_by_side(join: Join) -> None:
     assert journal.folders() == {f"s{number}": 1 for number in range(16)}
 
 
+def test_the_folders_below_one_are_listed_alone(join: Join) -> None:
+    journal = join("ann")
+    for folder in ("a", "a/b", "a/b/c d", "ab", "c/a/b"):
+        stored(journal, folder, 0)
+
+    assert journal.folders("a") == {"a/b": 1, "a/b/c d": 1}
+    assert journal.folders("ab") == {}
+
+
 def test_a_stale_owner_is_refused_and_learns_the_newer_one(join: Join) -> None:
     ann, bob = join("ann"), join("bob")
     first = stored(ann, "s", 0, kind=Kind.OWN)

@@ -165,11 +165,16 @@ class MemoryStream:
             raise JournalLost(None, f"no replica has message {last}")
         return found
 
-    def folders(self, host: str) -> dict[str, int]:
-        """The number of messages by folder."""
+    def folders(self, host: str, above: str | None = None) -> dict[str, int]:
+        """The number of messages by folder, of all or of those below one."""
+        prefix = "" if above is None else f"{above}/"
         with self._lock:
             self.check_reached(host)
-            return {folder: len(found) for folder, found in self._messages.items() if found}
+            return {
+                folder: len(found)
+                for folder, found in self._messages.items()
+                if found and folder.startswith(prefix)
+            }
 
     def purge(self, host: str, folder: str, before: int) -> None:
         """Remove the messages below a sequence."""
@@ -269,10 +274,10 @@ class MemoryJournal:
         self._check_open()
         yield from self._stream.read(self._host, folder, after, last)
 
-    def folders(self) -> dict[str, int]:
+    def folders(self, above: str | None = None) -> dict[str, int]:
         """Returns the folders with messages, with the number of their messages."""
         self._check_open()
-        return self._stream.folders(self._host)
+        return self._stream.folders(self._host, above)
 
     def purge(self, folder: str, before: int) -> None:
         """Remove a folder's messages with a sequence below `before`."""

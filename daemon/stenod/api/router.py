@@ -437,17 +437,16 @@ class Router:
         return ErrorMapping(asker.session or "", self._services.log).of(error)
 
     async def _acquire(self, asker: _Asker, command: SlowCommand) -> _Asker:
-        """Make this daemon the owner of the command's sessions, if it shares them with others.
+        """Make this daemon the owner of the command's session, if it shares it with others.
 
         Returns:
             The asker, whose reply may be stale without a majority of the cluster's servers.
         """
-        if asker.session is None:
+        if asker.session is None or isinstance(command, Undelete):
+            # A restoration that was cut short is settled before its place is owned.
             return asker
         is_reading = isinstance(command, _ReadingCommand)
         is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
-        if isinstance(command, Fork | Rename):
-            await self._registry.acquire(command.new_session)
         return msgspec.structs.replace(asker, is_stale=True) if is_stale else asker
 
     async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:

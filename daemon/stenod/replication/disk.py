@@ -9,8 +9,10 @@ else, such as mounts and the trash, is this machine's alone.
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from errno import EEXIST
 
 from steno_protocol import paths
+from steno_protocol.errors import Held, StenoError
 from stenod.replication.mirror import is_replicated, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
 from stenod.replication.ownership import Ownership
@@ -303,48 +305,136 @@ class ReplicatedDisk:
     # --- folders as a whole ----------------------------------------------------------------------
 
     def move(self, folder: int, name: str, target: int, new_name: str) -> None:
-        """Move a folder with its sessions; the journal has them at one place after the other."""
+        """Move a folder with its sessions; the journal has them at one place after the other.
+
+        This daemon owns all of them, at both places, before it publishes anything.
+
+        Raises:
+            BadRequest: a living daemon owns a session below the moved one; nothing was moved.
+            OSError: the new place is taken, or the journal or the disk failed; the journal has the
+                sessions at their old place, unless it failed to answer.
+        """
         source, goal = self._below(folder, name), self._below(target, new_name)
         if source is None and goal is None:
             self._disk.move(folder, name, target, new_name)
             return
         moved = self._disk.open_folder(folder, name)
         try:
-            sessions = list(self._sessions(moved, ""))
-            come = self._come(moved, goal, sessions) if goal is not None else []
             if source is not None:
-                self._leave(source, sessions)
+                here = [f"{source}{below}" for below in self._sessions(moved, "")]
+                self._ownership.acquire_all(source, here)
+            sessions = list(self._sessions(moved, ""))
+            come = {} if goal is None else self._begin(goal, sessions)
+            try:
+                self._come(moved, come)
+                if source is not None:
+                    self._leave(source, sessions)
+                self._disk.move(folder, name, target, new_name)
+            except (OSError, StenoError):
+                if self._is_at(folder, name, moved):
+                    self._undo(come.values(), source, sessions)
+                raise
         finally:
             self._disk.close(moved)
-        self._disk.move(folder, name, target, new_name)
-        for each in come:
+        for each in come.values():
             self._ownership.save_mark(each)
 
-    def _come(self, moved: int, goal: str, sessions: Sequence[str]) -> list[OwnedFolder]:
-        """Publish sessions at their new place, whole."""
-        come: list[OwnedFolder] = []
+    def settle_move(self, source: str, goal: str) -> bool:
+        """Settle a move that ended with its process while the folder is still at its old place.
+
+        If the journal has the folder at its new place alone, it is moved there; else what the
+        journal has at the new place is taken back. Nothing of the folder may be open.
+
+        Args:
+            source: the path of the folder in the tree, which may be one in the trash.
+            goal: the session that it was to be.
+
+        Returns:
+            Whether the folder is at its new place now.
+        """
+        if self._ownership.finish_move(source, goal, lambda: self._move_here(source, goal)):
+            return True
+        with self._ownership.opened(source) as moved:
+            sessions = list(self._sessions(moved, ""))
         for below in sessions:
-            owned = self._ownership.writable(f"{goal}{below}")
-            come.append(owned)
+            self._ownership.take_back(f"{goal}{below}")
+        return False
+
+    def _move_here(self, source: str, goal: str) -> None:
+        above, _, name = source.rpartition("/")
+        new_above, _, new_name = goal.rpartition("/")
+        with (
+            self._ownership.opened(above) as folder,
+            self._ownership.opened(new_above, create=True) as target,
+        ):
+            self._disk.move(folder, name, target, new_name)
+            self._disk.fsync(target)
+            self._disk.fsync(folder)
+
+    def _begin(self, goal: str, sessions: Sequence[str]) -> dict[str, OwnedFolder]:
+        """Own the new places of sessions; returns them by the rest of their path.
+
+        Raises:
+            OSError: one of them is taken.
+        """
+        come: dict[str, OwnedFolder] = {}
+        for below in sessions:
+            path = f"{goal}{below}"
+            try:
+                owned = come[below] = self._ownership.writable(path)
+            except Held as error:
+                raise FileExistsError(EEXIST, error.message, path) from None
+            if owned.manifest.names:
+                raise FileExistsError(EEXIST, "the journal has a session there", path)
+        return come
+
+    def _come(self, moved: int, come: Mapping[str, OwnedFolder]) -> None:
+        """Publish sessions at their new place, whole."""
+        for below, owned in come.items():
             with owned.publishing, self._opened(moved, below) as handle:
                 remove(self._disk, handle, paths.JOURNAL_MARK)
                 owned.note_names(self._disk, handle, session_files(self._disk, handle))
                 raise_first(ship(self._ownership.journal, [owned]))
-        return come
 
     def _leave(self, source: str, sessions: Sequence[str]) -> None:
-        """Publish that sessions are gone from their place."""
-        for below in sessions:
-            owned = self._ownership.writable(f"{source}{below}")
-            try:
-                with owned.publishing:
-                    raise_first(ship_all(self._ownership.journal, [owned.gone()]))
-                with suppress(OSError):
-                    # What is left is found with the next snapshot of the folder.
-                    self._ownership.journal.purge(owned.path, owned.sequence)
-            finally:
-                # After a failure only the journal knows whether the folder is gone.
+        """Publish that sessions are gone from their place, those below before those above."""
+        for below in reversed(sessions):
+            self._publish_gone(self._ownership.writable(f"{source}{below}"))
+
+    def _publish_gone(self, owned: OwnedFolder) -> None:
+        try:
+            with owned.publishing:
+                raise_first(ship_all(self._ownership.journal, [owned.gone()]))
+            with suppress(OSError):
+                # What is left is found with the next snapshot of the folder.
+                self._ownership.journal.purge(owned.path, owned.sequence)
+        finally:
+            # After a failure only the journal knows whether the folder is gone.
+            self._ownership.forget(owned.path)
+
+    def _undo(
+        self, come: Iterable[OwnedFolder], source: str | None, sessions: Sequence[str]
+    ) -> None:
+        """Give the journal what it had before a move that failed, as far as it answers."""
+        for owned in come:
+            if owned.is_new and owned.is_published:
                 self._ownership.forget(owned.path)
+                continue
+            with suppress(OSError):
+                self._publish_gone(owned)
+        for below in sessions if source is not None else ():
+            # One that is gone from the journal comes back with its files.
+            with suppress(OSError, StenoError):
+                left = self._ownership.acquire(f"{source}{below}")
+                if left is not None:
+                    self._ownership.save_mark(left)
+
+    def _is_at(self, folder: int, name: str, moved: int) -> bool:
+        """Whether a name still leads to an open folder; False if nobody knows."""
+        with suppress(OSError):
+            found = self._disk.stat_name(folder, name)
+            return found is not None and found.inode == self._disk.stat(moved).inode
+        return False
 
     def _sessions(self, folder: int, path: str) -> Iterable[str]:
         """Yield the sessions in and below an open folder, as the rest of their path."""

@@ -227,8 +227,11 @@ class Journal(Protocol):
         """
         ...
 
-    def folders(self) -> dict[str, int]:
+    def folders(self, above: str | None = None) -> dict[str, int]:
         """Returns the folders with messages, with the number of their messages.
+
+        Args:
+            above: only folders below this one.
 
         Raises:
             JournalLost: no server answered.

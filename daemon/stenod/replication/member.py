@@ -80,6 +80,21 @@ class ClusterMember(Protocol):
         """
         ...
 
+    def settle_move(self, source: str, session: str) -> bool:
+        """Settle a move that was cut short before its folder moved; the journal may have more.
+
+        Args:
+            source: the path of the folder in the session tree, which may be one in the trash.
+            session: the session that it was to be.
+
+        Returns:
+            Whether the folder is at its new place now.
+
+        Raises:
+            OSError: the journal or the disk failed.
+        """
+        ...
+
     def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
         """Report the cluster, with up to so many sessions."""
         ...

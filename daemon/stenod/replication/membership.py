@@ -77,7 +77,8 @@ class Membership:
         tree = str(root / paths.SESSIONS)
         self._ownership = Ownership(local, tree, engine, self._hosts, log, _boot())
         self._ownership.on_lost = self._lost.append
-        self.disk: Disk = ReplicatedDisk(local, tree, self._ownership)
+        self._replicated = ReplicatedDisk(local, tree, self._ownership)
+        self.disk: Disk = self._replicated
 
     def check_promises(self, *, is_lazy_allowed: bool) -> None:
         """Refuse to begin if an ack would not survive the loss of a server; blocks.
@@ -203,6 +204,10 @@ class Membership:
                 " `steno cluster status` lists them"
             )
         return living[0]
+
+    def settle_move(self, source: str, session: str) -> bool:
+        """Settle a move that was cut short before its folder moved; see `ClusterMember`; blocks."""
+        return self._replicated.settle_move(source, session)
 
     async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
         """Say that this daemon lives, and close sessions that others own, until cancelled.

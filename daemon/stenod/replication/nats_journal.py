@@ -118,9 +118,9 @@ class NatsJournal:
                 at = message.sequence
                 yield message
 
-    def folders(self) -> dict[str, int]:
-        """Returns the folders with messages, with the number of their messages."""
-        return self._connection.call(self._folders())
+    def folders(self, above: str | None = None) -> dict[str, int]:
+        """Returns the folders with messages, with the number of their messages; see `Journal`."""
+        return self._connection.call(self._folders(above))
 
     def purge(self, folder: str, before: int) -> None:
         """Remove a folder's messages with a sequence below `before`."""
@@ -297,17 +297,20 @@ class NatsJournal:
             await asyncio.sleep(min(limits.RETRY_S_MAX, left_s))
         raise JournalLost(None, reason)
 
-    async def _folders(self) -> dict[str, int]:
+    async def _folders(self, above: str | None) -> dict[str, int]:
+        if above is not None:
+            stream, subject = self._place(above)
+            return await self._folders_of(stream, f"{subject}.>")
         found: dict[str, int] = {}
         for shard in range(self._options.streams):
-            found.update(await self._folders_of(stream_name(self._options.cluster, shard)))
+            found.update(await self._folders_of(stream_name(self._options.cluster, shard), ">"))
         return found
 
-    async def _folders_of(self, stream: str) -> dict[str, int]:
+    async def _folders_of(self, stream: str, subjects: str) -> dict[str, int]:
         found: dict[str, int] = {}
         offset, total = 0, 1
         while offset < total:
-            request = {"subjects_filter": ">", "offset": offset}
+            request = {"subjects_filter": subjects, "offset": offset}
             info = await self._ask("STREAM.INFO", stream, request)
             page: dict[str, int] = info["state"].get("subjects") or {}
             found.update({folder_of(subject): count for subject, count in page.items()})

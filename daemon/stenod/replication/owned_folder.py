@@ -40,6 +40,8 @@ class OwnedFolder:
         lock: held for moments, while something is noted or what was noted is looked at.
         handles: open handles of its files.
         snapshot_sequence: the first message of the last whole snapshot.
+        begun_behind: the message that a folder of this daemon's own making came behind, 0 for the
+            first of all; None if the journal had the folder.
         lost: another daemon owns it, and nothing can be published any more.
     """
 
@@ -61,6 +63,7 @@ class OwnedFolder:
         # How many of these are being published.
         self._in_flight = 0
         self.snapshot_sequence = 0
+        self.begun_behind: int | None = None
         self._doubt: int | None = None
         self._has_parts = False
 
@@ -68,6 +71,11 @@ class OwnedFolder:
     def is_published(self) -> bool:
         """True if the journal has all that was noted."""
         return not self._pending and self._doubt is None and self.lost is None
+
+    @property
+    def is_new(self) -> bool:
+        """True if the journal has nothing of the folder yet."""
+        return self.sequence == self.begun_behind
 
     @property
     def is_mark_due(self) -> bool:

@@ -9,14 +9,14 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.errors import Busy
+from steno_protocol.errors import BadRequest, Busy, Held
 from stenod.core.manifest import Manifest
 from stenod.replication import limits
 from stenod.replication.hosts import Hosts
@@ -136,23 +136,100 @@ class Ownership:
         if folder is not None:
             return folder
         with self._alone(path):
-            folder = self.found(path)
-            if folder is None:
-                self._check_closed(path)
-                folder = self._acquire(path)
-            return folder
+            return self.found(path) or self._acquire(path)
+
+    def acquire_all(self, path: str, below: Iterable[str]) -> None:
+        """Own a folder and all those below it, on whichever disks they are; blocks.
+
+        Args:
+            path: the folder.
+            below: folders below it on this disk; the journal knows others.
+
+        Raises:
+            Held: a living daemon owns the folder.
+            BadRequest: a living daemon owns one below it.
+            Busy, Corrupt, Fenced, OSError: as `acquire`.
+        """
+        self.acquire(path)
+        names = list(self.journal.folders(path))
+        present = {
+            name
+            for name, last in zip(names, self.journal.last_of(names), strict=True)
+            if last is not None and last.kind is not Kind.GONE
+        }
+        for name in sorted(present.union(below)):
+            try:
+                self.acquire(name)
+            except Held as error:
+                # A client that goes to that daemon would be sent back.
+                raise self._held_below(name, error.endpoint) from None
+
+    def _held_below(self, path: str, endpoint: str | None) -> BadRequest:
+        return BadRequest(
+            f"the daemon at {endpoint} owns the session {path!r}, which would go with the one above"
+            f" it: move it here first with `steno cluster move {path} {self.owner.endpoint}`, then"
+            " send the command again",
+            session=path,
+        )
 
     def writable(self, path: str) -> OwnedFolder:
         """As `acquire`, but a folder that is nowhere begins with the next change."""
-        folder = self.acquire(path)
-        if folder is None:
-            with self._alone(path):
-                folder = self.found(path)
-                if folder is None:
-                    folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
-                    folder.is_mark_due = True
-                    self._keep(folder)
+        folder = self.found(path)
+        if folder is not None:
+            return folder
+        with self._alone(path):
+            folder = self.found(path) or self._acquire(path, create=True)
+        assert folder is not None
         return folder
+
+    def finish_move(self, path: str, goal: str, move: Callable[[], None]) -> bool:
+        """Call `move` if the journal has a folder at its goal alone, where this daemon moved it.
+
+        Returns:
+            Whether it was called. Nobody opens the folder at its old place meanwhile.
+        """
+        with self._alone(path):
+            last, there = self.journal.last_of([path, goal])
+            if last is None or last.kind is not Kind.GONE or last.owner.host != self.owner.host:
+                return False
+            if there is None or not self._began(goal, there):
+                return False
+            # A read may miss the last message; only a publication shows that none came since.
+            if not self._publish_gone(path, last):
+                return False
+            move()
+            self.forget(path)
+            return True
+
+    def _began(self, path: str, last: Message) -> bool:
+        """Whether the journal has a folder, and its first change is this daemon's."""
+        host: str | None = None
+        for message in self.journal.read(path, 0, last.sequence):
+            if message.kind is Kind.GONE:
+                host = None
+            elif message.kind is not Kind.OWN:
+                host = host or message.owner.host
+        return host == self.owner.host
+
+    def take_back(self, path: str) -> None:
+        """Publish that a folder is gone which this daemon published, and has no files of.
+
+        Where the owner is all that the last message says, the folder may have been handed over.
+        """
+        with self._alone(path):
+            last = self.journal.last(path)
+            if last is None or last.owner.host != self.owner.host or self._is_here(path):
+                return
+            if last.kind not in {Kind.OWN, Kind.GONE} and self._publish_gone(path, last):
+                self.forget(path)
+
+    def _publish_gone(self, path: str, last: Message) -> bool:
+        """Publish behind a message that the folder is gone; False if another one came first."""
+        message = Publication(path, last.sequence, self.owner, Kind.GONE, b"")
+        outcome = self.journal.publish([message])[0]
+        if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
+            raise outcome
+        return isinstance(outcome, int)
 
     def release_to(self, path: str, owner: Owner) -> None:
         """Give a closed folder to another daemon, which may open it at once.
@@ -198,7 +275,7 @@ class Ownership:
         """Forget a closed folder of which the journal has nothing: another daemon may make it."""
         with self._lock:
             folder = self._folders.get(path)
-            if folder is not None and folder.sequence == 0 and not folder.handles:
+            if folder is not None and folder.is_new and not folder.handles:
                 del self._folders[path]
 
     def lose(self, path: str, owner: Owner) -> None:
@@ -285,12 +362,14 @@ class Ownership:
         if lost is not None and lost.lost is not None and lost.handles:
             raise lost.lost
 
-    def _acquire(self, path: str) -> OwnedFolder | None:
+    def _acquire(self, path: str, *, create: bool = False) -> OwnedFolder | None:
+        self._check_closed(path)
         last = self.journal.last(path)
         begin_s = time.monotonic()
         is_here = self._is_here(path)
-        if last is None and not is_here:
-            return None
+        if not is_here and (last is None or self._is_removed(path, last)):
+            # Without a message of this daemon the id stays free for all of them.
+            return self._begin(path, last) if create else None
         sequence, previous = self._own(path, last)
         self.heard_at = time.monotonic()
         with self.opened(path, create=True) as handle:
@@ -313,6 +392,17 @@ class Ownership:
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
         return folder
 
+    def _begin(self, path: str, last: Message | None) -> OwnedFolder:
+        """Begin a folder behind the message that it is gone; the fence lets one daemon do it."""
+        if last is None:
+            folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
+        else:
+            folder = OwnedFolder(path, self.owner, last.sequence, Manifest(next_file=2), {})
+        folder.begun_behind = folder.sequence
+        folder.is_mark_due = True
+        self._keep(folder)
+        return folder
+
     def _note_takeover(self, path: str, before: Owner, read_bytes: int, took_s: float) -> None:
         self.counts.takeovers += 1
         self.counts.last_takeover = path
@@ -327,7 +417,7 @@ class Ownership:
         """Append a message behind the last one; returns its sequence, and the last one."""
         for _ in range(limits.OWN_ATTEMPTS_MAX):
             if last is not None:
-                self._check_free(path, last.owner)
+                self._check_free(path, last)
             after = 0 if last is None else last.sequence
             outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
             if isinstance(outcome, int):
@@ -340,8 +430,10 @@ class Ownership:
             last = outcome.newer
         raise Busy("other daemons keep taking the session over: try again", session=path)
 
-    def _check_free(self, path: str, owner: Owner) -> None:
-        if owner.host == self.owner.host:
+    def _check_free(self, path: str, last: Message) -> None:
+        owner = last.owner
+        # What is gone has no owner. Its last one forgot it, and the fence stops what it still does.
+        if owner.host == self.owner.host or last.kind is Kind.GONE:
             return
         living = self.hosts.living(owner.host)
         if living is None and self.hosts.may_live(owner):
@@ -355,6 +447,16 @@ class Ownership:
                 return self._disk.stat_name(handle, paths.CONTEXT) is not None
         except OSError:
             return False
+
+    def _is_removed(self, path: str, last: Message) -> bool:
+        """Whether a folder is gone from the journal, and no file of it is left here."""
+        if last.kind is not Kind.GONE:
+            return False
+        try:
+            with self.opened(path) as handle:
+                return not session_files(self._disk, handle)
+        except FileNotFoundError:
+            return True
 
     def _remove_empty(self, path: str) -> None:
         above, _, name = path.rpartition("/")

@@ -6,7 +6,9 @@
 A session moves in one system call, which leaves no trace of its command. The record is therefore
 written before the move, as `rename` or `undelete`, and gets its final name, `renamed` or
 `undeleted`, when all of the command is durable. The inode of the session's folder shows in between
-whether the move took place. Records expire with the trash. Everything here blocks.
+whether the move took place. In a cluster the journal has the session at its new place before that:
+a command that ended in between is settled at the next start. Records expire with the trash.
+Everything here blocks.
 """
 
 import contextlib
@@ -171,6 +173,58 @@ class Moves:
                 self._disk.rename(self._folder, earlier.name, earlier.done.name)
             else:
                 remove(self._disk, self._folder, earlier.name)
+
+
+class Unmoved(msgspec.Struct, frozen=True):
+    """A command that was begun, and whose folder is still at its old place.
+
+    Attributes:
+        record: its record.
+        source: the path of the folder in the tree.
+        target: the session that it was to be.
+    """
+
+    record: Record
+    source: str
+    target: str
+
+
+def unmoved(disk: Disk, tree: int, key: str | None = None) -> list[Unmoved]:
+    """Return the commands of a tree that were begun and moved nothing, all or the one of a key."""
+    with opened(disk, tree) as found:
+        if found is None:
+            return []
+        records = [each for each in found.all() if not each.is_done and key in {None, each.key}]
+        moves = [(record, found.read(record)) for record in records]
+    return [
+        Unmoved(record, source, move.target)
+        for record, move in moves
+        if move is not None
+        and (source := _source_path(record, move))
+        and _inode(disk, tree, source) == move.inode
+    ]
+
+
+def forget(disk: Disk, tree: int, record: Record) -> None:
+    """Remove the record of a command that moved nothing; a failure leaves it harmless."""
+    with opened(disk, tree) as found:
+        if found is not None:
+            found.forget(record)
+
+
+def _source_path(record: Record, move: Move) -> str:
+    return move.source if record.kind == "rename" else f"{paths.TRASH}/{move.source}"
+
+
+def _inode(disk: Disk, tree: int, path: str) -> int | None:
+    with contextlib.ExitStack() as held:
+        folder = tree
+        try:
+            for name in path.split("/"):
+                folder = close_with(held, disk, disk.open_folder(folder, name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return disk.stat(folder).inode
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from steno_protocol.errors import (
     BadRequest,
     ErrorCode,
     Exists,
+    Held,
     NotFound,
     OutcomeUnknown,
     StenoError,
@@ -42,6 +43,7 @@ from steno_protocol.replies import (
 )
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.recovery.file_opening import Inspection
+from stenod.replication.member import ClusterMember
 from stenod.sessions import fork, metadata, moves, rename, streams, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
@@ -280,14 +282,75 @@ class Operations:
         wanted = Wanted(
             command, source, target, os.urandom(8).hex(), stamp=True, now=self._services.wall()
         )
+        # A fork of this key may be there, although another daemon owns it since.
+        taken = await self._acquire_new(target)
         made = await self._done_before(command, lambda: self._found_fork(wanted))
         if made is None:
+            if taken is not None:
+                raise taken
             self._registry.check_taking()
             await self._check_room(source, target)
             with self._registry.kept_out(target):
                 made = await self._make(wanted)
         await self._record_in_source(wanted, made)
         return made
+
+    async def settle_moves(self, key: str | None = None) -> None:
+        """Settle, in a cluster, the moves that ended before their folders moved.
+
+        What they published would otherwise come back as a second session.
+
+        Args:
+            key: of the command to settle; None for all, whose errors are logged.
+
+        Raises:
+            OSError: the journal or the disk failed.
+        """
+        member = self._registry.member
+        if member is None:
+            return
+        try:
+            await self._services.read(lambda: self._settle_moves(member, key))
+        except OSError as error:
+            if key is not None:
+                raise
+            self._services.log("moves_unsettled", error=str(error))
+
+    def _settle_moves(self, member: ClusterMember, key: str | None) -> None:
+        root = next(folder for prefix, folder in self._trees.prefixes() if not prefix)
+        try:
+            tree = self._disk.open_root(str(root))
+        except FileNotFoundError:
+            return
+        try:
+            for each in moves.unmoved(self._disk, tree, key):
+                try:
+                    is_moved = member.settle_move(each.source, each.target)
+                except OSError as error:
+                    if key is not None:
+                        raise
+                    # The others are settled nevertheless, and a repeat of this one tries again.
+                    self._services.log("move_unsettled", source=each.source, error=str(error))
+                    continue
+                if not is_moved:
+                    moves.forget(self._disk, tree, each.record)
+                self._services.log(
+                    "move_settled", source=each.source, to=each.target, moved=is_moved
+                )
+        finally:
+            self._disk.close(tree)
+
+    async def _acquire_new(self, place: Place) -> Exists | None:
+        """Own the place of a new session; returns the error if another daemon has it."""
+        try:
+            await self._registry.acquire(place.session)
+        except Held as error:
+            return Exists(
+                f"{place.session!r} exists already: choose another id, or rename or delete that"
+                f" session first; the daemon at {error.endpoint} owns it",
+                session=place.session,
+            )
+        return None
 
     def _found_fork(self, wanted: Wanted) -> SessionStat | None:
         """Return the answer of an earlier copy of a fork; None if there is none.
@@ -442,9 +505,13 @@ class Operations:
         source, target = self._trees.place(command.session), self._trees.place(command.new_session)
         wanted = rename.Wanted(command, source, target)
         rename.check(wanted)
+        await self.settle_moves(command.key)
         found = await self._renamed(wanted)
         if found is None:
             self._registry.check_taking()
+            taken = await self._acquire_new(target)
+            if taken is not None:
+                raise taken
             # A session that cannot be opened could not record the rename.
             await self._registry.writer(source.session, "context")
             await self._complete_earlier(source)
@@ -492,6 +559,8 @@ class Operations:
 
     async def _record_rename(self, key: str, move: Move) -> None:
         try:
+            # In a cluster this disk may have an older timeline than the journal.
+            await self._registry.acquire(move.target)
             entries = await self._queries.timeline(move.target)
             if any(entry.kind == RENAMED and entry.key == key for entry in entries):
                 return
@@ -512,10 +581,12 @@ class Operations:
 
     async def _undelete(self, command: Undelete) -> Moved:
         place = self._trees.place(command.session)
+        await self.settle_moves(command.key)
         done = await self._restored(place, command)
         if done is not None:
             return done
         self._registry.check_taking()
+        await self._registry.acquire(command.session)
         with self._registry.kept_out(place):
             done = await self._restored(place, command)
             if done is not None:

@@ -13,7 +13,7 @@ import msgspec
 
 from steno_protocol import limits, paths
 from steno_protocol.commands import Rename
-from steno_protocol.errors import BadRequest, Exists, NotFound, StorageFailed
+from steno_protocol.errors import BadRequest, Exists, NotFound, StenoError, StorageFailed
 from steno_protocol.replies import Moved
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions import moves
@@ -217,6 +217,10 @@ def _move(
     parent, new_parent = parents
     try:
         disk.move(parent, source.segments[-1], new_parent, target.segments[-1])
+    except StenoError:
+        # It was refused before anything moved.
+        found.forget(record)
+        raise
     except OSError as error:
         if error.errno in TAKEN:
             found.forget(record)

@@ -25,6 +25,7 @@ from steno_protocol.errors import (
     Exists,
     NotFound,
     OutcomeUnknown,
+    StenoError,
     StorageFailed,
 )
 from steno_protocol.replies import Deleted, Moved, TrashEntry, TrashReport
@@ -289,6 +290,10 @@ def _move_back(
 ) -> None:
     try:
         disk.move(trash, entry.name, parent, place.segments[-1])
+    except StenoError:
+        # It was refused before anything moved.
+        found.forget(record)
+        raise
     except OSError as error:
         if error.errno in TAKEN:
             found.forget(record)

@@ -2,14 +2,17 @@
 
 import pytest
 
+from steno_protocol import paths
 from steno_protocol.commands import (
     Append,
     Cluster,
+    Fork,
     Gc,
     HandOver,
     List,
     Open,
     Read,
+    Rename,
     Stat,
     Subscribe,
     WriteSystemPrompt,
@@ -23,19 +26,22 @@ from steno_protocol.replies import (
     ErrorReply,
     GcReport,
     Lines,
+    Moved,
     Sessions,
     SessionStat,
     Subscribed,
 )
 from stenod.replication.journal import JournalLost
 from stenod.replication.member import Elsewhere
+from stenod.sessions import moves
 from support.asking import ask, close_all
-from support.daemon_in_process import DaemonInProcess
+from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.anyio
 
+TREE = f"{ROOT}/{paths.SESSIONS}"
 OTHER = "tcp://10.0.0.6:7117"
 LINE = b'{"role":"user","content":"hi"}'
 
@@ -50,6 +56,7 @@ class ScriptedMember:
         elsewhere: what `others` lists.
         given: the sessions that were handed over, and to whom.
         shortened: the sessions whose journal was made short.
+        settled: the moves that were cut short, from where and to which session.
     """
 
     def __init__(self) -> None:
@@ -59,6 +66,7 @@ class ScriptedMember:
         self.elsewhere: list[Elsewhere] = []
         self.given: list[tuple[str, str]] = []
         self.shortened: list[str] = []
+        self.settled: list[tuple[str, str]] = []
 
     def own(self, session: str) -> None:
         """See `ClusterMember`."""
@@ -88,6 +96,13 @@ class ScriptedMember:
         """See `ClusterMember`."""
         self.given.append((session, host))
         self.held.add(session)
+
+    def settle_move(self, source: str, session: str) -> bool:
+        """See `ClusterMember`."""
+        if self.is_cut_off:
+            raise JournalLost(None, "no server answers")
+        self.settled.append((source, session))
+        return False
 
     def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
         """See `ClusterMember`."""
@@ -168,6 +183,124 @@ async def test_without_a_majority_a_closed_session_takes_no_change(
         assert isinstance(refused, ErrorReply)
         assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
         assert "the journal cannot be reached" in refused.message
+
+
+@pytest.mark.parametrize("kind", [Fork, Rename])
+async def test_an_id_that_another_daemon_has_is_taken(
+    daemon: DaemonInProcess, member: ScriptedMember, kind: type[Fork | Rename]
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        member.held.add("other")
+        refused = await ask(daemon, "b", kind(session=SESSION, new_session="other", key="k2"))
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.session, refused.endpoint) == ("exists", "other", None)
+        assert OTHER in refused.message
+
+
+@pytest.mark.parametrize("kind", [Fork, Rename])
+async def test_a_repeat_has_its_first_answer_although_another_daemon_took_the_session_over(
+    daemon: DaemonInProcess, member: ScriptedMember, kind: type[Fork | Rename]
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        command = kind(session=SESSION, new_session="other", key="k2")
+        first = await ask(daemon, "b", command)
+        assert isinstance(first, SessionStat | Moved)
+        await close_all(daemon)
+        member.held.add("other")
+        assert await ask(daemon, "c", command) == first
+
+
+def begin_move(daemon: DaemonInProcess, key: str, inode: int | None = None) -> None:
+    """Leave the record of a rename to `other` whose process ended before the move."""
+    disk = daemon.disk
+    tree = disk.open_root(TREE)
+    session = disk.stat_name(tree, SESSION)
+    assert session is not None
+    with moves.opened(disk, tree, create=True) as found:
+        assert found is not None
+        record = moves.Record(1_764_000_000, key, "rename", SESSION)
+        found.begin(record, moves.Move(SESSION, "other", inode or session.inode))
+    disk.close(tree)
+
+
+async def test_a_move_that_was_cut_short_is_settled_once_at_the_start(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        await close_all(daemon)
+        begin_move(daemon, "k2")
+        for _ in range(2):
+            await daemon.operations.settle_moves()
+        assert member.settled == [(SESSION, "other")]
+
+
+async def test_a_move_that_cannot_be_settled_at_the_start_is_settled_by_its_repeat(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        begin_move(daemon, "k2")
+        member.is_cut_off = True
+        await daemon.operations.settle_moves()
+        command = Rename(session=SESSION, new_session="other", key="k2")
+        refused = await ask(daemon, "b", command)
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == "storage_failed"
+        member.is_cut_off = False
+        assert isinstance(await ask(daemon, "c", command), Moved)
+        assert member.settled == [(SESSION, "other")]
+
+
+async def test_a_move_whose_folder_has_moved_needs_no_settling(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        begin_move(daemon, "k2", inode=123_456)
+        await daemon.operations.settle_moves()
+        assert member.settled == []
+
+
+async def test_a_repeat_settles_the_move_of_its_key(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        begin_move(daemon, "k2")
+        moved = await ask(daemon, "b", Rename(session=SESSION, new_session="other", key="k2"))
+        assert isinstance(moved, Moved)
+        assert member.settled == [(SESSION, "other")]
+
+
+async def test_a_rename_is_completed_by_the_owner_of_its_session_alone(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await written(daemon)
+        command = Rename(session=SESSION, new_session="other", key="k2")
+        await ask(daemon, "b", command)
+        await close_all(daemon)
+        reopen_move(daemon)
+        member.held.add("other")
+        refused = await ask(daemon, "c", command)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == ("held", "unknown")
+        member.held.clear()
+        assert isinstance(await ask(daemon, "d", command), Moved)
+
+
+def reopen_move(daemon: DaemonInProcess) -> None:
+    """Let the record of the one rename be that of an incomplete one."""
+    disk = daemon.disk
+    tree = disk.open_root(TREE)
+    folder = disk.open_folder(tree, paths.MOVES)
+    [name] = disk.names(folder)
+    disk.rename(folder, name, name.replace(".renamed.", ".rename."))
+    for handle in (folder, tree):
+        disk.close(handle)
 
 
 async def test_an_owner_that_is_none_any_more_names_the_new_one_to_a_follower(
