@@ -55,7 +55,7 @@ class ClusterMember(Protocol):
         Args:
             prefix: only ids that begin with this.
             after: only ids after this one.
-            limit: the first so many ids of the cluster.
+            limit: the first so many that are not removed.
 
         Raises:
             OSError: the journal failed.

@@ -3,8 +3,9 @@
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +24,14 @@ from stenod.replication import limits
 from stenod.replication.disk import ReplicatedDisk
 from stenod.replication.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod.replication.hosts import Hosts
-from stenod.replication.journal import Journal, JournalLost, Kind, Owner
+from stenod.replication.journal import (
+    ForeignMessage,
+    Journal,
+    JournalLost,
+    Kind,
+    Message,
+    Owner,
+)
 from stenod.replication.member import Elsewhere
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
@@ -152,25 +160,42 @@ class Membership:
 
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
         """List the sessions that other daemons own, removed or gave away, by their ids; blocks."""
-        names = [
-            name
-            for name in self._names(prefix, after)[:limit]
-            if self._ownership.found(name) is None
-        ]
-        host = self._hosts.owner.host
+        names = _sessions_of(self._engine.folders(), prefix, after)
+        asked = [name for name in names if self._ownership.found(name) is None]
         found: list[Elsewhere] = []
-        for name, last in zip(names, self._engine.last_of(names), strict=True):
-            if last is not None and last.kind is Kind.GONE:
-                found.append(Elsewhere(name, None, last.at))
-            elif last is not None:
-                living = self._hosts.living(last.owner.host) or last.owner
-                is_own = last.owner.host == host
-                found.append(Elsewhere(name, living.endpoint, last.at, is_own))
+        there = 0
+        for name, last in self._last_messages(asked, limit):
+            if isinstance(last, ForeignMessage):
+                # Its owner is unknown: the list has it as it is on this disk.
+                continue
+            found.append(self._elsewhere(name, last))
+            there += last.kind is not Kind.GONE
+            if there == limit:
+                break
         return found
 
-    def _names(self, prefix: str, after: str) -> list[str]:
-        names = self._engine.folders()
-        return sorted(name for name in names if name.startswith(prefix) and name > after)
+    def _elsewhere(self, session: str, last: Message) -> Elsewhere:
+        if last.kind is Kind.GONE:
+            return Elsewhere(session, None, last.at)
+        living = self._hosts.living(last.owner.host) or last.owner
+        is_own = last.owner.host == self._hosts.owner.host
+        return Elsewhere(session, living.endpoint, last.at, is_own)
+
+    def _last_messages(
+        self, names: Sequence[str], wanted: int
+    ) -> Iterator[tuple[str, Message | ForeignMessage]]:
+        """Yield the last messages of folders in order; the servers are asked as they are taken.
+
+        Args:
+            names: the folders.
+            wanted: how many of them the caller wants, of those that are not removed.
+        """
+        step = min(wanted, limits.READ_TOGETHER_MAX)
+        for start in range(0, len(names), step):
+            part = names[start : start + step]
+            for name, last in zip(part, self._engine.last_of(part), strict=True):
+                if last is not None:
+                    yield name, last
 
     def shorten(self, session: str) -> None:
         """Publish a copy of the whole session, and remove what the journal has before it; blocks.
@@ -282,22 +307,48 @@ class Membership:
         self, prefix: str, after: str | None, limit: int
     ) -> tuple[list[ClusterSession], bool]:
         counts = self._engine.folders()
-        names = sorted(
-            name for name in counts if name.startswith(prefix) and (after is None or name > after)
+        names = _sessions_of(counts, prefix, after or "")
+        there = (
+            _cluster_session(name, last, counts[name])
+            for name, last in self._last_messages(names, limit + 1)
+            if isinstance(last, ForeignMessage) or last.kind is not Kind.GONE
         )
-        shown = names[:limit]
-        found = [
-            ClusterSession(
-                session=name,
-                host=last.owner.host,
-                endpoint=last.owner.endpoint,
-                changed_at=last.at,
-                messages=counts[name],
-            )
-            for name, last in zip(shown, self._engine.last_of(shown), strict=True)
-            if last is not None and last.kind is not Kind.GONE
-        ]
-        return found, len(names) > limit
+        found = list(islice(there, limit + 1))
+        return found[:limit], len(found) > limit
+
+
+def _sessions_of(folders: Iterable[str], prefix: str, after: str) -> list[str]:
+    """The sessions with a prefix behind an id, in order; another program may name any folder."""
+    return sorted(
+        name for name in folders if name.startswith(prefix) and name > after and _is_session(name)
+    )
+
+
+def _is_session(folder: str) -> bool:
+    try:
+        mount, _ = paths.split_session(folder)
+    except BadRequest:
+        return False
+    return mount is None
+
+
+def _cluster_session(session: str, last: Message | ForeignMessage, messages: int) -> ClusterSession:
+    if isinstance(last, ForeignMessage):
+        return ClusterSession(
+            session=session,
+            host="",
+            endpoint="",
+            changed_at=0.0,
+            messages=messages,
+            trouble=str(last.strerror),
+        )
+    return ClusterSession(
+        session=session,
+        host=last.owner.host,
+        endpoint=last.owner.endpoint,
+        changed_at=last.at,
+        messages=messages,
+    )
 
 
 def _boot() -> str:

@@ -49,6 +49,21 @@ def member(stream: MemoryStream, folder: Path, name: str) -> Membership:
     return made
 
 
+def publish(
+    stream: MemoryStream, owner: Membership, folder: str, kind: Kind, after: int = 0
+) -> None:
+    """Let a daemon publish a message without a body."""
+    journal = MemoryJournal(stream, "publisher")
+    [found] = journal.publish([Publication(folder, after, owner._hosts.owner, kind, b"")])
+    assert isinstance(found, int)
+
+
+def publish_own(stream: MemoryStream, owner: Membership, *folders: str) -> None:
+    """Let a daemon own folders."""
+    for folder in folders:
+        publish(stream, owner, folder, Kind.OWN)
+
+
 def test_a_new_daemon_knows_the_living_ones_before_it_serves(tmp_path: Path) -> None:
     stream = MemoryStream()
     member(stream, tmp_path, "one")
@@ -69,6 +84,34 @@ def test_a_session_that_came_from_another_daemon_is_listed_before_it_is_opened(
     (there,), (here,) = one.others("", "", 9), two.others("", "", 9)
     assert (there.session, there.endpoint, there.is_own) == ("demo", owner.endpoint, False)
     assert (here.session, here.is_own) == ("demo", True)
+
+
+def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "a", "c")
+    foreign = stream.publish_foreign("b")
+    stream.publish_foreign("no session/\udcff")
+    assert [each.session for each in two.others("", "", 9)] == ["a", "c"]
+    report = two.report("", None, 9)
+    assert report.trouble == ""
+    assert [each.session for each in report.sessions] == ["a", "b", "c"]
+    assert [each.session for each in report.sessions if each.trouble] == ["b"]
+    assert f"message {foreign} of 'b' in the journal is not steno's" in report.sessions[1].trouble
+
+
+def test_removed_sessions_cut_no_list_short(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "a", "b", "c", "d", "e")
+    for number, name in enumerate("abc", 1):
+        publish(stream, one, name, Kind.GONE, after=number)
+    listed = two.others("", "", 1)
+    assert [each.session for each in listed if each.endpoint] == ["d"]
+    assert [each.session for each in listed if not each.endpoint] == ["a", "b", "c"]
+    first, rest = two.report("", None, 1), two.report("", "d", 1)
+    assert ([each.session for each in first.sessions], first.more) == (["d"], True)
+    assert ([each.session for each in rest.sessions], rest.more) == (["e"], False)
 
 
 ALWAYS = ReplicaFacts("n1", is_leader=True, syncing=Syncing.ALWAYS)
