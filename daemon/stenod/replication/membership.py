@@ -33,6 +33,7 @@ from stenod.replication.journal import (
     Owner,
 )
 from stenod.replication.member import Elsewhere
+from stenod.replication.mirror import read_mark
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
 
@@ -77,6 +78,7 @@ class Membership:
     ) -> None:
         self._cluster = cluster
         self._engine = engine
+        self._local = local
         self._log = log
         self._lost: deque[str] = deque()
         self._asked_in_vain_at = -limits.ASK_AGAIN_S
@@ -309,12 +311,57 @@ class Membership:
         counts = self._engine.folders()
         names = _sessions_of(counts, prefix, after or "")
         there = (
-            _cluster_session(name, last, counts[name])
+            self._session(name, last, counts[name])
             for name, last in self._last_messages(names, limit + 1)
             if isinstance(last, ForeignMessage) or last.kind is not Kind.GONE
         )
         found = list(islice(there, limit + 1))
         return found[:limit], len(found) > limit
+
+    def _session(
+        self, session: str, last: Message | ForeignMessage, messages: int
+    ) -> ClusterSession:
+        if isinstance(last, ForeignMessage):
+            return ClusterSession(
+                session=session,
+                host="",
+                endpoint="",
+                changed_at=0.0,
+                messages=messages,
+                trouble=str(last.strerror),
+            )
+        return ClusterSession(
+            session=session,
+            host=last.owner.host,
+            endpoint=last.owner.endpoint,
+            changed_at=last.at,
+            messages=messages,
+            trouble=self._hidden(session, last.owner),
+        )
+
+    def _hidden(self, session: str, owner: Owner) -> str:
+        """Why records of this disk are hidden by another host's session; empty if none are."""
+        host = self._hosts.owner.host
+        if owner.host == host or not self._is_apart(session):
+            return ""
+        return (
+            f"the id is that of a session of {owner.endpoint}, which hides the one of this host:"
+            " take [replication] out of config.toml, run `steno restart` and"
+            f" `steno rename {session} NEW`, put the table back, and run `steno restart` and"
+            " `steno cluster join`"
+        )
+
+    def _is_apart(self, session: str) -> bool:
+        """Whether this disk has files under an id of the cluster that never came from there."""
+        try:
+            with self._ownership.opened(session) as folder:
+                is_here = self._local.stat_name(folder, paths.CONTEXT) is not None
+                return is_here and not self._has_mark(folder)
+        except OSError:
+            return False
+
+    def _has_mark(self, folder: int) -> bool:
+        return read_mark(self._local, folder, self._hosts.owner.host) is not None
 
 
 def _sessions_of(folders: Iterable[str], prefix: str, after: str) -> list[str]:
@@ -330,25 +377,6 @@ def _is_session(folder: str) -> bool:
     except BadRequest:
         return False
     return mount is None
-
-
-def _cluster_session(session: str, last: Message | ForeignMessage, messages: int) -> ClusterSession:
-    if isinstance(last, ForeignMessage):
-        return ClusterSession(
-            session=session,
-            host="",
-            endpoint="",
-            changed_at=0.0,
-            messages=messages,
-            trouble=str(last.strerror),
-        )
-    return ClusterSession(
-        session=session,
-        host=last.owner.host,
-        endpoint=last.owner.endpoint,
-        changed_at=last.at,
-        messages=messages,
-    )
 
 
 def _boot() -> str:

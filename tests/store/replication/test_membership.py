@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from stenod.core.manifest import Manifest
 from stenod.replication import limits
 from stenod.replication.facts import (
     ClusterFacts,
@@ -15,6 +17,7 @@ from stenod.replication.facts import (
 )
 from stenod.replication.journal import Kind, Publication
 from stenod.replication.membership import Membership
+from stenod.replication.mirror import Mark
 from stenod.store.posix import PosixDisk
 from support.memory_journal import MemoryJournal, MemoryStream
 
@@ -112,6 +115,24 @@ def test_removed_sessions_cut_no_list_short(tmp_path: Path) -> None:
     first, rest = two.report("", None, 1), two.report("", "d", 1)
     assert ([each.session for each in first.sessions], first.more) == (["d"], True)
     assert ([each.session for each in rest.sessions], rest.more) == (["e"], False)
+
+
+def test_a_session_that_hides_one_of_this_disk_is_in_trouble_here(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "both", "elsewhere", "mirrored")
+    publish_own(stream, two, "own")
+    for name in ("both", "mirrored", "own"):
+        folder = tmp_path / "two/sessions" / name
+        folder.mkdir(parents=True)
+        (folder / "context.jsonl").write_text("{}\n")
+    mark = Mark(3, two._hosts.owner.host, Manifest())
+    (tmp_path / "two/sessions/mirrored/journal.mark").write_bytes(msgspec.json.encode(mark))
+    troubles = {each.session: each.trouble for each in two.report("", None, 9).sessions}
+    assert [name for name, trouble in troubles.items() if trouble] == ["both"]
+    assert f"ipc://{tmp_path}/one, which hides the one of this host" in troubles["both"]
+    assert "`steno rename both NEW`" in troubles["both"]
+    assert not any(each.trouble for each in one.report("", None, 9).sessions)
 
 
 ALWAYS = ReplicaFacts("n1", is_leader=True, syncing=Syncing.ALWAYS)
