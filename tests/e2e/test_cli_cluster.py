@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,11 +87,15 @@ class Cluster(ScriptedDaemon):
                 code=ErrorCode.NOT_FOUND, message="there is no such session", session=session
             )
         self.owners.setdefault(session, HERE)
-        return replies.SessionStat(
-            session=session, head="0:1", bytes=1, generation=0, token_count=0,
-            token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
-            stamp=True, folder="/x", incarnation="i",
-        )  # fmt: skip
+        return _stat_of(session)
+
+
+def _stat_of(session: str, *, stale: bool = False) -> replies.SessionStat:
+    return replies.SessionStat(
+        session=session, head="0:1", bytes=1, generation=0, token_count=0,
+        token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
+        stamp=True, folder="/x", incarnation="i", stale=stale,
+    )  # fmt: skip
 
 
 def _entry(session: str, owner: str | None = None) -> replies.SessionEntry:
@@ -203,6 +208,42 @@ def test_nothing_joins_if_the_cluster_lists_no_sessions(
     shown = capsys.readouterr().err
     assert "could not be listed: no server is reached" in shown
     assert not any(isinstance(each, commands.Stat) for each in cluster.requests)
+
+
+@pytest.mark.parametrize(
+    "words", ["sessions", "stat demo", "show demo", "show demo --json", "read demo", "tail demo"]
+)
+def test_a_command_says_once_that_what_it_read_may_be_old(
+    tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    for is_stale in (False, True):
+        with ScriptedDaemon(tmp_path, partial(_read, is_stale)) as daemon:
+            assert main(["--endpoint", daemon.endpoint, *words.split()]) == 0
+        said = capsys.readouterr()
+        assert said.err.count("may be older than what other hosts have") == is_stale
+        shown.append(said.out)
+    assert shown[0] == shown[1] != ""
+
+
+def _read(is_stale: bool, request: Request) -> Answers | None:
+    """The replies to commands that read a session of one record."""
+    line = b'{"role":"user","content":"hi"}\n'
+    match request.command:
+        case commands.List():
+            return [(replies.Sessions(sessions=[_entry("demo")], stale=is_stale), None)]
+        case commands.Stat():
+            return [(_stat_of("demo", stale=is_stale), None)]
+        case commands.Read(after=after):
+            block = b"" if after == "0:1" else line
+            read = replies.Lines(
+                first="0:0", next="0:1", head="0:1", offset=len(line), stale=is_stale
+            )
+            return [(read, block)]
+        case commands.Timeline():
+            return [(replies.TimelineReport(entries=[], stale=is_stale), None)]
+        case _:
+            return None
 
 
 def test_the_state_of_the_daemon_names_its_cluster(

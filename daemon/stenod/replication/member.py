@@ -49,6 +49,10 @@ class ClusterMember(Protocol):
         """
         ...
 
+    def is_list_stale(self) -> bool:
+        """Return whether the list of the cluster's sessions may lack what other daemons did."""
+        ...
+
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
         """List the sessions that other daemons own or removed, in order of their ids.
 

@@ -151,10 +151,19 @@ class Membership:
         Raises:
             Held: another daemon owns it.
         """
+        return self._is_asked_in_vain(lambda: self._ownership.confirm(session))
+
+    def is_list_stale(self) -> bool:
+        """Return whether the list of the cluster's sessions may lack what others did; blocks."""
+        # Any server answers for its own part of a list. All streams are taken to be on the same
+        # servers, so that one of them is asked about.
+        return not self.is_sure and self._is_asked_in_vain(lambda: self._engine.confirm(""))
+
+    def _is_asked_in_vain(self, ask: Callable[[], None]) -> bool:
         if time.monotonic() - self._asked_in_vain_at < limits.ASK_AGAIN_S:
             return True
         try:
-            self._ownership.confirm(session)
+            ask()
         except JournalLost:
             self._asked_in_vain_at = time.monotonic()
             return True

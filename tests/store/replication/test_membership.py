@@ -103,6 +103,14 @@ def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_pa
     assert f"message {foreign} of 'b' in the journal is not steno's" in report.sessions[1].trouble
 
 
+def test_a_list_is_stale_while_no_majority_answers(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one = member(stream, tmp_path, "one")
+    assert not one.is_list_stale()
+    stream.partition("one")
+    assert one.is_list_stale()
+
+
 def test_removed_sessions_cut_no_list_short(tmp_path: Path) -> None:
     stream = MemoryStream()
     one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
