@@ -476,10 +476,12 @@ class ClusterSession(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         session: its id.
-        host: the identity of its owner's root.
-        endpoint: where clients reach its owner, or reached it.
-        changed_at: Unix time in seconds of its last message.
+        host: the identity of its owner's root; empty if its last message is another program's.
+        endpoint: where clients reach its owner, or reached it; empty as `host`.
+        changed_at: Unix time in seconds of its last message; 0 as `host` is empty.
         messages: its messages in the journal.
+        trouble: why this daemon cannot serve it, or hides records of its own, with what to do;
+            empty if all is well.
     """
 
     session: str
@@ -487,6 +489,7 @@ class ClusterSession(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     changed_at: float
     messages: int
+    trouble: str = ""
 
 
 class ClusterReport(Reply, frozen=True, kw_only=True, tag="cluster"):

@@ -232,6 +232,12 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
         assert f"message {foreign} of 's' in the journal is not steno's" in str(found.strerror)
         with pytest.raises(ForeignMessage):
             list(journal.read("s", 0, foreign))
+        [other] = journal.publish([Publication("t", 0, ANN, Kind.OWN, b"")])
+        last, intact = journal.last_of(["s", "t"])
+        assert isinstance(last, ForeignMessage)
+        assert last.sequence == foreign
+        assert not isinstance(intact, ForeignMessage | None)
+        assert intact.sequence == other
         stream = stream_name(chosen.cluster, 0)
         ask(three_nodes, f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": foreign})
         [found] = journal.publish([Publication("s", first, ANN, Kind.CHANGE, b"")])

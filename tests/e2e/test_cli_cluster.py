@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ class Cluster(ScriptedDaemon):
     Attributes:
         owners: the owner of each session that the cluster has.
         here: the sessions of its root.
+        elsewhere: sessions without files here.
         refused: sessions that it cannot replicate.
+        troubles: the trouble of sessions.
+        trouble: why it cannot list sessions.
         has_cluster: it is in a cluster.
     """
 
@@ -31,7 +35,10 @@ class Cluster(ScriptedDaemon):
         super().__init__(folder, self._scripted)
         self.owners = {"demo": HERE}
         self.here = ["demo", "kimi:x", "old-1", "old-2"]
+        self.elsewhere: list[str] = []
         self.refused: set[str] = set()
+        self.troubles: dict[str, str] = {}
+        self.trouble = ""
         self.has_cluster = True
 
     def _scripted(self, request: Request) -> Answers | None:
@@ -44,6 +51,7 @@ class Cluster(ScriptedDaemon):
                 return [(replies.Done(), None)]
             case commands.List():
                 listed = [_entry(name) for name in self.here if name.startswith(command.prefix)]
+                listed += [_entry(name, THERE.endpoint) for name in self.elsewhere]
                 return [(replies.Sessions(sessions=listed), None)]
             case commands.Stat():
                 return [(self._stat(command.session), None)]
@@ -60,13 +68,13 @@ class Cluster(ScriptedDaemon):
         found = [
             replies.ClusterSession(
                 session=name, host=self.owners[name].host, endpoint=self.owners[name].endpoint,
-                changed_at=1.0, messages=2,
+                changed_at=1.0, messages=2, trouble=self.troubles.get(name, ""),
             )
             for name in names[: command.limit]
         ]  # fmt: skip
         return replies.ClusterReport(
             cluster="team", host="aa11", endpoint="ipc:///a", server="n1", hosts=(HERE, THERE),
-            sessions=tuple(found), more=len(names) > command.limit > 0,
+            sessions=tuple(found), more=len(names) > command.limit > 0, trouble=self.trouble,
         )  # fmt: skip
 
     def _stat(self, session: str) -> replies.Reply:
@@ -79,15 +87,22 @@ class Cluster(ScriptedDaemon):
                 code=ErrorCode.NOT_FOUND, message="there is no such session", session=session
             )
         self.owners.setdefault(session, HERE)
-        return replies.SessionStat(
-            session=session, head="0:1", bytes=1, generation=0, token_count=0,
-            token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
-            stamp=True, folder="/x", incarnation="i",
-        )  # fmt: skip
+        return _stat_of(session)
 
 
-def _entry(session: str) -> replies.SessionEntry:
-    return replies.SessionEntry(session=session, bytes=1, modified_at=1.0, generations=1)
+def _stat_of(session: str, *, stale: bool = False) -> replies.SessionStat:
+    return replies.SessionStat(
+        session=session, head="0:1", bytes=1, generation=0, token_count=0,
+        token_count_with_pending=0, n_checkpoints=0, has_system_prompt=False, created=False,
+        stamp=True, folder="/x", incarnation="i", stale=stale,
+    )  # fmt: skip
+
+
+def _entry(session: str, owner: str | None = None) -> replies.SessionEntry:
+    size = 1 if owner is None else 0
+    return replies.SessionEntry(
+        session=session, bytes=size, modified_at=1.0, generations=size, owner=owner
+    )
 
 
 @pytest.fixture
@@ -157,8 +172,78 @@ def test_a_session_that_cannot_join_does_not_stop_the_others(
     cluster.refused = {"old-1"}
     assert _run(cluster, "cluster", "join") == 1
     shown = capsys.readouterr().err
-    assert "old-1 is not in the cluster: the stream is full" in shown
+    assert "old-1 did not join: the stream is full" in shown
     assert "1 session joined" in shown
+
+
+def test_a_session_in_trouble_is_named_and_does_not_stop_the_others(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.troubles = {"demo": "rename it"}
+    assert _run(cluster, "cluster", "join", "--json") == 1
+    done = json.loads(capsys.readouterr().out)
+    assert (done["joined"], done["there"]) == (["old-1", "old-2"], 0)
+    assert done["left_out"] == [{"session": "demo", "why": "rename it"}]
+    assert _run(cluster, "cluster", "join") == 1
+    shown = capsys.readouterr().err
+    assert "demo did not join: rename it" in shown
+    assert "0 sessions joined, 2 were there already" in shown
+
+
+def test_sessions_of_other_hosts_were_not_there_already(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.owners |= {"theirs": THERE, "kimi": THERE}
+    cluster.elsewhere = ["theirs", "kimi"]
+    cluster.troubles = {"theirs": "message 6 is not steno's"}
+    assert _run(cluster, "cluster", "join") == 0
+    assert "2 sessions joined, 1 were there already" in capsys.readouterr().err
+
+
+def test_nothing_joins_if_the_cluster_lists_no_sessions(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.owners, cluster.trouble = {}, "no server is reached"
+    assert _run(cluster, "cluster", "join") == 1
+    shown = capsys.readouterr().err
+    assert "could not be listed: no server is reached" in shown
+    assert not any(isinstance(each, commands.Stat) for each in cluster.requests)
+
+
+@pytest.mark.parametrize(
+    "words", ["sessions", "stat demo", "show demo", "show demo --json", "read demo", "tail demo"]
+)
+def test_a_command_says_once_that_what_it_read_may_be_old(
+    tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    for is_stale in (False, True):
+        with ScriptedDaemon(tmp_path, partial(_read, is_stale)) as daemon:
+            assert main(["--endpoint", daemon.endpoint, *words.split()]) == 0
+        said = capsys.readouterr()
+        assert said.err.count("may be older than what other hosts have") == is_stale
+        shown.append(said.out)
+    assert shown[0] == shown[1] != ""
+
+
+def _read(is_stale: bool, request: Request) -> Answers | None:
+    """The replies to commands that read a session of one record."""
+    line = b'{"role":"user","content":"hi"}\n'
+    match request.command:
+        case commands.List():
+            return [(replies.Sessions(sessions=[_entry("demo")], stale=is_stale), None)]
+        case commands.Stat():
+            return [(_stat_of("demo", stale=is_stale), None)]
+        case commands.Read(after=after):
+            block = b"" if after == "0:1" else line
+            read = replies.Lines(
+                first="0:0", next="0:1", head="0:1", offset=len(line), stale=is_stale
+            )
+            return [(read, block)]
+        case commands.Timeline():
+            return [(replies.TimelineReport(entries=[], stale=is_stale), None)]
+        case _:
+            return None
 
 
 def test_the_state_of_the_daemon_names_its_cluster(

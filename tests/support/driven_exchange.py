@@ -19,11 +19,15 @@ class Driver:
     """An exchange with a clock that the test turns, and the requests that it sends."""
 
     def __init__(self, *, connected: bool = True, endpoint: str | None = None) -> None:
-        self.exchange = Exchange(Hello(protocol=2), endpoint)
+        self.stale_replies = 0
+        self.exchange = Exchange(Hello(protocol=2), endpoint, self._count_stale)
         self.now = 100.0
         self.woken: list[str] = []
         if connected:
             self.connect()
+
+    def _count_stale(self) -> None:
+        self.stale_replies += 1
 
     def connect(self) -> None:
         self.exchange.connected(self.welcome(), self.now)

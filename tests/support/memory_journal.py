@@ -265,9 +265,9 @@ class MemoryJournal:
         self._check_open()
         return self._stream.last(self._host, folder)
 
-    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+    def last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
         """Returns the last message of each of several folders."""
-        return [self.last(folder) for folder in folders]
+        return [self._last_or_foreign(folder) for folder in folders]
 
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
         """Returns a folder's messages from behind `after` up to `last`."""
@@ -303,6 +303,12 @@ class MemoryJournal:
         if len(publication.body) > limits.JOURNAL_BODY_BYTES_MAX:
             return OSError(EMSGSIZE, "the message is too large for the servers")
         return self._stream.publish(self._host, publication)
+
+    def _last_or_foreign(self, folder: str) -> Message | ForeignMessage | None:
+        try:
+            return self.last(folder)
+        except ForeignMessage as error:
+            return error
 
     def _hear(self, hear: Callable[[str, bytes], None], topic: str, body: bytes) -> None:
         if not self._is_closed:

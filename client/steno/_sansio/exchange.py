@@ -63,6 +63,7 @@ class Exchange:
     Args:
         hello: the greeting.
         endpoint: the address of an owner that another daemon named; None for the home daemon.
+        on_stale: called at each reply that may be older than what other daemons have.
 
     Attributes:
         endpoint: as given.
@@ -72,8 +73,14 @@ class Exchange:
         trouble: why there is no connection, for the error of a request that waited in vain.
     """
 
-    def __init__(self, hello: Hello, endpoint: str | None = None) -> None:
+    def __init__(
+        self,
+        hello: Hello,
+        endpoint: str | None = None,
+        on_stale: Callable[[], None] | None = None,
+    ) -> None:
         self.endpoint = endpoint
+        self._on_stale = on_stale
         self.redirected: deque[tuple[Pending | Follower, str | None]] = deque()
         self.outbox: deque[OutgoingRequest] = deque()
         self.alarm: float = inf
@@ -555,12 +562,21 @@ class Exchange:
             pending.wake()
 
     def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
+        if reply.stale and self._on_stale is not None:
+            self._on_stale()
         # In this order: an interrupt between `forget` and the reply would leave it without an end.
         pending.block = block
         pending.reply = reply
         self.forget(pending)
         if pending.wake is not None:
             pending.wake()
+
+    def _begin(self, follower: Follower, reply: Subscribed) -> None:
+        if reply.stale and self._on_stale is not None:
+            self._on_stale()
+        follower.begin(reply)
+        if follower.route is not None:
+            follower.route.arrived()
 
     def _take_event(self, answer: Answer, now: float) -> None:
         follower = self._followers[answer.id]
@@ -569,9 +585,7 @@ class Exchange:
             return
         match answer.body:
             case Subscribed() as reply:
-                follower.begin(reply)
-                if follower.route is not None:
-                    follower.route.arrived()
+                self._begin(follower, reply)
             case ErrorReply() as reply:
                 self._take_refusal(follower, reply, now)
                 return

@@ -54,16 +54,25 @@ class BlockingLink:
         timeout: seconds that one request may take, and that it may wait for its turn.
         welcome: the daemon's identity and limits.
         is_inherited: this process was forked from the one that made the link.
+        on_stale: called at each reply that may be older than what other daemons have.
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
-    def __init__(self, target: Target, timeout: float, home: "BlockingLink | None" = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        timeout: float,
+        home: "BlockingLink | None" = None,
+        on_stale: Callable[[], None] | None = None,
+    ) -> None:
         self.name: str = target.name
         self.timeout: float = given_timeout(timeout)
         self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target.resolved()
-        self._exchange = Exchange(hello_of(target), None if home is None else target.endpoint)
+        self.on_stale: Callable[[], None] | None = on_stale
+        endpoint = None if home is None else target.endpoint
+        self._exchange = Exchange(hello_of(target), endpoint, on_stale)
         self._owners: Owners[BlockingOwnerLink] | None = None
         self._turns: ConnectionLock = ConnectionLock() if home is None else home._turns
         self._unpaid: deque[Follower] = deque() if home is None else home._unpaid

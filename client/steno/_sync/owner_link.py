@@ -19,7 +19,7 @@ class BlockingOwnerLink(BlockingLink):
     """
 
     def __init__(self, home: BlockingLink, endpoint: str) -> None:
-        super().__init__(home.target.at(endpoint), home.timeout, home)
+        super().__init__(home.target.at(endpoint), home.timeout, home, home.on_stale)
         self._home = home
 
     @property

@@ -11,39 +11,64 @@ from typing import TypedDict
 
 from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
-from steno._sync.client import BlockingClient, connect_sync
+from steno._sync.client import BlockingClient
 from steno._sync.link import BlockingLink
 from steno.cli.exits import WrongUsage
+from steno.cli.render.output import Output
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
 
 
 @contextmanager
-def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingClient]:
+def connected(
+    options: Namespace, *, spawn: bool = True, output: Output | None = None
+) -> Generator[BlockingClient]:
     """A client for one command; starts the daemon if `spawn` is true and none runs.
 
     A socket alone means any daemon that answers there, and none is started. A socket together with
     a root is the address at which a new daemon of the root listens.
 
+    Args:
+        options: of the command.
+        spawn: start the daemon if none runs.
+        output: of a command that reads; it says once if a reply may be old.
+
     Raises:
         NotFound: there is no root, and the command creates none.
         Unreachable: no daemon runs, and none was started.
     """
-    with connect_sync(**how_to_connect(options, spawn=spawn), spawn=spawn) as client:
+    with BlockingClient(linked(options, spawn=spawn, output=output)) as client:
         yield client
 
 
-def linked(options: Namespace) -> BlockingLink:
-    """The link of one command that has requests in flight; starts the daemon as `connected` does.
+def linked(options: Namespace, *, spawn: bool = True, output: Output | None = None) -> BlockingLink:
+    """The link of one command that has requests in flight; the arguments are those of `connected`.
 
     Raises:
         NotFound, Unreachable: as `connected`.
     """
-    how = how_to_connect(options)
+    how = how_to_connect(options, spawn=spawn)
     target = make_target(
-        how["root"], how["endpoint"], how["name"], spawn=True, key_file=how["key_file"]
+        how["root"], how["endpoint"], how["name"], spawn=spawn, key_file=how["key_file"]
     )
-    return BlockingLink(target, how["timeout"])
+    on_stale = None if output is None else _StaleNote(output)
+    return BlockingLink(target, how["timeout"], on_stale=on_stale)
+
+
+class _StaleNote:
+    """The message that replies may be old, printed at the first of them."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._is_printed = False
+
+    def __call__(self) -> None:
+        if not self._is_printed:
+            self._is_printed = True
+            self._output.say(
+                "the cluster could not be asked, so this may be older than what other hosts have:"
+                " `steno cluster status` shows why"
+            )
 
 
 def _check_root(options: Namespace) -> None:

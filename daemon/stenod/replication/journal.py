@@ -212,11 +212,15 @@ class Journal(Protocol):
 
         Raises:
             JournalLost: no server answered.
+            ForeignMessage: another program published it.
         """
         ...
 
-    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
-        """Returns the last message of each of several folders, as `last`."""
+    def last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
+        """Returns the last message of each of several folders, as `last`.
+
+        A message of another program is returned as its error: it concerns its own folder alone.
+        """
         ...
 
     def read(self, folder: str, after: int, last: int) -> Iterator[Message]:

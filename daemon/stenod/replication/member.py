@@ -49,13 +49,17 @@ class ClusterMember(Protocol):
         """
         ...
 
+    def is_list_stale(self) -> bool:
+        """Return whether the list of the cluster's sessions may lack what other daemons did."""
+        ...
+
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
         """List the sessions that other daemons own or removed, in order of their ids.
 
         Args:
             prefix: only ids that begin with this.
             after: only ids after this one.
-            limit: the first so many ids of the cluster.
+            limit: the first so many that are not removed.
 
         Raises:
             OSError: the journal failed.

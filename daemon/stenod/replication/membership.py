@@ -3,8 +3,9 @@
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -23,8 +24,16 @@ from stenod.replication import limits
 from stenod.replication.disk import ReplicatedDisk
 from stenod.replication.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod.replication.hosts import Hosts
-from stenod.replication.journal import Journal, JournalLost, Kind, Owner
+from stenod.replication.journal import (
+    ForeignMessage,
+    Journal,
+    JournalLost,
+    Kind,
+    Message,
+    Owner,
+)
 from stenod.replication.member import Elsewhere
+from stenod.replication.mirror import read_mark
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
 
@@ -69,6 +78,7 @@ class Membership:
     ) -> None:
         self._cluster = cluster
         self._engine = engine
+        self._local = local
         self._log = log
         self._lost: deque[str] = deque()
         self._asked_in_vain_at = -limits.ASK_AGAIN_S
@@ -142,10 +152,19 @@ class Membership:
         Raises:
             Held: another daemon owns it.
         """
+        return self._is_asked_in_vain(lambda: self._ownership.confirm(session))
+
+    def is_list_stale(self) -> bool:
+        """Return whether the list of the cluster's sessions may lack what others did; blocks."""
+        # Any server answers for its own part of a list. All streams are taken to be on the same
+        # servers, so that one of them is asked about.
+        return not self.is_sure and self._is_asked_in_vain(lambda: self._engine.confirm(""))
+
+    def _is_asked_in_vain(self, ask: Callable[[], None]) -> bool:
         if time.monotonic() - self._asked_in_vain_at < limits.ASK_AGAIN_S:
             return True
         try:
-            self._ownership.confirm(session)
+            ask()
         except JournalLost:
             self._asked_in_vain_at = time.monotonic()
             return True
@@ -153,25 +172,42 @@ class Membership:
 
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
         """List the sessions that other daemons own, removed or gave away, by their ids; blocks."""
-        names = [
-            name
-            for name in self._names(prefix, after)[:limit]
-            if self._ownership.found(name) is None
-        ]
-        host = self._hosts.owner.host
+        names = _sessions_of(self._engine.folders(), prefix, after)
+        asked = [name for name in names if self._ownership.found(name) is None]
         found: list[Elsewhere] = []
-        for name, last in zip(names, self._engine.last_of(names), strict=True):
-            if last is not None and last.kind is Kind.GONE:
-                found.append(Elsewhere(name, None, last.at))
-            elif last is not None:
-                living = self._hosts.living(last.owner.host) or last.owner
-                is_own = last.owner.host == host
-                found.append(Elsewhere(name, living.endpoint, last.at, is_own))
+        there = 0
+        for name, last in self._last_messages(asked, limit):
+            if isinstance(last, ForeignMessage):
+                # Its owner is unknown: the list has it as it is on this disk.
+                continue
+            found.append(self._elsewhere(name, last))
+            there += last.kind is not Kind.GONE
+            if there == limit:
+                break
         return found
 
-    def _names(self, prefix: str, after: str) -> list[str]:
-        names = self._engine.folders()
-        return sorted(name for name in names if name.startswith(prefix) and name > after)
+    def _elsewhere(self, session: str, last: Message) -> Elsewhere:
+        if last.kind is Kind.GONE:
+            return Elsewhere(session, None, last.at)
+        living = self._hosts.living(last.owner.host) or last.owner
+        is_own = last.owner.host == self._hosts.owner.host
+        return Elsewhere(session, living.endpoint, last.at, is_own)
+
+    def _last_messages(
+        self, names: Sequence[str], wanted: int
+    ) -> Iterator[tuple[str, Message | ForeignMessage]]:
+        """Yield the last messages of folders in order; the servers are asked as they are taken.
+
+        Args:
+            names: the folders.
+            wanted: how many of them the caller wants, of those that are not removed.
+        """
+        step = min(wanted, limits.READ_TOGETHER_MAX)
+        for start in range(0, len(names), step):
+            part = names[start : start + step]
+            for name, last in zip(part, self._engine.last_of(part), strict=True):
+                if last is not None:
+                    yield name, last
 
     def shorten(self, session: str) -> None:
         """Publish a copy of the whole session, and remove what the journal has before it; blocks.
@@ -287,22 +323,74 @@ class Membership:
         self, prefix: str, after: str | None, limit: int
     ) -> tuple[list[ClusterSession], bool]:
         counts = self._engine.folders()
-        names = sorted(
-            name for name in counts if name.startswith(prefix) and (after is None or name > after)
+        names = _sessions_of(counts, prefix, after or "")
+        there = (
+            self._session(name, last, counts[name])
+            for name, last in self._last_messages(names, limit + 1)
+            if isinstance(last, ForeignMessage) or last.kind is not Kind.GONE
         )
-        shown = names[:limit]
-        found = [
-            ClusterSession(
-                session=name,
-                host=last.owner.host,
-                endpoint=last.owner.endpoint,
-                changed_at=last.at,
-                messages=counts[name],
+        found = list(islice(there, limit + 1))
+        return found[:limit], len(found) > limit
+
+    def _session(
+        self, session: str, last: Message | ForeignMessage, messages: int
+    ) -> ClusterSession:
+        if isinstance(last, ForeignMessage):
+            return ClusterSession(
+                session=session,
+                host="",
+                endpoint="",
+                changed_at=0.0,
+                messages=messages,
+                trouble=str(last.strerror),
             )
-            for name, last in zip(shown, self._engine.last_of(shown), strict=True)
-            if last is not None and last.kind is not Kind.GONE
-        ]
-        return found, len(names) > limit
+        return ClusterSession(
+            session=session,
+            host=last.owner.host,
+            endpoint=last.owner.endpoint,
+            changed_at=last.at,
+            messages=messages,
+            trouble=self._hidden(session, last.owner),
+        )
+
+    def _hidden(self, session: str, owner: Owner) -> str:
+        """Why records of this disk are hidden by another host's session; empty if none are."""
+        host = self._hosts.owner.host
+        if owner.host == host or not self._is_apart(session):
+            return ""
+        return (
+            f"the id is that of a session of {owner.endpoint}, which hides the one of this host:"
+            " take [replication] out of config.toml, run `steno restart` and"
+            f" `steno rename {session} NEW`, put the table back, and run `steno restart` and"
+            " `steno cluster join`"
+        )
+
+    def _is_apart(self, session: str) -> bool:
+        """Whether this disk has files under an id of the cluster that never came from there."""
+        try:
+            with self._ownership.opened(session) as folder:
+                is_here = self._local.stat_name(folder, paths.CONTEXT) is not None
+                return is_here and not self._has_mark(folder)
+        except OSError:
+            return False
+
+    def _has_mark(self, folder: int) -> bool:
+        return read_mark(self._local, folder, self._hosts.owner.host) is not None
+
+
+def _sessions_of(folders: Iterable[str], prefix: str, after: str) -> list[str]:
+    """The sessions with a prefix behind an id, in order; another program may name any folder."""
+    return sorted(
+        name for name in folders if name.startswith(prefix) and name > after and _is_session(name)
+    )
+
+
+def _is_session(folder: str) -> bool:
+    try:
+        mount, _ = paths.split_session(folder)
+    except BadRequest:
+        return False
+    return mount is None
 
 
 def _boot() -> str:

@@ -20,7 +20,14 @@ from stenod.replication.facts import (
     Syncing,
 )
 from stenod.replication.jetstream import Rejected, api, direct_get, direct_get_batch
-from stenod.replication.journal import InDoubt, JournalLost, Message, Owner, Publication
+from stenod.replication.journal import (
+    ForeignMessage,
+    InDoubt,
+    JournalLost,
+    Message,
+    Owner,
+    Publication,
+)
 from stenod.replication.monitors import ask_monitors
 from stenod.replication.nats_connection import (
     Connection,
@@ -106,7 +113,7 @@ class NatsJournal:
         """Returns a folder's last message, perhaps an older one; see `Journal`."""
         return self._connection.call(self._last(folder))
 
-    def last_of(self, folders: Sequence[str]) -> list[Message | None]:
+    def last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
         """Returns the last message of each of several folders; see `Journal`."""
         return self._connection.call(self._last_of(folders))
 
@@ -250,12 +257,18 @@ class NatsJournal:
             raise _refusal(error, stream) from None
         return True
 
-    async def _last_of(self, folders: Sequence[str]) -> list[Message | None]:
-        found: list[Message | None] = []
+    async def _last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
+        found: list[Message | ForeignMessage | None] = []
         for start in range(0, len(folders), limits.READ_TOGETHER_MAX):
             part = folders[start : start + limits.READ_TOGETHER_MAX]
-            found += await asyncio.gather(*(self._last(folder) for folder in part))
+            found += await asyncio.gather(*(self._last_or_foreign(folder) for folder in part))
         return found
+
+    async def _last_or_foreign(self, folder: str) -> Message | ForeignMessage | None:
+        try:
+            return await self._last(folder)
+        except ForeignMessage as error:
+            return error
 
     async def _read_batch(self, folder: str, after: int, last: int) -> list[Message]:
         """Returns the next messages, one at least."""

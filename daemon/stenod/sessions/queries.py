@@ -14,6 +14,7 @@ from steno_protocol.replies import Lines, Mail, SessionEntry, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
+from stenod.replication.member import ClusterMember
 from stenod.sessions import listing, streams
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.record_count import RecordCounter
@@ -56,11 +57,7 @@ class Queries:
         found = self._trees.sessions(wanted)
         member = self._registry.member
         if member is not None:
-            try:
-                others = member.others(wanted.prefix, wanted.after, wanted.limit + 1)
-                found = listing.with_others(found, others, wanted)
-            except OSError:
-                found = msgspec.structs.replace(found, stale=True)
+            found = self._with_others(member, found, wanted)
         if wanted.records:
             counter = RecordCounter(self._disk, self._trees)
             found.sessions[:] = [
@@ -68,6 +65,16 @@ class Queries:
                 for entry in found.sessions
             ]
         return found
+
+    def _with_others(self, member: ClusterMember, found: Sessions, wanted: List) -> Sessions:
+        """Add the sessions of other daemons, as far as the cluster can be asked."""
+        try:
+            others = member.others(wanted.prefix, wanted.after, wanted.limit + 1)
+            found = listing.with_others(found, others, wanted)
+            is_stale = member.is_list_stale()
+        except OSError:
+            is_stale = True
+        return msgspec.structs.replace(found, stale=is_stale)
 
     def _with_state(self, entry: SessionEntry, wanted: List) -> SessionEntry:
         """Add the state of an open session, which its files do not show."""

@@ -81,6 +81,10 @@ class ScriptedMember:
             self.own(session)
         return self.is_cut_off
 
+    def is_list_stale(self) -> bool:
+        """See `ClusterMember`."""
+        return not self.is_sure
+
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
         """See `ClusterMember`."""
         del prefix, after
@@ -362,6 +366,23 @@ async def test_lists_name_owners_and_leave_out_what_others_removed(
         assert isinstance(paged, Sessions)
         assert [entry.session for entry in paged.sessions] == ["a", "c"]
         assert paged.more
+
+
+async def test_a_list_without_a_majority_is_stale_and_has_what_is_known(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        await ask(daemon, "o", Open(session="b"))
+        member.elsewhere = [Elsewhere("a", OTHER, 5.0)]
+        for member.is_sure in (True, False):
+            listed = await ask(daemon, f"l{member.is_sure}", List())
+            assert isinstance(listed, Sessions)
+            assert [entry.session for entry in listed.sessions] == ["a", "b"]
+            assert listed.stale is not member.is_sure
+        member.is_cut_off = True
+        alone = await ask(daemon, "m", List())
+        assert isinstance(alone, Sessions)
+        assert ([entry.session for entry in alone.sessions], alone.stale) == (["b"], True)
 
 
 async def test_gc_makes_the_journal_of_a_session_short(

@@ -30,6 +30,10 @@ REPLICAS = (
     ClusterReplica(name="n2", syncing="always"),
     ClusterReplica(name="n3", syncing="always"),
 )
+FOREIGN = ClusterSession(
+    session="demo", host="", endpoint="", changed_at=0.0, messages=7,
+    trouble="message 6 is not steno's: remove it",
+)  # fmt: skip
 
 
 def _report(**changes: object) -> ClusterReport:
@@ -144,6 +148,7 @@ def _stream(**changes: object) -> tuple[ClusterStream, ...]:
         (_report(server="", trouble="refused"), "problem", "no server of the cluster is connected"),
         (_report(trouble="timed out"), "warning", "the servers of the cluster failed: timed out"),
         (_report(broken_promises=("n1 is lazy",)), "warning", "may be lost with a server: n1 is"),
+        (_report(sessions=(FOREIGN,)), "problem", "session demo is in trouble: message 6 is"),
         (
             _report(streams=_stream(trouble="no leader")),
             "problem",
@@ -223,6 +228,10 @@ def test_the_report_has_hosts_servers_and_the_owners_of_sessions() -> None:
     assert any(line.startswith("takeovers  2, the last of demo at ") for line in shown)
     assert "refused    3 commits of a stale owner, 1 in doubt" in shown
     assert shown[-1].startswith("more sessions follow")
+
+
+def test_a_session_whose_owner_is_unknown_has_no_time_of_a_change() -> None:
+    assert "-  -  7  demo" in _shown(_report(sessions=(FOREIGN,)))
 
 
 def test_a_trial_joins_no_cluster_that_the_environment_names(

@@ -338,6 +338,18 @@ def test_a_position_of_the_daemon_that_is_none_is_incompatible() -> None:
         driver.answer(request_id, events.Records(first="0:-1", next="0:0"), b"{}\n")
 
 
+@pytest.mark.parametrize("is_stale", [True, False])
+def test_each_stale_reply_is_notified(*, is_stale: bool) -> None:
+    driver = Driver()
+    driver.stat()
+    driver.follow()
+    (asked, _), (followed, _) = driver.sent()
+    driver.answer(asked, replies.Done(stale=is_stale))
+    assert driver.stale_replies == is_stale
+    driver.answer(followed, replies.Subscribed(head="0:0", incarnation="i", stale=is_stale))
+    assert driver.stale_replies == 2 * is_stale
+
+
 # --- subscriptions -------------------------------------------------------------------------------
 
 

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from stenod.core.manifest import Manifest
 from stenod.replication import limits
 from stenod.replication.facts import (
     ClusterFacts,
@@ -15,6 +17,7 @@ from stenod.replication.facts import (
 )
 from stenod.replication.journal import Kind, Publication
 from stenod.replication.membership import Membership
+from stenod.replication.mirror import Mark
 from stenod.store.posix import PosixDisk
 from support.memory_journal import MemoryJournal, MemoryStream
 
@@ -49,6 +52,21 @@ def member(stream: MemoryStream, folder: Path, name: str) -> Membership:
     return made
 
 
+def publish(
+    stream: MemoryStream, owner: Membership, folder: str, kind: Kind, after: int = 0
+) -> None:
+    """Let a daemon publish a message without a body."""
+    journal = MemoryJournal(stream, "publisher")
+    [found] = journal.publish([Publication(folder, after, owner._hosts.owner, kind, b"")])
+    assert isinstance(found, int)
+
+
+def publish_own(stream: MemoryStream, owner: Membership, *folders: str) -> None:
+    """Let a daemon own folders."""
+    for folder in folders:
+        publish(stream, owner, folder, Kind.OWN)
+
+
 def test_a_new_daemon_knows_the_living_ones_before_it_serves(tmp_path: Path) -> None:
     stream = MemoryStream()
     member(stream, tmp_path, "one")
@@ -69,6 +87,60 @@ def test_a_session_that_came_from_another_daemon_is_listed_before_it_is_opened(
     (there,), (here,) = one.others("", "", 9), two.others("", "", 9)
     assert (there.session, there.endpoint, there.is_own) == ("demo", owner.endpoint, False)
     assert (here.session, here.is_own) == ("demo", True)
+
+
+def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "a", "c")
+    foreign = stream.publish_foreign("b")
+    stream.publish_foreign("no session/\udcff")
+    assert [each.session for each in two.others("", "", 9)] == ["a", "c"]
+    report = two.report("", None, 9)
+    assert report.trouble == ""
+    assert [each.session for each in report.sessions] == ["a", "b", "c"]
+    assert [each.session for each in report.sessions if each.trouble] == ["b"]
+    assert f"message {foreign} of 'b' in the journal is not steno's" in report.sessions[1].trouble
+
+
+def test_a_list_is_stale_while_no_majority_answers(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one = member(stream, tmp_path, "one")
+    assert not one.is_list_stale()
+    stream.partition("one")
+    assert one.is_list_stale()
+
+
+def test_removed_sessions_cut_no_list_short(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "a", "b", "c", "d", "e")
+    for number, name in enumerate("abc", 1):
+        publish(stream, one, name, Kind.GONE, after=number)
+    listed = two.others("", "", 1)
+    assert [each.session for each in listed if each.endpoint] == ["d"]
+    assert [each.session for each in listed if not each.endpoint] == ["a", "b", "c"]
+    first, rest = two.report("", None, 1), two.report("", "d", 1)
+    assert ([each.session for each in first.sessions], first.more) == (["d"], True)
+    assert ([each.session for each in rest.sessions], rest.more) == (["e"], False)
+
+
+def test_a_session_that_hides_one_of_this_disk_is_in_trouble_here(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, one, "both", "elsewhere", "mirrored")
+    publish_own(stream, two, "own")
+    for name in ("both", "mirrored", "own"):
+        folder = tmp_path / "two/sessions" / name
+        folder.mkdir(parents=True)
+        (folder / "context.jsonl").write_text("{}\n")
+    mark = Mark(3, two._hosts.owner.host, Manifest())
+    (tmp_path / "two/sessions/mirrored/journal.mark").write_bytes(msgspec.json.encode(mark))
+    troubles = {each.session: each.trouble for each in two.report("", None, 9).sessions}
+    assert [name for name, trouble in troubles.items() if trouble] == ["both"]
+    assert f"ipc://{tmp_path}/one, which hides the one of this host" in troubles["both"]
+    assert "`steno rename both NEW`" in troubles["both"]
+    assert not any(each.trouble for each in one.report("", None, 9).sessions)
 
 
 ALWAYS = ReplicaFacts("n1", is_leader=True, syncing=Syncing.ALWAYS)

@@ -107,6 +107,9 @@ def test_a_message_of_another_program_is_named() -> None:
     assert found.sequence == foreign
     with pytest.raises(ForeignMessage):
         journal.last("s")
+    here, other = journal.last_of(["s", "t"])
+    assert isinstance(here, ForeignMessage)
+    assert other is None
 
 
 def test_a_full_stream_refuses_a_message() -> None:

@@ -128,9 +128,10 @@ def _replica_row(stream: ClusterStream, replica: ClusterReplica) -> tuple[str, .
 
 
 def _session_row(session: ClusterSession, now: float) -> tuple[str, ...]:
+    # What another program published has neither an owner nor a time.
     return (
-        age(session.changed_at, now),
-        session.host[:HOST_CHARS],
+        age(session.changed_at, now) if session.host else "-",
+        session.host[:HOST_CHARS] or "-",
         number(session.messages),
         printable(session.session, one_line=True),
     )

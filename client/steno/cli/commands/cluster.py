@@ -4,7 +4,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import (
@@ -29,8 +29,8 @@ from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count, duration, number
-from steno_protocol.errors import BadRequest, StenoError
-from steno_protocol.replies import ClusterReport, ClusterSession
+from steno_protocol.errors import BadRequest, StenoError, StorageFailed
+from steno_protocol.replies import ClusterReport, ClusterSession, SessionEntry
 
 _SHOWN: Final = 20
 """Sessions that `status` shows by itself: each one costs the servers a look."""
@@ -109,7 +109,8 @@ def _add_join(under: Subcommands) -> None:
     parser = action(
         under, "join", _join, "bring the sessions of this root into its cluster",
         "For a root that was used before it had a cluster. It may be repeated: sessions that the"
-        " cluster has are left alone. Mounts stay on this machine.",
+        " cluster has are left alone, and one with the id of another host's session is named."
+        " Mounts stay on this machine.",
         example="steno cluster join",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "only sessions whose id begins with this")
@@ -201,36 +202,70 @@ def _owner(client: BlockingClient, session: str) -> ClusterSession | None:
     return None
 
 
+class _Comparison(NamedTuple):
+    """The sessions of this root, compared with those of its cluster.
+
+    Attributes:
+        there: those that the cluster has.
+        missing: those that it does not have.
+        troubles: those that it has and this host cannot serve, or hides, each with the reason.
+    """
+
+    there: list[str]
+    missing: list[str]
+    troubles: dict[str, str]
+
+
 def _join(options: Namespace, output: Output) -> int:
     """Use each session that the journal does not have, which replicates it."""
     prefix = options.prefix or ""
     with connected(options) as client:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)
-            missing, there = _missing(client, prefix)
-        failed: list[tuple[str, StenoError]] = []
+            before = _comparison(client, prefix)
+        failed: dict[str, str] = {}
         with Progress(output, "joining") as progress:
-            for session in progress.over(missing):
+            for session in progress.over(before.missing):
                 try:
                     client.stat(session)
                 except StenoError as error:
-                    failed.append((session, error))
+                    failed[session] = error.message
         with Progress(output, "comparing sessions"):
-            left_out = set(_missing(client, prefix)[0]) if missing else set[str]()
-    joined = [session for session in missing if session not in left_out]
-    silent = left_out - {session for session, _ in failed}
-    why = [(session, error.message) for session, error in failed if session in left_out]
-    why += [(session, "the daemon did not replicate it") for session in sorted(silent)]
-    _print_joined(output, joined, there, why)
-    return Exit.FAILED if why else Exit.DONE
+            after = _comparison(client, prefix) if before.missing else before
+    joined = [session for session in before.missing if session in after.there]
+    silent = dict.fromkeys(after.missing, "the daemon did not replicate it")
+    still_failed = {each: why for each, why in failed.items() if each in silent}
+    left_out = {**silent, **still_failed, **after.troubles}
+    _print_joined(output, joined, len(before.there), sorted(left_out.items()))
+    return Exit.FAILED if left_out else Exit.DONE
 
 
-def _missing(client: BlockingClient, prefix: str) -> tuple[list[str], int]:
-    """The sessions of this root that the journal does not have, and how many it has."""
-    known = {each.session for each in client.cluster(prefix, limit=None).sessions}
+def _comparison(client: BlockingClient, prefix: str) -> _Comparison:
+    """Compare the sessions of this root with those of the cluster.
+
+    Raises:
+        StorageFailed: the cluster's sessions could not be listed.
+    """
+    report = client.cluster(prefix, limit=None)
+    if report.trouble:
+        raise StorageFailed(
+            f"the sessions of the cluster could not be listed: {report.trouble}; see `steno cluster"
+            " status`, and join again"
+        )
+    known = {each.session: each.trouble for each in report.sessions}
+    here = [each.session for each in client.sessions(prefix) if _is_here(each)]
+    return _Comparison(
+        there=[session for session in here if known.get(session) == ""],
+        missing=[session for session in here if session not in known],
+        troubles={session: known[session] for session in here if known.get(session)},
+    )
+
+
+def _is_here(entry: SessionEntry) -> bool:
+    """Whether this root has files of a session that can be replicated."""
     # A session with a colon is one of a mount, which is not replicated.
-    here = [each.session for each in client.sessions(prefix) if ":" not in each.session]
-    return [session for session in here if session not in known], len(known)
+    is_mount = ":" in entry.session
+    return not is_mount and (entry.owner is None or entry.bytes > 0 or entry.generations > 0)
 
 
 def _print_joined(
@@ -241,7 +276,7 @@ def _print_joined(
         output.document({"joined": joined, "there": there, "left_out": left_out})
         return
     for each in left_out:
-        output.say(f"{each['session']} is not in the cluster: {each['why']}")
+        output.say(f"{each['session']} did not join: {each['why']}")
     output.say(f"{count(len(joined), 'session')} joined, {number(there)} were there already")
 
 

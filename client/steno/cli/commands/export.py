@@ -90,7 +90,7 @@ def run(options: Namespace, output: Output) -> int:
 
 
 def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
-    with connected(options) as client, Progress(output, "exporting") as progress:
+    with connected(options, output=output) as client, Progress(output, "exporting") as progress:
         session = client.session(options.session)
         stat = session.stat()
         is_json = options.format == "json"
@@ -249,7 +249,7 @@ def _export_folder(options: Namespace, output: Output) -> int:
         raise WrongUsage("--format kimi makes a folder: name it with -o", session=options.session)
     path = Path(options.output)
     with (
-        connected(options) as client,
+        connected(options, output=output) as client,
         Progress(output, "exporting") as progress,
         new_folder(path) as folder,
     ):

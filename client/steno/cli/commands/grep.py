@@ -136,7 +136,7 @@ def run(options: Namespace, output: Output) -> int:
         raise WrongUsage("--order and --limit need --index: a regular expression has no best match")
     pattern = _pattern(options)
     has_sessions = has_hits = has_failed = False
-    with connected(options) as client, Progress(output, "searching") as progress:
+    with connected(options, output=output) as client, Progress(output, "searching") as progress:
         search = Search(pattern, options.role, options.since, progress)
         sessions = client.sessions(options.prefix or "")
         progress.expect(sum(entry.bytes for entry in sessions))
@@ -176,7 +176,7 @@ def _run_indexed(options: Namespace, output: Output) -> int:
     asked = _words(options, output)
     printed: set[str] = set()
     limit = options.limit or INDEXED_HITS_SHOWN_MAX
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         search = IndexedSearch(client, index_folder(options, client.welcome.root), output)
         search.update()
         hits = search.hits(asked, limit)

@@ -42,7 +42,7 @@ def run(options: Namespace, output: Output) -> int:
             lambda session, how: session.write_system_prompt(text, **how),
             lambda: system_prompt_record(text),
         )
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         state = client.session(options.session).history_at()
     if output.as_json:
         output.document({"session": options.session, "system_prompt": state.system_prompt})

@@ -34,7 +34,7 @@ def add_parser(commands: Subcommands) -> None:
 def run(options: Namespace, output: Output) -> int:
     """Print the records between two positions of one generation."""
     after = _start(options)
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         check_span(client, options.session, after, options.until)
         records = client.session(options.session).records(
             after, options.until, strict=options.strict

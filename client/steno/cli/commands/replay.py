@@ -47,7 +47,7 @@ def _speed(text: str) -> float:
 
 def run(options: Namespace, output: Output) -> int:
     """Print the events with the pauses between them."""
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         check_span(client, options.session, options.after, options.until, ReadWire)
         events = client.session(options.session).wire_records(options.after, options.until)
         before: WireRecord | None = None

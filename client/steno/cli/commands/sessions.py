@@ -105,7 +105,7 @@ def run(options: Namespace, output: Output) -> int:
 
 
 def _list_sessions(options: Namespace, output: Output) -> int:
-    with connected(options) as client, Progress(output, "listing sessions"):
+    with connected(options, output=output) as client, Progress(output, "listing sessions"):
         entries, lost, flat = _listed(client, options)
         shorts = _shorts(client, entries) if output.is_terminal and not output.as_json else {}
         root = client.welcome.root

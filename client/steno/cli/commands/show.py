@@ -64,7 +64,7 @@ def run(options: Namespace, output: Output) -> int:
     if output.as_json:
         return _show_state(options, output)
     conversation = _conversation(options, output)
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         session = client.session(options.session)
         since = Since(options.since)
         if options.follow:
@@ -131,7 +131,7 @@ def _show_state(options: Namespace, output: Output) -> int:
         raise WrongUsage("--json is a format of its own: leave --format out")
     if options.since is not None:
         raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         past = options.at if options.generation is None else options.generation
         state = client.session(options.session).history_at(past)
     output.document(contract.state(options.session, state))

@@ -25,7 +25,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: Namespace, output: Output) -> int:
     """Print the state of a session."""
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         found = client.stat(options.session)
     if output.as_json:
         output.document(contract.reply(found))

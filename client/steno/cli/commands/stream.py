@@ -66,7 +66,7 @@ def run(options: Namespace, output: Output) -> int:
     _check(options)
     if options.append is not None:
         return _append(options, output)
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         if options.stream is None:
             _list(client, options, output)
         elif options.delete:

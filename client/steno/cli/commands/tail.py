@@ -56,7 +56,7 @@ def run(options: Namespace, output: Output) -> int:
     if options.wait and not options.follow:
         raise WrongUsage("--wait waits for new records, and only -f prints those: add -f")
     tail = _tail_events if options.wire else _tail_records
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         if options.wait:
             _wait_for_session(client, options, output)
         try:

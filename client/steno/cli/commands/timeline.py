@@ -22,7 +22,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: Namespace, output: Output) -> int:
     """Draw the history of a session."""
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         entries = client.timeline(options.session)
         # Requested last: a rewrite between the two requests is then shown, without its entry.
         head = client.stat(options.session).head

@@ -25,7 +25,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: Namespace, output: Output) -> int:
     """List the turns, with the numbers that `fork --turn` takes."""
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         found = client.session(options.session).turns()
     for turn_number, turn in enumerate(found):
         if output.as_json:

@@ -37,7 +37,7 @@ def run(options: Namespace, output: Output) -> int:
         return change(
             options, output, lambda session, how: session.update_token_count(tokens, **how)
         )
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         state = client.session(options.session).history_at()
     if output.as_json:
         output.document(contract.usage(options.session, state))

@@ -29,7 +29,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: Namespace, output: Output) -> int:
     """List the events, one a line."""
-    with connected(options) as client:
+    with connected(options, output=output) as client:
         session = client.session(options.session)
         check_span(client, options.session, options.after, options.until, ReadWire)
         version = session.wire_version()

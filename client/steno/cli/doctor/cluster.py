@@ -27,7 +27,7 @@ def check_cluster(options: Namespace, root: Path) -> Iterator[Finding]:
         with connect_sync(
             root, spawn=False, timeout=options.timeout or limits.REQUEST_TIMEOUT_S
         ) as client:
-            report = client.cluster()
+            report = client.cluster(limit=None)
         if report.cluster:
             yield Finding("ok", f"in the cluster {report.cluster}; {promise(report)}")
             yield from findings_about(report, root)
@@ -78,6 +78,13 @@ def findings_about(report: ClusterReport, root: Path | None = None) -> Iterator[
         )
     for stream in report.streams:
         yield from _findings_about_stream(stream)
+    for session in report.sessions:
+        if session.trouble:
+            yield Finding(
+                "problem",
+                f"the session {session.session} is in trouble: {session.trouble}",
+                f"after that `{status} {session.session}` no longer names it",
+            )
 
 
 def _because(trouble: str) -> str:

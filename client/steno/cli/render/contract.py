@@ -51,7 +51,7 @@ cluster     cluster host endpoint hosts [{host endpoint heard_s alive}] server t
             broken_promises streams [{name replicas [{name leader current offline lag syncing}]
             sessions messages bytes bytes_max trouble}] owned takeovers last_takeover
             last_takeover_at last_takeover_s fenced in_doubt sessions [{session host endpoint
-            changed_at messages}] more               `cluster status`
+            changed_at messages trouble}] more       `cluster status`
 handed_over session moved from to host took_s        `cluster move`
 joined      joined there left_out [{session why}]    `cluster join`
 files       files {name: text} folder                `cluster config`
