@@ -152,12 +152,12 @@ class Ownership:
         """
         self.acquire(path)
         names = list(self.journal.folders(path))
-        present = {
+        gone = {
             name
             for name, last in zip(names, self.journal.last_of(names), strict=True)
-            if last is not None and last.kind is not Kind.GONE
+            if isinstance(last, Message) and last.kind is Kind.GONE
         }
-        for name in sorted(present.union(below)):
+        for name in sorted({*names} - gone | {*below}):
             try:
                 self.acquire(name)
             except Held as error:
@@ -189,7 +189,7 @@ class Ownership:
             Whether it was called. Nobody opens the folder at its old place meanwhile.
         """
         with self._alone(path):
-            last, there = self.journal.last_of([path, goal])
+            last, there = self.journal.last(path), self.journal.last(goal)
             if last is None or last.kind is not Kind.GONE or last.owner.host != self.owner.host:
                 return False
             if there is None or not self._began(goal, there):
