@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,16 @@ def test_acknowledged_records_and_followers_survive_kills(root: Path, backend: s
 async def _beside_kills(root: Path) -> None:
     seen: list[int] = []
     is_complete = anyio.Event()
+    one_at_a_time = anyio.CapacityLimiter(1)
     with ForegroundDaemon(root) as daemon:
+        restart = partial(anyio.to_thread.run_sync, _restart, daemon, limiter=one_at_a_time)
         async with steno.connect(root, spawn=False) as client, anyio.create_task_group() as tasks:
             stream = await (await client.open("demo", follow=False)).stream("notes")
             await stream.append({"n": -1})
             tasks.start_soon(_follow, stream, seen, is_complete)
             for number in range(60):
                 if number % 20 == 10:
-                    tasks.start_soon(anyio.to_thread.run_sync, _restart, daemon)
+                    tasks.start_soon(restart)
                 ack = await stream.append({"n": number}, key=f"n-{number}")
                 assert ack.first == Position(0, number + 1)
             with anyio.fail_after(30):

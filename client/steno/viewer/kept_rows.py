@@ -25,7 +25,7 @@ class KeptRows:
     """
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes: int = 0
         self._rows: OrderedDict[tuple[Place, int], bytes] = OrderedDict()
 
     def take(self, place: Place, first: int, end: int) -> list[msgspec.Raw]:
