@@ -1,19 +1,24 @@
 """`steno demo`: its events, and its proofs with faulty files."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 
+from steno._connect.start_lock import StartLock
 from steno.cli import main
-from steno.cli.agents import Evidence, turn
+from steno.cli.agents import Evidence, stop_daemon, turn
 from steno.cli.commands import demo
 from steno.cli.proofs import Acked, Seen, prove
 from steno.cli.render.output import Output
 from support.command import Steno
+from support.foreground import ForegroundDaemon
 
 CLAIMS = 4
 
@@ -223,3 +228,17 @@ def test_a_file_with_a_torn_last_line_is_not_whole() -> None:
     case = Case()
     proofs = [*prove(b"\n".join(case.lines), case.acked, case.seen).values()]
     assert "no whole line" in proofs[WHOLE]
+
+
+@pytest.mark.anyio
+async def test_a_daemon_that_is_just_being_started_is_stopped_once_it_runs(root: Path) -> None:
+    lock = StartLock(str(root), math.inf)
+    assert lock.try_turn()
+    daemon = ForegroundDaemon(root)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop_daemon, root)
+        # Nothing of the daemon can be seen yet.
+        await anyio.wait_all_tasks_blocked()
+        await anyio.to_thread.run_sync(daemon.start)
+        lock.close()
+    assert await anyio.to_thread.run_sync(daemon.wait) == 0

@@ -22,8 +22,17 @@ class Silence(msgspec.Struct, frozen=True):
 
 def is_free(root: Path) -> bool:
     """True when no daemon holds the root."""
+    return _is_unlocked(root / paths.LOCK)
+
+
+def is_starting(root: Path) -> bool:
+    """True while a client of this root starts a daemon, which may not hold the root yet."""
+    return not _is_unlocked(root / paths.START_LOCK)
+
+
+def _is_unlocked(path: Path) -> bool:
     try:
-        with open_regular(root / paths.LOCK) as file:
+        with open_regular(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return True

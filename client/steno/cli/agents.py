@@ -19,7 +19,7 @@ from anyio.abc import ByteSendStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from steno._async.client import Client, connect
-from steno._connect.lock_holder import is_free
+from steno._connect.lock_holder import is_free, is_starting
 from steno.cli.exits import Exit
 from steno.cli.proofs import Acked, Seen, prove
 from steno.cli.render.output import Output
@@ -191,9 +191,9 @@ async def _line(name: str, stdout: BufferedByteReceiveStream) -> bytes:
 
 
 async def stop_daemon(root: Path) -> None:
-    """Stop a daemon, also one that is just starting."""
+    """Stop a daemon, also one that a cancelled connect is just starting in its thread."""
     with anyio.move_on_after(limits.SPAWN_TIMEOUT_S):
-        while not is_free(root):
+        while is_starting(root) or not is_free(root):
             with suppress(StenoError):
                 async with connect(root, spawn=False, timeout=limits.PROBE_TIMEOUT_S) as client:
                     await client.drain()
