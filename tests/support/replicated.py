@@ -13,6 +13,11 @@ from stenod.store.posix import PosixDisk
 from support.memory_journal import MemoryStream
 
 
+def line(text: str) -> bytes:
+    """A line of a session file."""
+    return b'{"role":"user","content":"%s"}\n' % text.encode()
+
+
 class Host:
     """One daemon's replication.
 

@@ -343,7 +343,8 @@ class ReplicatedDisk:
         """Settle a move that ended with its process while the folder is still at its old place.
 
         If the journal has the folder at its new place alone, it is moved there; else what the
-        journal has at the new place is taken back. Nothing of the folder may be open.
+        journal has at the new place is taken back, unless the folder has left its old place, where
+        there may be a new one since. Nothing of the folder may be open.
 
         Args:
             source: the path of the folder in the tree, which may be one in the trash.
@@ -354,6 +355,8 @@ class ReplicatedDisk:
         """
         if self._ownership.finish_move(source, goal, lambda: self._move_here(source, goal)):
             return True
+        if self._ownership.has_left(source):
+            return False
         with self._ownership.opened(source) as moved:
             sessions = list(self._sessions(moved, ""))
         for below in sessions:

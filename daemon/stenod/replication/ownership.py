@@ -211,6 +211,16 @@ class Ownership:
                 host = host or message.owner.host
         return host == self.owner.host
 
+    def has_left(self, path: str) -> bool:
+        """Whether the last that this host published of a folder is that it is gone."""
+        last = self.journal.last(path)
+        kinds = [
+            message.kind
+            for message in self.journal.read(path, 0, 0 if last is None else last.sequence)
+            if message.owner.host == self.owner.host
+        ]
+        return kinds[-1:] == [Kind.GONE]
+
     def take_back(self, path: str) -> None:
         """Publish that a folder is gone which this daemon published, and has no files of.
 

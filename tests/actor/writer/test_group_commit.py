@@ -139,6 +139,27 @@ async def test_a_group_that_becomes_slow_delays_what_comes_then_no_longer(
         assert slow not in daemon.answers
 
 
+async def test_what_waits_for_a_quick_group_begins_by_itself_once_that_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    async with group_under_way() as (daemon, slow, _):
+        monkeypatch.setattr(anyio, "sleep", pause)
+        command, record = appends(2)[1]
+        daemon.handle(encode_request(b"early", command, [record]))
+        # The clock stands: the group is looked at again and again.
+        await wait_for(lambda: len(pauses) > 2)
+        assert b"early" not in daemon.answers
+        daemon.now_s += limits.SLOW_GROUP_S
+        await daemon.wait_for_answer(b"early")
+        assert slow not in daemon.answers
+
+
 async def test_what_comes_during_a_quick_group_of_a_cluster_is_committed_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,26 +12,7 @@ import pytest
 from steno_protocol.errors import BadRequest, Held
 from stenod.replication.journal import Fenced, JournalLost, Kind, Publication
 from support.memory_journal import MemoryStream
-from support.replicated import Host
-
-
-@pytest.fixture
-def stream() -> MemoryStream:
-    return MemoryStream()
-
-
-@pytest.fixture
-def one(stream: MemoryStream, tmp_path: Path) -> Host:
-    return Host(stream, "one", str(tmp_path / "one" / "sessions"))
-
-
-@pytest.fixture
-def two(stream: MemoryStream, tmp_path: Path) -> Host:
-    return Host(stream, "two", str(tmp_path / "two" / "sessions"))
-
-
-def line(text: str) -> bytes:
-    return b'{"role":"user","content":"%s"}\n' % text.encode()
+from support.replicated import Host, line
 
 
 def write(host: Host, session: str, text: str) -> None:
@@ -354,13 +335,28 @@ def test_a_session_that_was_handed_over_is_not_taken_back(
 
 
 def test_a_session_that_was_opened_at_its_new_place_since_stays(
-    one: Host, stream: MemoryStream
+    one: Host, two: Host, stream: MemoryStream
 ) -> None:
     write(one, "p", "above")
     cut_short(one, stream, 1)
     write(one, "q", "more")
     assert not one.disk.settle_move("p", "q")
-    assert read(one, "q") == line("above") + line("more")
+    two.now += 100.0
+    assert read(two, "q") == line("above") + line("more")
+
+
+def test_a_moved_session_stays_although_its_old_id_was_used_again(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 2)
+    two.now += 100.0
+    write(two, "p", "new")
+    assert not one.disk.settle_move("p", "q")
+    assert read(two, "p") == line("new")
+    assert read(one, "q") == line("above")
+    one.now += 100.0
+    assert read(one, "p") == line("new")
 
 
 def test_an_id_that_another_host_took_is_not_where_a_session_moved(

@@ -21,7 +21,7 @@ from stenod.store.log import Copy
 from stenod.store.names import replacing
 from stenod.store.posix import PosixDisk
 from support.memory_journal import Fault, MemoryStream
-from support.replicated import Host
+from support.replicated import Host, line
 
 
 class CountingDisk(PosixDisk):
@@ -34,25 +34,6 @@ class CountingDisk(PosixDisk):
         data = super().read(handle, size, offset)
         self.read_bytes += len(data)
         return data
-
-
-@pytest.fixture
-def stream() -> MemoryStream:
-    return MemoryStream()
-
-
-@pytest.fixture
-def one(stream: MemoryStream, tmp_path: Path) -> Host:
-    return Host(stream, "one", str(tmp_path / "one" / "sessions"))
-
-
-@pytest.fixture
-def two(stream: MemoryStream, tmp_path: Path) -> Host:
-    return Host(stream, "two", str(tmp_path / "two" / "sessions"))
-
-
-def line(text: str) -> bytes:
-    return b'{"role":"user","content":"%s"}\n' % text.encode()
 
 
 def succeed(host: Host, dead: Host) -> None:
@@ -706,12 +687,16 @@ def test_what_the_journal_has_no_room_for_fails_no_later_change(
     log, folder = synced_log(one)
     place = one.disk.open_folder(one.disk.open_root(one.tree), "s")
     other = one.disk.open_new(place, "stream-a.jsonl")
+    # Longer than the file that is cut.
+    one.disk.write(other, line("a" * 1000))
     one.disk.fdatasync(other)
     stream.capacity = stream._size() + 10_000
     log.append(line("x" * 30_000))
-    one.disk.write(other, line("a"))
+    one.disk.write(other, line("b"))
     with pytest.raises(OSError, match="full"):
         log.sync()
+    with pytest.raises(OSError, match="full"):
+        one.disk.fdatasync(other)
     log.discard_unsynced()
     one.disk.fdatasync(other)
     log.append(line("2"))
@@ -721,7 +706,7 @@ def test_what_the_journal_has_no_room_for_fails_no_later_change(
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == line("1") + line("2")
-    assert two.content("s")["stream-a.jsonl"] == line("a")
+    assert two.content("s")["stream-a.jsonl"] == line("a" * 1000) + line("b")
 
 
 def test_what_was_refused_for_a_foreign_message_is_not_published_later(
@@ -768,3 +753,26 @@ def test_what_is_cut_while_it_is_published_is_cut_in_the_journal(
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == line("1")
+
+
+def test_what_was_refused_stays_in_a_change_that_stands_on_it(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log, folder = synced_log(one)
+    place = one.disk.open_folder(one.disk.open_root(one.tree), "s")
+    whole, size = stream.capacity, len(line("x" * 30_000))
+    stream.capacity = stream._size() + 10_000
+    log.append(line("x" * 30_000))
+    with pytest.raises(OSError, match="full"):
+        log.sync()
+    new = one.disk.open_new(place, "stream-a.jsonl")
+    one.disk.copy(one.disk.open_read(place, "context.jsonl"), new, len(line("1")), size)
+    one.disk.truncate(log._file.handle, len(line("1")))
+    stream.capacity = whole
+    one.disk.fdatasync(new)
+    assert folder.is_published
+
+    succeed(two, one)
+    two.open("s")
+    assert two.content("s")["context.jsonl"] == line("1")
+    assert two.content("s")["stream-a.jsonl"] == line("x" * 30_000)
