@@ -1,6 +1,7 @@
 """What other processes do with conversations; a process that is spawned imports this module."""
 
 from multiprocessing import Queue
+from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import anyio
@@ -9,27 +10,34 @@ import steno
 from steno.adapters.pydantic_ai import StenoConversationStore
 
 
-def save_prompts(root: str, name: str, number: int, conflicts: "Queue[int]") -> None:
-    """Save prompts to the conversation `talk`; a conflict is loaded and saved again."""
+def save_prompts(
+    root: str, name: str, number: int, all_loaded: Barrier, conflicts: "Queue[int]"
+) -> None:
+    """Save prompts to the conversation `talk`; a conflict is loaded and saved again.
+
+    Nobody saves before all have loaded the same revision, so all first saves but one are conflicts.
+    """
     from pydantic_ai.conversation_store import ConversationConflict
     from pydantic_ai.messages import ModelRequest, UserPromptPart
-
-    async def save_one(store: Any, text: str) -> bool:
-        conversation = await store.load("talk")
-        conversation.messages.append(ModelRequest(parts=[UserPromptPart(text)]))
-        try:
-            await store.save(conversation)
-        except ConversationConflict:
-            return False
-        return True
 
     async def save() -> int:
         met = 0
         async with steno.connect(root) as client:
-            store = StenoConversationStore(client)
+            store: Any = StenoConversationStore(client)
+            conversation = await store.load("talk")
+            await anyio.to_thread.run_sync(all_loaded.wait)
             for each in range(number):
-                while not await save_one(store, f"{name}-{each}"):
-                    met += 1
+                is_saved = False
+                while not is_saved:
+                    conversation.messages.append(
+                        ModelRequest(parts=[UserPromptPart(f"{name}-{each}")])
+                    )
+                    try:
+                        await store.save(conversation)
+                        is_saved = True
+                    except ConversationConflict:
+                        met += 1
+                    conversation = await store.load("talk")
         return met
 
     conflicts.put(anyio.run(save))

@@ -587,8 +587,9 @@ async def end(*processes: SpawnProcess) -> None:
 @BACKENDS
 async def test_several_processes_get_conflicts_and_lose_no_message(own: Store, root: Path) -> None:
     await own.save(talk())
-    conflicts = multiprocessing.get_context("spawn").Queue()
-    writers = [spawn(save_prompts, str(root), f"w{n}", 40, conflicts) for n in range(2)]
+    processes = multiprocessing.get_context("spawn")
+    all_loaded, conflicts = processes.Barrier(2, timeout=60), processes.Queue()
+    writers = [spawn(save_prompts, str(root), f"w{n}", 40, all_loaded, conflicts) for n in range(2)]
     met = [await anyio.to_thread.run_sync(lambda: conflicts.get(timeout=60)) for _ in writers]
     await end(*writers)
     assert sum(met) > 0
