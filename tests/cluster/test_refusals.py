@@ -1,7 +1,5 @@
 """What the journal says when servers, streams or messages are not as they have to be."""
 
-import asyncio
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,10 +16,9 @@ from stenod.replication.options import ReplicationOptions
 from stenod.replication.subjects import stream_name
 from support.nats_cluster import NatsCluster
 from support.nats_journals import READY_S, joined, options, skip_without_servers
+from support.nats_requests import ask
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
-
-import nats
 
 from stenod.replication.nats_journal import NatsJournal
 
@@ -43,20 +40,6 @@ def refused(chosen: ReplicationOptions) -> OSError:
         [found] = journal.publish([FIRST])
     assert isinstance(found, OSError), found
     return found
-
-
-def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
-    """Ask the servers as an operator does."""
-
-    async def run() -> dict[str, Any]:
-        client = await nats.connect(cluster.servers, allow_reconnect=False)
-        try:
-            reply = await client.request(subject, json.dumps(request).encode(), timeout=10)
-            return json.loads(reply.data)
-        finally:
-            await client.close()
-
-    return asyncio.run(run())
 
 
 def test_without_a_server_the_error_names_its_address() -> None:

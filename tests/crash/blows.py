@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 import steno
-from crash.world import Host, World
+from crash import families
+from crash.world import CLUSTER, STREAM, Host, World
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
+from stenod.replication.subjects import subject_of
 from support.nats_cluster import Node
+from support.nats_requests import ask
 from support.pacing import wait_for_s
 
 OUTAGES_S: Final = (0.0, 0.3, 1.0, 2.6, 3.0, 4.0, 6.0)
 """How long a blow lasts: shorter and longer than the time after which a daemon counts as dead."""
 
 HAND_OVER_S: Final = 60.0
+
+ROOM_BYTES: Final = 20_000
+"""What a stream has room for until it is full: the work of the agents for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,51 @@ def _hand_over(world: World, blow: Blow) -> None:
         client.request(command, Done)
 
 
+def _rename(world: World, blow: Blow) -> None:
+    owner, family = _new_family(world, blow)
+    families.cut_short(owner, family, families.rename, blow.outage_s)
+
+
+def _delete(world: World, blow: Blow) -> None:
+    owner, family = _new_family(world, blow)
+    families.cut_short(owner, family, families.delete, blow.outage_s)
+    families.repeat(owner, family, families.undelete)
+
+
+def _undelete(world: World, blow: Blow) -> None:
+    owner, family = _new_family(world, blow)
+    families.repeat(owner, family, families.delete)
+    families.cut_short(owner, family, families.undelete, blow.outage_s)
+
+
+def _new_family(world: World, blow: Blow) -> tuple[Host, families.Family]:
+    owner = world.owner(blow.session)
+    family = families.create(owner, len(world.families))
+    world.families.append(family)
+    return owner, family
+
+
+def _fill_stream(world: World, blow: Blow) -> None:
+    """Let the stream run full, and give it room again."""
+    info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
+    config, used = info["config"], info["state"]["bytes"]
+    for max_bytes in (used + ROOM_BYTES, config["max_bytes"]):
+        updated = ask(
+            world.cluster, f"$JS.API.STREAM.UPDATE.{STREAM}", {**config, "max_bytes": max_bytes}
+        )
+        assert "error" not in updated, updated
+        wait_for_s(blow.outage_s)
+
+
+def _publish_foreign(world: World, blow: Blow) -> None:
+    """Another program publishes to a session's subject, and an operator removes its message."""
+    foreign = ask(world.cluster, subject_of(CLUSTER, 1, blow.session), "hello")
+    wait_for_s(blow.outage_s)
+    removal = {"seq": foreign["seq"]}
+    removed = ask(world.cluster, f"$JS.API.STREAM.MSG.DELETE.{STREAM}", removal)
+    assert "error" not in removed, removed
+
+
 KINDS: Final[dict[str, Callable[[World, Blow], None]]] = {
     "kill the owner": lambda world, blow: _kill_hosts(world, blow, _owner(world, blow)),
     "stop the owner": lambda world, blow: _stop_hosts(world, blow, _owner(world, blow)),
@@ -157,5 +208,10 @@ KINDS: Final[dict[str, Callable[[World, Blow], None]]] = {
     "part owner and leader from the rest": _partition_owner,
     "kill the owner and the leader": _kill_owner_and_leader,
     "hand over": _hand_over,
+    "kill the owner in a rename": _rename,
+    "kill the owner in a deletion": _delete,
+    "kill the owner in an undeletion": _undelete,
+    "fill the stream": _fill_stream,
+    "another program's message": _publish_foreign,
 }
 """Each kind of blow."""

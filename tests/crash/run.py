@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import steno
+from crash import families
 from crash.blows import KINDS, Blow, drawn, strike
 from crash.facts import Fact, Order
 from crash.verdict import judge
@@ -185,14 +186,16 @@ def _compare(world: World, report: Report) -> None:
     """Take every session over in turn; each daemon's files are then those of the one before."""
     for host in world.hosts:
         host.end()
+    sessions = [*world.sessions, *(each for family in world.families for each in family.sessions)]
     folders: list[dict[str, bytes]] = []
     # The first daemon twice: it takes over from the last one what that had taken over.
     for host in [*world.hosts, world.hosts[0]]:
         host.start()
-        for session in world.sessions:
+        for session in sessions:
             _open(host, session)
+        report.faults += families.judge(world.families, _listed(host), host.root / "sessions")
         host.end()
-        folders.append(_files(host, world.sessions))
+        folders.append(_files(host, sessions))
     for host, found in zip(world.hosts[1:], folders[1:], strict=False):
         report.faults += _differences(host.name, folders[0], found)
     report.faults += _differences("the first daemon at the end", folders[0], folders[-1])
@@ -213,6 +216,11 @@ def _open(host: Host, session: str) -> None:
             return True
 
         wait_for_fact(is_open, TAKEOVER_S, f"{host.name} cannot take {session} over")
+
+
+def _listed(host: Host) -> list[str]:
+    with steno.connect_sync(endpoint=host.endpoint, timeout=TAKEOVER_S) as client:
+        return [each.session for each in client.sessions()]
 
 
 def _files(host: Host, sessions: Sequence[str]) -> dict[str, bytes]:

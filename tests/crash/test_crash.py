@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from crash import families
 from crash.blows import Blow
 from crash.facts import Fact
 from crash.run import SESSIONS, Plan, crash
 from crash.verdict import judge
+from crash.world import Family
 from support.nats_cluster import server_binary
 
 SEED = 1
@@ -83,3 +85,42 @@ def test_the_verdict_finds_a_revert_with_other_lines(tmp_path: Path) -> None:
     assert judge(tmp_path, "s", facts) == []
     write(tmp_path, "2:0")
     assert any("are others" in found for found in judge(tmp_path, "s", facts))
+
+
+# --- moved families -------------------------------------------------------------------------------
+
+
+def moved_family(sessions: Path) -> Family:
+    """A family that was moved, with its records at its new place."""
+    family = Family("family-0", "family-0-renamed")
+    for session in family.sessions:
+        (sessions / session).mkdir(parents=True)
+        name = family.name + session.removeprefix(family.place)
+        lines = "".join(f"{text}\n" for text in families.texts(name))
+        (sessions / session / "context.jsonl").write_text(lines)
+    return family
+
+
+def test_a_family_at_its_new_place_alone_is_right(tmp_path: Path) -> None:
+    family = moved_family(tmp_path)
+    assert list(families.judge([family], [*family.sessions, "plan"], tmp_path)) == []
+
+
+def test_a_family_at_both_places_is_a_fault(tmp_path: Path) -> None:
+    family = moved_family(tmp_path)
+    (fault,) = families.judge([family], [*family.sessions, "family-0/child"], tmp_path)
+    assert fault == "listed beyond ['family-0/child'], not listed []"
+
+
+def test_a_family_without_one_of_its_records_is_a_fault(tmp_path: Path) -> None:
+    family = moved_family(tmp_path)
+    (tmp_path / family.place / "child" / "context.jsonl").write_text("")
+    (fault,) = families.judge([family], family.sessions, tmp_path)
+    assert fault.startswith("family-0-renamed/child: ['record 0 of family-0/child;', ")
+
+
+def test_a_move_that_could_not_be_finished_is_a_fault(tmp_path: Path) -> None:
+    family = moved_family(tmp_path)
+    family.fault = "rename: Exists: it is taken"
+    (fault,) = families.judge([family], family.sessions, tmp_path)
+    assert fault == "family-0 could not be moved: rename: Exists: it is taken"

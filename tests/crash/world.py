@@ -8,18 +8,25 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
+import steno
 from crash.facts import Fact, Order
 from support.clustered_daemon import clustered_daemon
 from support.nats_cluster import NatsCluster, Node
 
 CLUSTER = "crash"
 STREAM = f"STENO_{CLUSTER}_0"
+
+REPORT_S = 30.0
+
+FAMILY_PREFIX = "family-"
+FAMILY_BELOW = ("", "/child", "/child/other")
 
 
 class Host:
@@ -144,11 +151,6 @@ class Agents:
         assert all(each.poll() is None for each in self._processes), "an agent ended: see above"
         return sorted(+missing)
 
-    def owner_of(self, session: str) -> str:
-        """The daemon that answered a session's last ack."""
-        acks = (fact for fact in reversed(self.facts) if fact.outcome == "ack")
-        return next(fact.endpoint for fact in acks if fact.session == session)
-
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
@@ -168,6 +170,26 @@ class Agents:
                     pipe.close()
 
 
+@dataclass(slots=True)
+class Family:
+    """A session that a blow moves, and those below it.
+
+    Attributes:
+        name: the id with which it began.
+        place: its id at the end.
+        fault: why its move could not be finished; empty if it was.
+    """
+
+    name: str
+    place: str
+    fault: str = ""
+
+    @property
+    def sessions(self) -> list[str]:
+        """The ids of all its sessions at the end."""
+        return [self.place + each for each in FAMILY_BELOW]
+
+
 class World:
     """Servers, daemons and agents.
 
@@ -176,6 +198,7 @@ class World:
         hosts: the daemons.
         agents: the clients.
         sessions: the sessions that they use.
+        families: the sessions that blows have moved.
     """
 
     def __init__(
@@ -185,11 +208,13 @@ class World:
         self.hosts = hosts
         self.agents = agents
         self.sessions = sessions
+        self.families: list[Family] = []
 
     def owner(self, session: str) -> Host:
-        """The daemon that owns a session, as its clients see it."""
-        endpoint = self.agents.owner_of(session)
-        return next(host for host in self.hosts if host.endpoint == endpoint)
+        """The daemon that owns a session, as the journal says."""
+        with steno.connect_sync(endpoint=self.hosts[0].endpoint, timeout=REPORT_S) as client:
+            (found,) = client.cluster(session, limit=1).sessions
+        return next(host for host in self.hosts if host.endpoint == found.endpoint)
 
     def leader(self) -> Node:
         """The server that leads the stream."""

@@ -1,0 +1,24 @@
+"""Requests to NATS servers as an operator or another program sends them."""
+
+import asyncio
+import json
+from typing import Any
+
+from support.nats_cluster import NatsCluster
+
+REQUEST_S = 10.0
+
+
+def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
+    """Send a request over a connection of its own; returns the reply."""
+    import nats
+
+    async def run() -> dict[str, Any]:
+        client = await nats.connect(cluster.servers, allow_reconnect=False)
+        try:
+            reply = await client.request(subject, json.dumps(request).encode(), timeout=REQUEST_S)
+            return json.loads(reply.data)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
