@@ -146,6 +146,18 @@ def _rename(world: World, blow: Blow) -> None:
     families.cut_short(owner, family, families.rename, blow.outage_s)
 
 
+def _rename_elsewhere(world: World, blow: Blow) -> None:
+    owner, family = _new_family(world, blow)
+    (other,) = _others(world, blow)
+    families.cut_short(owner, family, families.rename, blow.outage_s, other)
+
+
+def _delete_elsewhere(world: World, blow: Blow) -> None:
+    owner, family = _new_family(world, blow)
+    (other,) = _others(world, blow)
+    families.cut_short(owner, family, families.delete_for_good, blow.outage_s, other)
+
+
 def _delete(world: World, blow: Blow) -> None:
     owner, family = _new_family(world, blow)
     families.cut_short(owner, family, families.delete, blow.outage_s)
@@ -209,7 +221,9 @@ KINDS: Final[dict[str, Callable[[World, Blow], None]]] = {
     "kill the owner and the leader": _kill_owner_and_leader,
     "hand over": _hand_over,
     "kill the owner in a rename": _rename,
+    "kill the owner in a rename, repeat it elsewhere": _rename_elsewhere,
     "kill the owner in a deletion": _delete,
+    "kill the owner in a deletion, repeat it elsewhere": _delete_elsewhere,
     "kill the owner in an undeletion": _undelete,
     "fill the stream": _fill_stream,
     "another program's message": _publish_foreign,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from crash.world import FAMILY_BELOW, FAMILY_PREFIX, Family, Host
+from crash.world import FAMILY_PREFIX, Family, Host
 from support.pacing import wait_for_s
 
 RECORDS: Final = 3
@@ -52,18 +52,36 @@ def delete(client: steno.BlockingClient, family: Family) -> None:
     client.delete(family.name, key=f"{family.name}-delete")
 
 
+def delete_for_good(client: steno.BlockingClient, family: Family) -> None:
+    """Move a family to the trash, where it stays."""
+    family.is_deleted = True
+    delete(client, family)
+
+
 def undelete(client: steno.BlockingClient, family: Family) -> None:
     """Restore a family from the trash."""
     client.undelete(family.name, key=f"{family.name}-undelete")
 
 
-def cut_short(host: Host, family: Family, move: Move, outage_s: float) -> None:
-    """Kill a daemon while it moves a family, start it, and repeat the move until it is done."""
+def cut_short(
+    host: Host, family: Family, move: Move, outage_s: float, other: Host | None = None
+) -> None:
+    """Kill a daemon while it moves a family, start it, and repeat the move until it is done.
+
+    Args:
+        host: the daemon.
+        family: what it moves.
+        move: how.
+        outage_s: seconds until it starts again.
+        other: the daemon that has the first repeat, before that start.
+    """
     mover = threading.Thread(target=_try, args=(host, family, move))
     mover.start()
     wait_for_s(random.Random(f"{family.name}").uniform(0.0, CUT_SHORT_S))
     host.kill()
     wait_for_s(outage_s)
+    if other is not None:
+        repeat(other, family, move)
     host.start()
     mover.join()
     repeat(host, family, move)
@@ -97,7 +115,8 @@ def judge(families: Sequence[Family], listed: Sequence[str], sessions: Path) -> 
     for family in families:
         if family.fault:
             yield f"{family.name} could not be moved: {family.fault}"
-        for below, session in zip(FAMILY_BELOW, family.sessions, strict=True):
+        for session in family.sessions:
+            below = session.removeprefix(family.place)
             path = sessions / session / "context.jsonl"
             text = path.read_text() if path.exists() else ""
             missing = [each for each in texts(family.name + below) if text.count(each) != 1]

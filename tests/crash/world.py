@@ -178,16 +178,18 @@ class Family:
         name: the id with which it began.
         place: its id at the end.
         fault: why its move could not be finished; empty if it was.
+        is_deleted: it is nowhere at the end.
     """
 
     name: str
     place: str
     fault: str = ""
+    is_deleted: bool = False
 
     @property
     def sessions(self) -> list[str]:
         """The ids of all its sessions at the end."""
-        return [self.place + each for each in FAMILY_BELOW]
+        return [] if self.is_deleted else [self.place + each for each in FAMILY_BELOW]
 
 
 class World:

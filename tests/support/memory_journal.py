@@ -221,11 +221,11 @@ class MemoryStream:
         if self._size() + len(publication.body) > self.capacity:
             return OSError(ENOSPC, "the stream is full")
         self._sequence += 1
-        messages.append(
-            Message(
-                self._sequence, publication.owner, publication.kind, publication.body, self.now()
-            )
-        )
+        message = Message(
+            self._sequence, publication.owner, publication.kind, publication.body, self.now(),
+            publication.move,
+        )  # fmt: skip
+        messages.append(message)
         return self._sequence
 
     def _size(self) -> int:

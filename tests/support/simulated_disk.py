@@ -343,8 +343,9 @@ class SimulatedDisk:
 
         self._change(Call("rename", name, f"to {new_name}"), effect)
 
-    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+    def move(self, folder: int, name: str, target: int, new_name: str, key: str = "") -> None:
         """See `Disk`; it survives a power cut in both folders or in neither."""
+        del key
         names, others = self._folder(folder), self._folder(target)
         check_name(name, new_name)
 

@@ -7,6 +7,7 @@ are made again from the journal. A session's folder is one that lies in the sess
 else, such as mounts and the trash, is this machine's alone.
 """
 
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EEXIST
@@ -304,10 +305,11 @@ class ReplicatedDisk:
 
     # --- folders as a whole ----------------------------------------------------------------------
 
-    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+    def move(self, folder: int, name: str, target: int, new_name: str, key: str = "") -> None:
         """Move a folder with its sessions; the journal has them at one place after the other.
 
-        This daemon owns all of them, at both places, before it publishes anything.
+        This daemon owns all of them, at both places, before it publishes anything. What it
+        publishes has the key, so that another daemon can answer a repeat of the command.
 
         Raises:
             BadRequest: a living daemon owns a session below the moved one; nothing was moved.
@@ -326,9 +328,9 @@ class ReplicatedDisk:
             sessions = list(self._sessions(moved, ""))
             come = {} if goal is None else self._begin(goal, sessions)
             try:
-                self._come(moved, come)
+                self._come(moved, come, key)
                 if source is not None:
-                    self._leave(source, sessions)
+                    self._leave(source, sessions, key, new_name if goal is None else "")
                 self._disk.move(folder, name, target, new_name)
             except (OSError, StenoError):
                 if self._is_at(folder, name, moved):
@@ -339,7 +341,7 @@ class ReplicatedDisk:
         for each in come.values():
             self._ownership.save_mark(each)
 
-    def settle_move(self, source: str, goal: str) -> bool:
+    def settle_move(self, source: str, goal: str, key: str) -> bool:
         """Settle a move that ended with its process while the folder is still at its old place.
 
         If the journal has the folder at its new place alone, it is moved there; else what the
@@ -349,13 +351,15 @@ class ReplicatedDisk:
         Args:
             source: the path of the folder in the tree, which may be one in the trash.
             goal: the session that it was to be.
+            key: of the command.
 
         Returns:
             Whether the folder is at its new place now.
         """
         if self._ownership.finish_move(source, goal, lambda: self._move_here(source, goal)):
             return True
-        if self._ownership.has_left(source):
+        # Another daemon may have finished a repeat of the command.
+        if self._ownership.has_left(source) or self._ownership.left_by(source, key) is not None:
             return False
         with self._ownership.opened(source) as moved:
             sessions = list(self._sessions(moved, ""))
@@ -391,23 +395,34 @@ class ReplicatedDisk:
                 raise FileExistsError(EEXIST, "the journal has a session there", path)
         return come
 
-    def _come(self, moved: int, come: Mapping[str, OwnedFolder]) -> None:
+    def _come(self, moved: int, come: Mapping[str, OwnedFolder], key: str) -> None:
         """Publish sessions at their new place, whole."""
         for below, owned in come.items():
             with owned.publishing, self._opened(moved, below) as handle:
                 remove(self._disk, handle, paths.JOURNAL_MARK)
                 owned.note_names(self._disk, handle, session_files(self._disk, handle))
+                owned.move = key
                 raise_first(ship(self._ownership.journal, [owned]))
+                owned.move = ""
 
-    def _leave(self, source: str, sessions: Sequence[str]) -> None:
-        """Publish that sessions are gone from their place, those below before those above."""
+    def _leave(self, source: str, sessions: Sequence[str], key: str, trash: str) -> None:
+        """Publish that sessions are gone from their place, those below before those above.
+
+        Args:
+            source: the path of the first of them.
+            sessions: the rest of the path of each.
+            key: of the command that moves them.
+            trash: the name of the folder in the trash; empty unless they are deleted.
+        """
         for below in reversed(sessions):
-            self._publish_gone(self._ownership.writable(f"{source}{below}"))
+            owned = self._ownership.writable(f"{source}{below}")
+            owned.move = key
+            self._publish_gone(owned, os.fsencode(trash))
 
-    def _publish_gone(self, owned: OwnedFolder) -> None:
+    def _publish_gone(self, owned: OwnedFolder, body: bytes = b"") -> None:
         try:
             with owned.publishing:
-                raise_first(ship_all(self._ownership.journal, [owned.gone()]))
+                raise_first(ship_all(self._ownership.journal, [owned.gone(body)]))
             with suppress(OSError):
                 # What is left is found with the next snapshot of the folder.
                 self._ownership.journal.purge(owned.path, owned.sequence)
@@ -420,6 +435,7 @@ class ReplicatedDisk:
     ) -> None:
         """Give the journal what it had before a move that failed, as far as it answers."""
         for owned in come:
+            owned.move = ""
             if owned.is_new and owned.is_published:
                 self._ownership.forget(owned.path)
                 continue

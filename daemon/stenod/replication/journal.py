@@ -26,7 +26,8 @@ class Kind(StrEnum):
         CHANGE: a change, or the last part of one.
         SNAPSHOT: the beginning of a copy of the whole folder, which `PART` and `CHANGE` messages
             continue: what is before it is not needed once the copy is whole.
-        GONE: the folder was removed; what follows begins with an empty one.
+        GONE: the folder was removed; what follows begins with an empty one. The body is the name in
+            the trash under which a deletion keeps it, else empty.
     """
 
     OWN = "own"
@@ -59,6 +60,7 @@ class Message(msgspec.Struct, frozen=True):
         kind: what it is.
         body: its content.
         at: Unix time in seconds at which the servers took it.
+        move: the key of the command that moves the folder from here or to here; empty for others.
     """
 
     sequence: int
@@ -66,6 +68,7 @@ class Message(msgspec.Struct, frozen=True):
     kind: Kind
     body: bytes
     at: float
+    move: str = ""
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -77,6 +80,7 @@ class Publication(msgspec.Struct, frozen=True):
         owner: who publishes it.
         kind: what it is.
         body: its content, at most `limits.JOURNAL_BODY_BYTES_MAX` bytes.
+        move: as that of a message.
     """
 
     folder: str
@@ -84,6 +88,7 @@ class Publication(msgspec.Struct, frozen=True):
     owner: Owner
     kind: Kind
     body: bytes
+    move: str = ""
 
 
 class Fenced(DiskRefused):

@@ -24,6 +24,18 @@ class Elsewhere(msgspec.Struct, frozen=True):
     is_own: bool = False
 
 
+class Removal(msgspec.Struct, frozen=True):
+    """A deletion by another daemon.
+
+    Attributes:
+        trash: the name of the folder in that daemon's trash.
+        at: Unix time in seconds at which the journal took it.
+    """
+
+    trash: str
+    at: float
+
+
 class ClusterMember(Protocol):
     """A daemon that shares its root's sessions with other daemons; all methods block."""
 
@@ -84,18 +96,38 @@ class ClusterMember(Protocol):
         """
         ...
 
-    def settle_move(self, source: str, session: str) -> bool:
+    def settle_move(self, source: str, session: str, key: str) -> bool:
         """Settle a move that was cut short before its folder moved; the journal may have more.
 
         Args:
             source: the path of the folder in the session tree, which may be one in the trash.
             session: the session that it was to be.
+            key: of the command.
 
         Returns:
             Whether the folder is at its new place now.
 
         Raises:
             OSError: the journal or the disk failed.
+        """
+        ...
+
+    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
+        """Return whether another daemon renamed a session by the command with a key.
+
+        What it began and cannot finish any more is taken back, so that this daemon can do it.
+
+        Raises:
+            Held: that daemon lives, and may go on.
+            OSError: the journal or the disk failed.
+        """
+        ...
+
+    def deleted_elsewhere(self, session: str, key: str) -> Removal | None:
+        """Return how another daemon deleted a session by the command with a key; None if none did.
+
+        Raises:
+            OSError: the journal failed.
         """
         ...
 

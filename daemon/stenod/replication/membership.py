@@ -32,7 +32,7 @@ from stenod.replication.journal import (
     Message,
     Owner,
 )
-from stenod.replication.member import Elsewhere
+from stenod.replication.member import Elsewhere, Removal
 from stenod.replication.mirror import read_mark
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
@@ -241,9 +241,24 @@ class Membership:
             )
         return living[0]
 
-    def settle_move(self, source: str, session: str) -> bool:
+    def settle_move(self, source: str, session: str, key: str) -> bool:
         """Settle a move that was cut short before its folder moved; see `ClusterMember`; blocks."""
-        return self._replicated.settle_move(source, session)
+        return self._replicated.settle_move(source, session, key)
+
+    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
+        """Return whether another daemon renamed a session; see `ClusterMember`; blocks."""
+        if self._ownership.left_by(session, key) is None:
+            self._ownership.take_back_moved(session, new_session, key)
+        return self._ownership.left_by(session, key) is not None
+
+    def deleted_elsewhere(self, session: str, key: str) -> Removal | None:
+        """Return how another daemon deleted a session; see `ClusterMember`; blocks."""
+        gone = self._ownership.left_by(session, key)
+        if gone is None or gone.owner.host == self._hosts.owner.host:
+            # This daemon has a deletion of its own in its trash, or did not finish it.
+            return None
+        self._ownership.confirm_gone(session, gone)
+        return Removal(os.fsdecode(gone.body), gone.at)
 
     async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
         """Say that this daemon lives, and close sessions that others own, until cancelled.

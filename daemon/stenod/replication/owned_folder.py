@@ -43,6 +43,7 @@ class OwnedFolder:
         begun_behind: the message that a folder of this daemon's own making came behind, 0 for the
             first of all; None if the journal had the folder.
         lost: another daemon owns it, and nothing can be published any more.
+        move: the key of the command that moves the folder here or away now; empty without one.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class OwnedFolder:
         self._behind_mark_bytes = 0
         self.handles: set[int] = set()
         self.lost: Fenced | None = None
+        self.move = ""
         self._owner = owner
         self._pending: list[AnyEntry] = []
         # How many of these are being published.
@@ -223,12 +225,12 @@ class OwnedFolder:
         yield from self.shipping()
         yield from self._publish(Kind.OWN, b"", 0)
 
-    def gone(self) -> Generator[Publication, int | OSError]:
-        """Yield the message that the folder was removed; as `shipping`."""
+    def gone(self, body: bytes = b"") -> Generator[Publication, int | OSError]:
+        """Yield the message that the folder was removed, with a body; as `shipping`."""
         with self.lock:
             self._pending.clear()
         yield from self.shipping()
-        yield from self._publish(Kind.GONE, b"", 0)
+        yield from self._publish(Kind.GONE, body, 0)
         self.manifest, self.inodes = Manifest(next_file=2), {}
 
     def snapshot(self, disk: Disk, folder: int) -> Generator[Publication, int | OSError]:
@@ -263,7 +265,7 @@ class OwnedFolder:
     def _publish(
         self, kind: Kind, body: bytes, entries: int
     ) -> Generator[Publication, int | OSError]:
-        outcome = yield Publication(self.path, self.sequence, self._owner, kind, body)
+        outcome = yield Publication(self.path, self.sequence, self._owner, kind, body, self.move)
         if isinstance(outcome, int):
             self.sequence = outcome
             with self.lock:

@@ -41,6 +41,7 @@ from stenod.replication.mirror import (
 )
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all
 from stenod.store.disk import Disk
+from stenod.store.names import remove
 
 
 class Counts(msgspec.Struct):
@@ -221,6 +222,55 @@ class Ownership:
         ]
         return kinds[-1:] == [Kind.GONE]
 
+    def left_by(self, path: str, key: str) -> Message | None:
+        """Return the message by which a command moved a folder away; None if none did.
+
+        An opening since changes nothing: what is gone begins with the next change.
+        """
+        last = self.journal.last(path)
+        if last is None or (last.kind is Kind.GONE and last.move == key):
+            return last
+        for message in self.journal.read(path, 0, last.sequence):
+            if message.kind is Kind.GONE and message.move == key:
+                return message
+            if message.kind not in {Kind.GONE, Kind.OWN}:
+                break
+        return None
+
+    def take_back_moved(self, path: str, goal: str, key: str) -> None:
+        """Publish that what another daemon's move has brought to its goal is gone.
+
+        What has left its old place already stays at the goal: it is nowhere else.
+
+        Args:
+            path: the folder that was to move.
+            goal: where to.
+            key: of the command, which ended with the other daemon.
+
+        Raises:
+            Held: a living daemon owns the folder, and so may go on with the move.
+            OSError: the journal or the disk failed.
+        """
+        there = [goal, *self.journal.folders(goal)]
+        for name, last in zip(there, self.journal.last_of(there), strict=True):
+            if not isinstance(last, Message) or last.kind is Kind.GONE or last.move != key:
+                continue
+            # Its former owner cannot go on with the move once this daemon owns the folder.
+            folder = self.acquire(path + name.removeprefix(goal))
+            if folder is not None and folder.manifest.names:
+                self._publish_gone(name, last)
+
+    def confirm_gone(self, path: str, gone: Message) -> None:
+        """Publish again that a folder is gone, where the daemon that said so may have its files.
+
+        That daemon would bring them back when it starts, as if nothing had been published.
+        """
+        if self.hosts.living(gone.owner.host) is None:
+            message = Publication(path, gone.sequence, self.owner, Kind.GONE, gone.body, gone.move)
+            outcome = self.journal.publish([message])[0]
+            if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
+                raise outcome
+
     def take_back(self, path: str) -> None:
         """Publish that a folder is gone which this daemon published, and has no files of.
 
@@ -391,11 +441,12 @@ class Ownership:
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
             if not made.is_joined:
                 self._join(folder, handle)
-        if folder.manifest.names or is_here:
-            self.save_mark(folder)
-        else:
+        if not folder.manifest.names:
             # The journal knows that the folder is gone: nothing may stand at its place.
-            self._remove_empty(path)
+            self._remove_rest(path)
+            gone = self._publish_still_gone(path, sequence, previous)
+            return self._begin(path, gone) if create else None
+        self.save_mark(folder)
         self._keep(folder)
         if previous is not None and previous.owner.host != self.owner.host:
             self.hosts.tell_taken(path)
@@ -468,10 +519,25 @@ class Ownership:
         except FileNotFoundError:
             return True
 
-    def _remove_empty(self, path: str) -> None:
+    def _remove_rest(self, path: str) -> None:
+        """Remove what only helps to open a folder, and the folder if nothing else is in it."""
         above, _, name = path.rpartition("/")
         with suppress(OSError), self.opened(above) as handle:
+            with self.opened(path) as folder:
+                for each in (paths.JOURNAL_MARK, *session_files(self._disk, folder)):
+                    remove(self._disk, folder, each)
             self._disk.remove_folder(handle, name)
+
+    def _publish_still_gone(self, path: str, sequence: int, previous: Message | None) -> Message:
+        """Publish that a folder is gone behind this daemon's `own`, or other daemons list it."""
+        body, move = b"", ""
+        if previous is not None and previous.kind is Kind.GONE:
+            body, move = previous.body, previous.move
+        wanted = Publication(path, sequence, self.owner, Kind.GONE, body, move)
+        outcome = self.journal.publish([wanted])[0]
+        if not isinstance(outcome, int):
+            raise outcome
+        return Message(outcome, self.owner, Kind.GONE, body, time.time(), move)
 
     def _join(self, folder: OwnedFolder, handle: int) -> None:
         """Bring the files of a folder into the journal, which never had them."""

@@ -15,6 +15,7 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 KIND: Final = "Steno-Kind"
 """What a message is."""
 
+_MOVE: Final = "Steno-Move"
 _HOST: Final = "Steno-Host"
 _INCARNATION: Final = "Steno-Incarnation"
 _ENDPOINT: Final = "Steno-Endpoint"
@@ -29,12 +30,13 @@ def owner_headers(owner: Owner) -> dict[str, str]:
 
 def headers_of(publication: Publication, message_id: str) -> dict[str, str]:
     """Returns the headers of a publication."""
-    return {
+    headers = {
         MESSAGE_ID: message_id,
         EXPECTED: str(publication.after),
         KIND: publication.kind,
         **owner_headers(publication.owner),
     }
+    return {**headers, _MOVE: publication.move} if publication.move else headers
 
 
 def sequence_of(headers: Mapping[str, str]) -> int:
@@ -55,6 +57,7 @@ def message_of(folder: str, headers: Mapping[str, str], body: bytes) -> Message:
             kind=Kind(headers[KIND]),
             body=body,
             at=datetime.fromisoformat(headers[_TIME]).timestamp(),
+            move=headers.get(_MOVE, ""),
         )
     except (KeyError, ValueError):
         raise ForeignMessage(folder, sequence_of(headers)) from None

@@ -325,7 +325,7 @@ class Operations:
         try:
             for each in moves.unmoved(self._disk, tree, key):
                 try:
-                    is_moved = member.settle_move(each.source, each.target)
+                    is_moved = member.settle_move(each.source, each.target, each.record.key)
                 except OSError as error:
                     if key is not None:
                         raise
@@ -456,6 +456,8 @@ class Operations:
     async def _delete(self, command: Delete) -> Deleted:
         place = self._trees.place(command.session)
         done = await self._found_in_trash(place, command)
+        if done is None:
+            done = await self._deleted_elsewhere(place, command)
         if done is not None:
             # A session that was created with this id since is not deleted.
             return done
@@ -506,7 +508,7 @@ class Operations:
         wanted = rename.Wanted(command, source, target)
         rename.check(wanted)
         await self.settle_moves(command.key)
-        found = await self._renamed(wanted)
+        found = await self._renamed(wanted) or await self._renamed_elsewhere(wanted)
         if found is None:
             self._registry.check_taking()
             taken = await self._acquire_new(target)
@@ -526,6 +528,21 @@ class Operations:
             wanted.command, lambda: rename.find(self._disk, self._trees, wanted)
         )
 
+    async def _renamed_elsewhere(self, wanted: rename.Wanted) -> rename.Renamed | None:
+        """Return the result of a repeat of what a daemon of the cluster did that died since."""
+        member, source, target = self._registry.member, wanted.source, wanted.target
+        if member is None or source.shared:
+            return None
+        key = wanted.command.key
+        is_done = await self._services.read(
+            lambda: member.renamed_elsewhere(source.session, target.session, key)
+        )
+        if not is_done:
+            return None
+        # A living daemon that owns it has the record of the command, and answers the repeat.
+        await self._registry.acquire(target.session)
+        return rename.done_elsewhere(wanted)
+
     async def _rename_closed(self, wanted: rename.Wanted) -> rename.Renamed:
         async with self._registry.ended(wanted.source, wanted.target):
             now = self._services.wall()
@@ -540,7 +557,12 @@ class Operations:
             await self._complete(key, move)
 
     async def _complete(self, key: str, move: Move) -> None:
-        """Record a rename in the session's timeline, and mark it as complete."""
+        """Record a rename in the session's timeline, and mark it as complete.
+
+        Raises:
+            Held: another daemon owns the session, and answers a repeat from the journal.
+            OutcomeUnknown: the rename could not be recorded.
+        """
         place = self._trees.place(move.target)
         try:
             async with self._completing:
@@ -548,6 +570,8 @@ class Operations:
                 await self._services.read(
                     lambda: rename.finish(self._disk, self._trees, place, key)
                 )
+        except Held:
+            raise
         except (StenoError, OSError) as error:
             raise OutcomeUnknown(
                 f"the session is renamed to {move.target!r}, but the rename could not be recorded"
@@ -612,6 +636,16 @@ class Operations:
             command,
             lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
         )
+
+    async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:
+        """Return the answer to a repeat of what another daemon of the cluster did."""
+        member = self._registry.member
+        if member is None or place.shared:
+            return None
+        removal = await self._services.read(
+            lambda: member.deleted_elsewhere(place.session, command.key)
+        )
+        return None if removal is None else trash.done_elsewhere(place, removal, self._expiry_s)
 
     def _is_under_way(self, key: str) -> bool:
         """Whether a command with this key is being served; called in a thread."""

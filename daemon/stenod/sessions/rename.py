@@ -145,6 +145,11 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
     return Renamed(_answer(target))
 
 
+def done_elsewhere(wanted: Wanted) -> Renamed:
+    """Return the result of a rename by another daemon, which need not have recorded it."""
+    return Renamed(_answer(wanted.target))
+
+
 def incomplete(disk: Disk, trees: SessionFolders, place: Place) -> list[tuple[str, Move]]:
     """Return key and contents of each rename that led to this place and was not completed."""
     inode = trees.inode(place)
@@ -216,7 +221,7 @@ def _move(
     source, target = wanted.source, wanted.target
     parent, new_parent = parents
     try:
-        disk.move(parent, source.segments[-1], new_parent, target.segments[-1])
+        disk.move(parent, source.segments[-1], new_parent, target.segments[-1], record.key)
     except StenoError:
         # It was refused before anything moved.
         found.forget(record)

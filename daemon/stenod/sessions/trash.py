@@ -30,6 +30,7 @@ from steno_protocol.errors import (
 )
 from steno_protocol.replies import Deleted, Moved, TrashEntry, TrashReport
 from steno_protocol.settings import Settings
+from stenod.replication.member import Removal
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions import metadata, moves
 from stenod.sessions.moves import TAKEN, UNMOVED, Move, Moves, Record
@@ -89,6 +90,13 @@ def find(
         return _answer(place, entry, expiry_s)
 
 
+def done_elsewhere(place: Place, removal: Removal, expiry_s: float) -> Deleted:
+    """Return the answer of a deletion by another daemon, whose trash has the files."""
+    return Deleted(
+        trash=f"{place.tree}/{paths.TRASH}/{removal.trash}", expires_at=removal.at + expiry_s
+    )
+
+
 def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
     """Whether a session with this id was deleted, by itself or with one above it."""
     flat = flat_id(place)
@@ -127,7 +135,7 @@ def discard(
         entry = _Entry("", int(now), command.key, flat_id(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
         try:
-            _move(disk, parent, place, trash, name)
+            _move(disk, parent, place, trash, name, entry.key)
             disk.fsync(trash)  # the deletion is durable from here on
             disk.fsync(parent)
         except OSError as error:
@@ -141,9 +149,9 @@ def discard(
         return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session), expiry_s)
 
 
-def _move(disk: Disk, parent: int, place: Place, trash: int, name: str) -> None:
+def _move(disk: Disk, parent: int, place: Place, trash: int, name: str, key: str) -> None:
     try:
-        disk.move(parent, place.segments[-1], trash, name)
+        disk.move(parent, place.segments[-1], trash, name, key)
     except OSError as error:
         if error.errno not in UNMOVED:
             raise

@@ -203,10 +203,17 @@ class Disk(Protocol):
         """Rename a file within a folder, atomically replacing a file with the new name."""
         ...
 
-    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+    def move(self, folder: int, name: str, target: int, new_name: str, key: str = "") -> None:
         """Move a folder atomically into another folder of the same file system.
 
         The move is durable once either of the two folders was synced.
+
+        Args:
+            folder: the open folder above it.
+            name: its name.
+            target: the open folder that it moves into.
+            new_name: its name there.
+            key: the key of the command that moves it, for a disk that tells other machines.
 
         Raises:
             OSError: the name is taken by something else than an empty folder.

@@ -221,8 +221,9 @@ class PosixDisk:
         _check_name(name, new_name)
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+    def move(self, folder: int, name: str, target: int, new_name: str, key: str = "") -> None:
         """Move a folder into another folder; an empty folder of that name is replaced."""
+        del key
         _check_name(name, new_name)
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
 

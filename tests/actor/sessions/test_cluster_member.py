@@ -32,7 +32,7 @@ from steno_protocol.replies import (
     Subscribed,
 )
 from stenod.replication.journal import JournalLost
-from stenod.replication.member import Elsewhere
+from stenod.replication.member import Elsewhere, Removal
 from stenod.sessions import moves
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -57,6 +57,8 @@ class ScriptedMember:
         given: the sessions that were handed over, and to whom.
         shortened: the sessions whose journal was made short.
         settled: the moves that were cut short, from where and to which session.
+        renamed: what other daemons have renamed, by old id, new id and key.
+        removed: what other daemons have deleted, by id and key.
     """
 
     def __init__(self) -> None:
@@ -67,6 +69,8 @@ class ScriptedMember:
         self.given: list[tuple[str, str]] = []
         self.shortened: list[str] = []
         self.settled: list[tuple[str, str]] = []
+        self.renamed: set[tuple[str, str, str]] = set()
+        self.removed: dict[tuple[str, str], Removal] = {}
 
     def own(self, session: str) -> None:
         """See `ClusterMember`."""
@@ -101,12 +105,22 @@ class ScriptedMember:
         self.given.append((session, host))
         self.held.add(session)
 
-    def settle_move(self, source: str, session: str) -> bool:
+    def settle_move(self, source: str, session: str, key: str) -> bool:
         """See `ClusterMember`."""
+        del key
         if self.is_cut_off:
             raise JournalLost(None, "no server answers")
         self.settled.append((source, session))
         return False
+
+    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
+        """See `ClusterMember`."""
+        self.own(session)
+        return (session, new_session, key) in self.renamed
+
+    def deleted_elsewhere(self, session: str, key: str) -> Removal | None:
+        """See `ClusterMember`."""
+        return self.removed.get((session, key))
 
     def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
         """See `ClusterMember`."""
@@ -291,7 +305,7 @@ async def test_a_rename_is_completed_by_the_owner_of_its_session_alone(
         member.held.add("other")
         refused = await ask(daemon, "c", command)
         assert isinstance(refused, ErrorReply)
-        assert (refused.code, refused.outcome) == ("held", "unknown")
+        assert (refused.code, refused.endpoint) == ("held", OTHER)
         member.held.clear()
         assert isinstance(await ask(daemon, "d", command), Moved)
 

@@ -14,6 +14,9 @@ from stenod.replication.journal import Fenced, JournalLost, Kind, Publication
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 
+KEY = "k"
+"""The key of each move."""
+
 
 def write(host: Host, session: str, text: str) -> None:
     """Write a durable line, and close the session."""
@@ -34,7 +37,7 @@ def read(host: Host, session: str) -> bytes | None:
 
 def rename(host: Host, name: str, new_name: str = "q") -> None:
     tree = host.disk.open_root(host.tree)
-    host.disk.move(tree, name, tree, new_name)
+    host.disk.move(tree, name, tree, new_name, KEY)
     host.disk.close(tree)
 
 
@@ -43,7 +46,7 @@ def delete(host: Host, session: str) -> None:
     tree = host.disk.open_root(host.tree)
     trash = host.disk.open_folder(tree, ".trash", create=True)
     parent = host.disk.open_folder(tree, above[0]) if above else tree
-    host.disk.move(parent, name, trash, name)
+    host.disk.move(parent, name, trash, name, KEY)
     for handle in {trash, parent, tree}:
         host.disk.close(handle)
 
@@ -300,7 +303,7 @@ def test_a_rename_that_was_cut_short_leaves_each_session_at_one_place(
     write(one, "p", "above")
     write(one, "p/c", "below")
     cut_short(one, stream, number)
-    is_moved = one.disk.settle_move("p", "q")
+    is_moved = one.disk.settle_move("p", "q", KEY)
     # Both are at q in the journal, and p is gone, with the fourth message.
     assert is_moved is (number == 4)
     there, gone = ("q", "p") if is_moved else ("p", "q")
@@ -317,7 +320,7 @@ def test_a_rename_that_the_successor_of_its_host_has_seen_takes_place(
     cut_short(one, stream, 2)
     two.now += 100.0
     write(two, "q", "theirs")
-    assert one.disk.settle_move("p", "q")
+    assert one.disk.settle_move("p", "q", KEY)
     assert read(one, "p") is None
     one.now += 100.0
     assert read(one, "q") == line("above") + line("theirs")
@@ -330,7 +333,7 @@ def test_a_session_that_was_handed_over_is_not_taken_back(
     cut_short(one, stream, 0)
     write(two, "q", "theirs")
     two.ownership.release_to("q", one.hosts.owner)
-    assert not one.disk.settle_move("p", "q")
+    assert not one.disk.settle_move("p", "q", KEY)
     assert read(one, "q") == line("theirs")
 
 
@@ -340,7 +343,7 @@ def test_a_session_that_was_opened_at_its_new_place_since_stays(
     write(one, "p", "above")
     cut_short(one, stream, 1)
     write(one, "q", "more")
-    assert not one.disk.settle_move("p", "q")
+    assert not one.disk.settle_move("p", "q", KEY)
     two.now += 100.0
     assert read(two, "q") == line("above") + line("more")
 
@@ -352,7 +355,7 @@ def test_a_moved_session_stays_although_its_old_id_was_used_again(
     cut_short(one, stream, 2)
     two.now += 100.0
     write(two, "p", "new")
-    assert not one.disk.settle_move("p", "q")
+    assert not one.disk.settle_move("p", "q", KEY)
     assert read(two, "p") == line("new")
     assert read(one, "q") == line("above")
     one.now += 100.0
@@ -366,7 +369,7 @@ def test_an_id_that_another_host_took_is_not_where_a_session_moved(
     write(two, "q", "theirs")
     with ending_before_the_disk_moves(one):
         delete(one, "p")
-    assert not one.disk.settle_move("p", "q")
+    assert not one.disk.settle_move("p", "q", KEY)
     assert read(one, "p") == line("above")
     assert read(two, "q") == line("theirs")
 
@@ -380,7 +383,7 @@ def test_a_restoration_that_was_cut_short_is_taken_back(
     trash = one.disk.open_folder(tree, ".trash")
     with ending_before_the_disk_moves(one):
         one.disk.move(trash, "p", tree, "p")
-    assert not one.disk.settle_move(".trash/p", "p")
+    assert not one.disk.settle_move(".trash/p", "p", KEY)
     assert read(one, "p") is None
     two.now += 100.0
     assert read(two, "p") is None
