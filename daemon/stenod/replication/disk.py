@@ -330,7 +330,7 @@ class ReplicatedDisk:
             try:
                 self._come(moved, come, key)
                 if source is not None:
-                    self._leave(source, sessions, key, new_name if goal is None else "")
+                    self._leave(source, sessions, key, goal or f"{paths.TRASH}/{new_name}")
                 self._disk.move(folder, name, target, new_name)
             except (OSError, StenoError):
                 if self._is_at(folder, name, moved):
@@ -405,19 +405,19 @@ class ReplicatedDisk:
                 raise_first(ship(self._ownership.journal, [owned]))
                 owned.move = ""
 
-    def _leave(self, source: str, sessions: Sequence[str], key: str, trash: str) -> None:
+    def _leave(self, source: str, sessions: Sequence[str], key: str, to: str) -> None:
         """Publish that sessions are gone from their place, those below before those above.
 
         Args:
             source: the path of the first of them.
             sessions: the rest of the path of each.
             key: of the command that moves them.
-            trash: the name of the folder in the trash; empty unless they are deleted.
+            to: the path in the tree that the first of them moves to.
         """
         for below in reversed(sessions):
             owned = self._ownership.writable(f"{source}{below}")
             owned.move = key
-            self._publish_gone(owned, os.fsencode(trash))
+            self._publish_gone(owned, os.fsencode(f"{to}{below}"))
 
     def _publish_gone(self, owned: OwnedFolder, body: bytes = b"") -> None:
         try:

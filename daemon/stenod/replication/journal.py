@@ -26,8 +26,8 @@ class Kind(StrEnum):
         CHANGE: a change, or the last part of one.
         SNAPSHOT: the beginning of a copy of the whole folder, which `PART` and `CHANGE` messages
             continue: what is before it is not needed once the copy is whole.
-        GONE: the folder was removed; what follows begins with an empty one. The body is the name in
-            the trash under which a deletion keeps it, else empty.
+        GONE: the folder was removed; what follows begins with an empty one. If a command moved it,
+            the body is its new path in the session tree, which may be one in the trash.
     """
 
     OWN = "own"

@@ -24,18 +24,6 @@ class Elsewhere(msgspec.Struct, frozen=True):
     is_own: bool = False
 
 
-class Removal(msgspec.Struct, frozen=True):
-    """A deletion by another daemon.
-
-    Attributes:
-        trash: the name of the folder in that daemon's trash.
-        at: Unix time in seconds at which the journal took it.
-    """
-
-    trash: str
-    at: float
-
-
 class ClusterMember(Protocol):
     """A daemon that shares its root's sessions with other daemons; all methods block."""
 
@@ -123,8 +111,11 @@ class ClusterMember(Protocol):
         """
         ...
 
-    def deleted_elsewhere(self, session: str, key: str) -> Removal | None:
-        """Return how another daemon deleted a session by the command with a key; None if none did.
+    def deleted_elsewhere(self, session: str, key: str) -> str | None:
+        """Return where another daemon has what it deleted by the command with a key.
+
+        Returns:
+            The path in the session tree there; None if no daemon deleted the session by that.
 
         Raises:
             OSError: the journal failed.

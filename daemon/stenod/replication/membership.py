@@ -32,7 +32,7 @@ from stenod.replication.journal import (
     Message,
     Owner,
 )
-from stenod.replication.member import Elsewhere, Removal
+from stenod.replication.member import Elsewhere
 from stenod.replication.mirror import read_mark
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
@@ -190,8 +190,7 @@ class Membership:
         if last.kind is Kind.GONE:
             return Elsewhere(session, None, last.at)
         living = self._hosts.living(last.owner.host) or last.owner
-        is_own = last.owner.host == self._hosts.owner.host
-        return Elsewhere(session, living.endpoint, last.at, is_own)
+        return Elsewhere(session, living.endpoint, last.at, self._is_own(last))
 
     def _last_messages(
         self, names: Sequence[str], wanted: int
@@ -249,16 +248,24 @@ class Membership:
         """Return whether another daemon renamed a session; see `ClusterMember`; blocks."""
         if self._ownership.left_by(session, key) is None:
             self._ownership.take_back_moved(session, new_session, key)
-        return self._ownership.left_by(session, key) is not None
-
-    def deleted_elsewhere(self, session: str, key: str) -> Removal | None:
-        """Return how another daemon deleted a session; see `ClusterMember`; blocks."""
         gone = self._ownership.left_by(session, key)
-        if gone is None or gone.owner.host == self._hosts.owner.host:
-            # This daemon has a deletion of its own in its trash, or did not finish it.
+        return gone is not None and os.fsdecode(gone.body) == new_session
+
+    def deleted_elsewhere(self, session: str, key: str) -> str | None:
+        """Return where a deleted session is; see `ClusterMember`; blocks."""
+        # A deletion of this daemon's own that did not take place on its disk is taken back by this.
+        self.own(session)
+        gone = self._ownership.left_by(session, key)
+        if gone is None or (self._is_own(gone) and self._ownership.found(session) is not None):
+            return None
+        place = os.fsdecode(gone.body)
+        if not place.startswith(f"{paths.TRASH}/"):
             return None
         self._ownership.confirm_gone(session, gone)
-        return Removal(os.fsdecode(gone.body), gone.at)
+        return place
+
+    def _is_own(self, message: Message) -> bool:
+        return message.owner.host == self._hosts.owner.host
 
     async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
         """Say that this daemon lives, and close sessions that others own, until cancelled.

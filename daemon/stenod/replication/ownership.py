@@ -266,10 +266,7 @@ class Ownership:
         That daemon would bring them back when it starts, as if nothing had been published.
         """
         if self.hosts.living(gone.owner.host) is None:
-            message = Publication(path, gone.sequence, self.owner, Kind.GONE, gone.body, gone.move)
-            outcome = self.journal.publish([message])[0]
-            if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
-                raise outcome
+            self._publish_gone(path, gone)
 
     def take_back(self, path: str) -> None:
         """Publish that a folder is gone which this daemon published, and has no files of.
@@ -284,8 +281,12 @@ class Ownership:
                 self.forget(path)
 
     def _publish_gone(self, path: str, last: Message) -> bool:
-        """Publish behind a message that the folder is gone; False if another one came first."""
-        message = Publication(path, last.sequence, self.owner, Kind.GONE, b"")
+        """Publish behind a message that the folder is gone; False if another one came first.
+
+        Behind one that says so already it names the same command.
+        """
+        body, move = (last.body, last.move) if last.kind is Kind.GONE else (b"", "")
+        message = Publication(path, last.sequence, self.owner, Kind.GONE, body, move)
         outcome = self.journal.publish([message])[0]
         if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
             raise outcome

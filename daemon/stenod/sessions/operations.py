@@ -642,10 +642,12 @@ class Operations:
         member = self._registry.member
         if member is None or place.shared:
             return None
-        removal = await self._services.read(
+        found = await self._services.read(
             lambda: member.deleted_elsewhere(place.session, command.key)
         )
-        return None if removal is None else trash.done_elsewhere(place, removal, self._expiry_s)
+        if found is None:
+            return None
+        return trash.done_elsewhere(place, found.rpartition("/")[2], self._expiry_s)
 
     def _is_under_way(self, key: str) -> bool:
         """Whether a command with this key is being served; called in a thread."""

@@ -30,7 +30,6 @@ from steno_protocol.errors import (
 )
 from steno_protocol.replies import Deleted, Moved, TrashEntry, TrashReport
 from steno_protocol.settings import Settings
-from stenod.replication.member import Removal
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions import metadata, moves
 from stenod.sessions.moves import TAKEN, UNMOVED, Move, Moves, Record
@@ -90,11 +89,10 @@ def find(
         return _answer(place, entry, expiry_s)
 
 
-def done_elsewhere(place: Place, removal: Removal, expiry_s: float) -> Deleted:
+def done_elsewhere(place: Place, name: str, expiry_s: float) -> Deleted | None:
     """Return the answer of a deletion by another daemon, whose trash has the files."""
-    return Deleted(
-        trash=f"{place.tree}/{paths.TRASH}/{removal.trash}", expires_at=removal.at + expiry_s
-    )
+    entry = _entry_of(name)
+    return None if entry is None else _answer(place, entry, expiry_s)
 
 
 def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:

@@ -32,7 +32,7 @@ from steno_protocol.replies import (
     Subscribed,
 )
 from stenod.replication.journal import JournalLost
-from stenod.replication.member import Elsewhere, Removal
+from stenod.replication.member import Elsewhere
 from stenod.sessions import moves
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -58,7 +58,7 @@ class ScriptedMember:
         shortened: the sessions whose journal was made short.
         settled: the moves that were cut short, from where and to which session.
         renamed: what other daemons have renamed, by old id, new id and key.
-        removed: what other daemons have deleted, by id and key.
+        removed: where other daemons have what they deleted, by id and key.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class ScriptedMember:
         self.shortened: list[str] = []
         self.settled: list[tuple[str, str]] = []
         self.renamed: set[tuple[str, str, str]] = set()
-        self.removed: dict[tuple[str, str], Removal] = {}
+        self.removed: dict[tuple[str, str], str] = {}
 
     def own(self, session: str) -> None:
         """See `ClusterMember`."""
@@ -118,7 +118,7 @@ class ScriptedMember:
         self.own(session)
         return (session, new_session, key) in self.renamed
 
-    def deleted_elsewhere(self, session: str, key: str) -> Removal | None:
+    def deleted_elsewhere(self, session: str, key: str) -> str | None:
         """See `ClusterMember`."""
         return self.removed.get((session, key))
 
