@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tracemalloc
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 
 import pytest
 
@@ -15,10 +15,14 @@ from steno import connect_sync
 from steno._connect.target import make_target
 from steno._sync.link import BlockingLink
 from steno._sync.ordered_appends import IN_FLIGHT_BYTES_MAX, OrderedAppends, Settled
+from steno.cli.render.wording import count
 from steno.cli.stdin import InputLines
 from steno_protocol import limits, paths
 from support.command import Ran, Steno
 from support.session_files import contents_in, records_in
+
+PART = 750
+"""Lines that a command gets at once while its daemons are killed."""
 
 
 def lines_of(*contents: str) -> str:
@@ -109,20 +113,26 @@ def test_a_killed_daemon_loses_and_repeats_no_line(root: Path) -> None:
     with begin(Steno(root)) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        stdin = process.stdin
+        stdin, is_next_part = process.stdin, Semaphore()
 
         def feed() -> None:
-            stdin.write(lines_of(*texts).encode())
+            for first in range(0, len(texts), PART):
+                assert is_next_part.acquire(timeout=60)
+                stdin.write(lines_of(*texts[first : first + PART]).encode())
+                stdin.flush()
             stdin.close()
 
         feeder = Thread(target=feed)
         feeder.start()
-        for _ in range(3):
-            for _ in range(400):
-                process.stdout.readline()
+        for part in range(3):
+            # A head beyond the parts before shows that the next daemon runs: the lines of a part
+            # are given only after the daemon before was killed, however far the command was.
+            while process.stdout.readline() != b"0:%d\n" % (part * PART + 400):
+                assert process.poll() is None
             note = paths.decode_lock_note((root / paths.LOCK).read_bytes())
             assert note is not None
             os.kill(note.pid, signal.SIGKILL)
+            is_next_part.release()
         rest = process.stdout.read().splitlines()
         feeder.join()
         assert process.stderr is not None
@@ -319,13 +329,15 @@ def test_bytes_in_flight_are_bounded(root: Path) -> None:
 
 def test_a_reader_that_goes_away_gets_the_command_that_goes_on(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
-    texts = [str(number) for number in range(3000)]
+    texts = [str(number) for number in range(6000)]
     path = tmp_path / "turns.jsonl"
     path.write_text(lines_of(*texts))
     with path.open("rb") as file:
         process = subprocess.Popen(
             steno.words("append", "demo"),
             env=steno.environment, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            # Less than the heads of all lines: the command cannot end before the reader does.
+            pipesize=4096,
         )  # fmt: skip
     with process:
         assert process.stdout is not None
@@ -337,7 +349,8 @@ def test_a_reader_that_goes_away_gets_the_command_that_goes_on(root: Path, tmp_p
     assert (ran.code, "Broken pipe" in said) == (6, True)
     stored = texts_in(root)
     assert 0 < len(stored) < len(texts)
-    assert f"{len(stored)} records before line {len(stored) + 1} of stdin stay appended" in said
+    shown = count(len(stored), "record")
+    assert f"{shown} before line {len(stored) + 1} of stdin stay appended" in said
     assert append_file(steno, path, *remedy_of(ran)[2:]).code == 0
     assert texts_in(root) == texts
 
