@@ -5,11 +5,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from support.daemon_log import DaemonLog
+from support.daemon_log import WAIT_S, DaemonLog
 from support.project import PROJECT
 
 
@@ -50,12 +51,13 @@ class ForegroundDaemon(DaemonLog):
             text=True,
             env={**os.environ, **self.environment},
         )
-        ready = threading.Event()
+        is_ready = Future[bool]()
         assert self._process.stderr is not None
-        self._reader = threading.Thread(target=self._read, args=(self._process.stderr, ready))
+        self._reader = threading.Thread(target=self._read, args=(self._process.stderr, is_ready))
         self._reader.start()
-        assert ready.wait(30), self.log
-        assert self._process.poll() is None, self.log
+        assert wait([is_ready], WAIT_S).done, self.log
+        # Not whether it still runs: another client may stop it as soon as it is ready.
+        assert is_ready.result(), self.log
 
     def wait(self) -> int:
         """Wait until it ends by itself; its exit code."""
@@ -94,13 +96,14 @@ class ForegroundDaemon(DaemonLog):
         self._process = None
         return code
 
-    def _read(self, stream: IO[str], ready: threading.Event) -> None:
+    def _read(self, stream: IO[str], is_ready: Future[bool]) -> None:
         with stream:
             for line in stream:
                 self.add_line(line)
-                if " ready " in line:
-                    ready.set()
-        ready.set()
+                if " ready " in line and not is_ready.done():
+                    is_ready.set_result(True)
+        if not is_ready.done():
+            is_ready.set_result(False)
 
 
 def daemon_of_tests(root: Path, module: str) -> ForegroundDaemon:
