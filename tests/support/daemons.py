@@ -41,7 +41,7 @@ def remove_root(root: Path) -> None:
     """End the daemon of `root` and remove the folder.
 
     A daemon that a client started right before it closed may take its lock only now, and creates
-    its files again: it is ended, too.
+    its files again, or removes some itself: it is ended, too.
     """
     until = time.monotonic() + limits.SPAWN_TIMEOUT_S
     while True:
@@ -49,7 +49,7 @@ def remove_root(root: Path) -> None:
         try:
             shutil.rmtree(root)
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
+            if error.errno not in {errno.ENOTEMPTY, errno.ENOENT} or time.monotonic() > until:
                 raise
         else:
             return
