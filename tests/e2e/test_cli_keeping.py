@@ -233,10 +233,11 @@ def test_terminal_shows_the_shortest_prefix_which_every_command_takes(
 
 def test_terminal_shows_records_age_and_a_dot_for_live_sessions(steno: Steno, root: Path) -> None:
     plant(root, "quiet", time.time() - 7200, lines=12)
-    rows = {
-        line.removeprefix("●").split()[0]: line
-        for line in plain(steno.on_terminal(80, "sessions")).splitlines()
-    }
+    with connect_sync(root) as client:
+        # Followed: a session that was only changed is not live for long.
+        client.open("demo")
+        shown = plain(steno.on_terminal(80, "sessions"))
+    rows = {line.removeprefix("●").split()[0]: line for line in shown.splitlines()}
     assert rows["quiet"].split()[1:] == ["372", "B", "12", "2", "h", "ago"]
     assert "●" not in rows["quiet"]
     assert rows["demo"].startswith("●")
