@@ -360,7 +360,7 @@ async def test_an_object_refuses_a_second_thread_and_stays_intact(
     append = FileSession.append
 
     async def append_soon(text: str) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await context.append_message(Note(text))
 
     def append_in_a_loop_of_this_thread(text: str) -> None:
