@@ -52,6 +52,11 @@ class WriterProcess:
         assert self._process.stdout is not None
         self.acks.append(json.loads(self._process.stdout.readline()))
 
+    def wait_for_one_behind(self, line: int) -> None:
+        """Return when it was acknowledged a message at this line or behind it."""
+        while int(self.acks[-1]["first"].partition(":")[2]) < line:
+            self.wait_for_one()
+
     def wait_until_gone(self) -> None:
         """Return when its session is gone."""
         while "gone" not in self.acks[-1]:
