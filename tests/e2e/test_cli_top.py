@@ -5,15 +5,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import steno
-from support.command import Steno
+from support.command import Ran, Steno
 from support.daemon_in_thread import DaemonInThread
+from support.daemon_log import WAIT_S
 from support.foreground import ForegroundDaemon
 from support.remote_access import allow, endpoint_of, listen
 from support.terminal import TerminalProgram
@@ -35,18 +38,20 @@ def top(
 
 @contextmanager
 def writer(root: Path, session: str, name: str) -> Iterator[None]:
-    """A client that appends until the block ends."""
-    is_over = threading.Event()
+    """A client that appends until the block ends, and has appended once when it begins."""
+    has_begun, is_over = threading.Event(), threading.Event()
 
     def write() -> None:
         with steno.connect_sync(root, name=name, spawn=False) as client:
             opened = client.open(session)
             while not is_over.wait(0.002):
                 opened.append_message({"role": "user", "content": "hi"})
+                has_begun.set()
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
+        assert has_begun.wait(WAIT_S)
         yield
     finally:
         is_over.set()
@@ -61,6 +66,17 @@ def line_of(screen: str, begin: str) -> list[str]:
 def is_growing(screen: str, session: str) -> bool:
     words = line_of(screen, session)
     return len(words) > 1 and words[1] != "0"
+
+
+def once_growing(call: Callable[[], Ran], session: str) -> Ran:
+    """A call that saw the session grow: in a short interval a busy machine may append nothing."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        ran = call()
+        assert (ran.code, ran.err) == (0, "")
+        if is_growing(ran.out, session):
+            return ran
+        assert time.monotonic() < until, ran.out
 
 
 def assert_restored(program: TerminalProgram) -> None:
@@ -118,6 +134,7 @@ def test_the_screen_is_given_back_while_the_process_is_stopped(root: Path) -> No
         os.kill(program.pid, signal.SIGTSTP)
         program.wait_for_text(OWN_SCREEN)
         os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOWAIT)
+        program.wait_for_text(SHOWN_CURSOR)
         assert_restored(program)
         program.written = ""
         os.kill(program.pid, signal.SIGCONT)
@@ -160,14 +177,11 @@ def test_a_pipe_gets_one_plain_screen_with_whole_texts(root: Path) -> None:
         with steno.connect_sync(root, spawn=False) as client:
             client.open(name, follow=False).describe(title="A title " * 12)
             client.open("other")
-        ran = Steno(root, FORCE_COLOR="", COLUMNS="40")(
-            "top", "--once", "--interval", "0.3", "-n", "1"
-        )
-    assert (ran.code, ran.err) == (0, "")
+        top_once = partial(Steno(root, FORCE_COLOR="", COLUMNS="40"), "top", "--once")
+        ran = once_growing(partial(top_once, "--interval", "0.3", "-n", "1"), "work/")
     assert "\x1b" not in ran.out
     words = line_of(ran.out, "work/")
     assert words[0] == name
-    assert words[1] != "0"
     assert words[-1] == "title"
     assert "1 of 2 sessions by rate" in ran.out
     assert "other" not in ran.out
@@ -179,12 +193,15 @@ def test_json_is_a_document_after_each_interval(root: Path) -> None:
         assert process.stdout is not None
         with process, process.stdout:
             documents = [json.loads(process.stdout.readline()) for _ in range(2)]
+            while documents[-1]["syncs"]["mean_s"] is None:
+                # On a busy machine the writer may not append in every interval.
+                documents.append(json.loads(process.stdout.readline()))
             process.terminate()
-    assert documents[1]["uptime_s"] > documents[0]["uptime_s"]
-    (session,) = documents[1]["sessions"]
+    assert documents[-1]["uptime_s"] > documents[-2]["uptime_s"]
+    (session,) = documents[-1]["sessions"]
     assert (session["session"], session["by"]) == ("demo", "planner")
-    assert session["records_s"] == pytest.approx(documents[1]["records_s"])
-    assert documents[1]["syncs"]["mean_s"] > 0
+    assert session["records_s"] == pytest.approx(documents[-1]["records_s"])
+    assert documents[-1]["syncs"]["mean_s"] > 0
 
 
 def test_a_pipe_without_once_is_wrong_usage(root: Path) -> None:
@@ -221,11 +238,8 @@ def test_a_remote_daemon_is_watched_with_a_key_that_may_read(root: Path, tmp_pat
     with DaemonInThread(root) as daemon, writer(root, "demo", "planner"):
         endpoint = endpoint_of(daemon)
         nowhere = Steno(tmp_path / "none")
-        ran = nowhere(
-            "--endpoint", endpoint, "--key-file", str(key), "top", "--once", "--interval", "0.3"
-        )
-    assert (ran.code, ran.err) == (0, "")
-    assert is_growing(ran.out, "demo")
+        remote = ("--endpoint", endpoint, "--key-file", str(key))
+        ran = once_growing(partial(nowhere, *remote, "top", "--once", "--interval", "0.3"), "demo")
     assert line_of(ran.out, "CLIENT")[-1] == "KEY"
     assert "laptop" in ran.out
 
