@@ -141,11 +141,16 @@ def test_a_client_continues_after_a_keyboard_interrupt_in_a_wait(
 ) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
+
+        def wait() -> None:
+            # Begun here, because on a busy machine the signal may come before the wait.
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            session.wait_for("0:9")
+
         handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         try:
             with pytest.raises(KeyboardInterrupt):
-                session.wait_for("0:9")
+                wait()
         finally:
             signal.signal(signal.SIGALRM, handler)
         session.append_message(message("a"))
