@@ -2,8 +2,9 @@
 
 import json
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def damage_context(root: Path, session: str, data: bytes) -> None:
     """Write into a session as a program would that knows of no daemon."""
     with (root / "sessions" / session / "context.jsonl").open("ab") as file:
         file.write(data)
+
+
+@contextmanager
+def being_written(file: Path) -> Iterator[None]:
+    """The file changes again and again until the block ends, however long a command takes."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        while not is_over.wait(0.02):
+            os.utime(file)
+
+    os.utime(file)
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 # --- a file --------------------------------------------------------------------------------------
@@ -108,8 +128,8 @@ def test_mode_of_a_repaired_file_stays(steno: Steno, talk: Path) -> None:
 
 
 def test_a_file_that_is_being_written_is_not_repaired(steno: Steno, talk: Path) -> None:
-    os.utime(talk)
-    ran = steno("repair", str(talk), "--apply", "--json")
+    with being_written(talk):
+        ran = steno("repair", str(talk), "--apply", "--json")
     assert (ran.code, ran.error["code"]) == (Exit.FAILED, "busy")
     assert talk.read_bytes() == DAMAGED
 
