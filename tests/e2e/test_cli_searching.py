@@ -10,6 +10,8 @@ from support.command import Steno
 
 pytestmark = pytest.mark.served
 
+DAY_S = 86_400
+
 MESSAGES = {
     "team/a": [
         {"role": "user", "content": "Where is the Daemon?\nIt listens at a socket."},
@@ -42,7 +44,9 @@ def test_grep_prints_each_match_with_session_cursor_and_time(steno: Steno) -> No
         ("team/a", "0:0", "It listens at a socket."),
         ("team/b", "0:0", "the daemon again"),
     ]
-    assert [row[2][:4] for row in rows] == [time.strftime("%Y")] * 2
+    for row in rows:
+        at = time.mktime(time.strptime(row[2][:10], "%Y-%m-%d"))
+        assert at == pytest.approx(time.time(), abs=2 * DAY_S)
 
 
 def test_a_hit_as_json_has_its_session_cursor_and_time(steno: Steno) -> None:

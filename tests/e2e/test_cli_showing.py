@@ -29,9 +29,9 @@ def key_of(at: float) -> str:
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
 
 
-def _told_over_hours(root: Path) -> Steno:
+def _told_over_hours(root: Path, now: float | None = None) -> Steno:
     """A session with a record of three hours ago, one of an hour ago, and one of no known time."""
-    now = time.time()
+    now = time.time() if now is None else now
     keys = {text: key_of(now - hours * HOUR_S) for hours, text in ((3, "early"), (1, "late"))}
     with connect_sync(root) as client:
         session = client.open("demo", follow=False)
@@ -93,9 +93,10 @@ def test_an_invalid_time_is_wrong_usage(root: Path, text: str) -> None:
 
 
 def test_the_time_of_a_message_is_shown_if_known_and_there_is_room(root: Path) -> None:
-    steno = _told_over_hours(root)
+    now = time.time()
+    steno = _told_over_hours(root, now)
     heads = [line for line in steno("show", "demo").out.splitlines() if line.startswith("user")]
-    day = time.strftime("%Y-%m-%d ", time.localtime(time.time() - HOUR_S))
+    day = time.strftime("%Y-%m-%d ", time.localtime(now - HOUR_S))
     assert [day in head for head in heads[1:]] == [True, False]
     assert day not in steno.on_terminal(40, "show", "demo")
 
