@@ -215,7 +215,8 @@ def test_a_daemon_that_is_killed_about_the_commit_leaves_one_compaction(
 def test_a_compactor_that_is_killed_is_waited_for_until_its_lease_ends(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = talk(client)
-        with start(root, "begin_compaction", 3_000) as other:
+        # So long that it has not ended by itself when this process is refused.
+        with start(root, "begin_compaction", 10_000) as other:
             assert other.stdout is not None
             assert json.loads(other.stdout.readline()) == {"asked": True}
             with pytest.raises(steno.Busy, match="begin_compaction is compacting"):
