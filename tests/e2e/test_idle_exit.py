@@ -22,17 +22,19 @@ def test_clients_that_come_while_the_daemon_ends_lose_nothing_and_meet_no_error(
     monkeypatch.setenv("STENO_LIFE_IDLE_EXIT_S", "0.04")
     rng = random.Random(seed)
     pids: set[int] = set()
-    for number in range(CLIENTS):
+    number = 0
+    # A busy daemon may notice none of the first pauses; without an end nothing is tried.
+    while number < CLIENTS or len(pids) < 2:
         with steno.connect_sync(root) as client:
             pids.add(client.welcome.pid)
             session = client.open("demo", follow=False)
             session.append_message({"role": "user", "content": f"message {number}"})
+        number += 1
         # Around the moment at which the daemon makes up its mind.
         wait_for_jitter(rng.uniform(0.03, 0.07))
     lines = (root / "sessions" / "demo" / "context.jsonl").read_text().splitlines()
     contents = [json.loads(line)["content"] for line in lines]
-    assert contents == [f"message {number}" for number in range(CLIENTS)]
-    assert len(pids) > 1, "the daemon never ended, so nothing was tried"
+    assert contents == [f"message {each}" for each in range(number)]
 
 
 def test_the_daemon_of_an_adapters_own_tree_ends_after_its_user_was_killed(
