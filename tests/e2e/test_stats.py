@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from steno_protocol.replies import StatsReport
 from support.command import Steno
 from support.foreground import ForegroundDaemon
+from support.nats_cluster import free_ports
 
 
 def _samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -45,9 +46,8 @@ def test_stats_start_no_daemon(root: Path) -> None:
 
 
 def test_prometheus_reads_the_same_numbers_from_the_loopback(root: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # None that the kernel gives to another program while the daemon starts.
+    (port,) = free_ports(1)
     (root / "config.toml").write_text(f"[metrics]\nport = {port}\n")
     with ForegroundDaemon(root) as daemon:
         daemon.wait_for(" metrics ")

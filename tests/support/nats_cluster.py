@@ -220,7 +220,7 @@ class NatsCluster:
     def _write_nodes(self, attempt: str) -> None:
         folder = self._folder / attempt
         folder.mkdir()
-        ports = iter(_free_ports(3 * self._count))
+        ports = iter(free_ports(3 * self._count))
         clients, https, routes = ([next(ports) for _ in range(self._count)] for _ in range(3))
         self.nodes = []
         for number in range(self._count):
@@ -264,7 +264,8 @@ def _leader(jsz: dict[str, Any], stream: str) -> str:
     return ""
 
 
-def _free_ports(count: int) -> Iterator[int]:
+def free_ports(count: int) -> Iterator[int]:
+    """Ports of the loopback address that nobody has at this moment, for programs that start."""
     found: set[int] = set()
     while len(found) < count:
         port = _RANDOM.choice(PORTS)
