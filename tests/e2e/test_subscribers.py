@@ -96,7 +96,12 @@ class Writer:
 
 
 class Reader:
-    """One subscriber with its way of reading and its view of each file."""
+    """One subscriber with its way of reading and its view of each file.
+
+    Attributes:
+        witnesses: its views.
+        has_begun: set once it is subscribed.
+    """
 
     def __init__(
         self, records: str, after: str, random: Random, progress: Progress,
@@ -104,6 +109,7 @@ class Reader:
     ) -> None:  # fmt: skip
         files = ("context", "wire") if records == "both" else (records,)
         self.witnesses = {file: Witness(file) for file in files}  # type: ignore[arg-type]
+        self.has_begun = anyio.Event()
         self._records: Any = records
         self._after = after
         self._random = random
@@ -123,6 +129,7 @@ class Reader:
                 connect(root, timeout=60) as client,
                 self._subscribe(client) as events,
             ):
+                self.has_begun.set()
                 async for event in events:
                     self.witnesses[event.file].take(event)
                     if self.has_all or self._random.random() < self._leaves:
@@ -194,6 +201,9 @@ async def test_every_subscriber_saw_what_the_files_hold(
         async with anyio.create_task_group() as tasks:
             for reader in watching:
                 tasks.start_soon(reader.run, root)
+            for reader in watching:
+                # One that follows from now on would wait for ever for an end that came before.
+                await reader.has_begun.wait()
             async with anyio.create_task_group() as work:
                 for writer in writers:
                     work.start_soon(writer.run, root)
