@@ -38,6 +38,7 @@ def _lines(file: Path) -> list[bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_no_acknowledged_record_is_lost_beside_reverts(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = client.open("race", follow=False)
