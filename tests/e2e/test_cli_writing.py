@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -395,10 +396,11 @@ def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(root: Pat
         return [] if isinstance(request.command, Append) else None
 
     steno = Steno(root)
-    arguments = ("append", "demo", "hi", "--timeout", "2", "--socket", f"{root}/scripted.sock")
-    with ScriptedDaemon(root, mute):
-        ran = steno(*arguments, "--key", "mine")
-        printed = steno(*arguments, "--json")
+    # Enough for a connection, without which the outcome would be known.
+    arguments = ("append", "demo", "hi", "--timeout", "5", "--socket", f"{root}/scripted.sock")
+    with ScriptedDaemon(root, mute), ThreadPoolExecutor(2) as threads:
+        forms = (("--key", "mine"), ("--json",))
+        ran, printed = threads.map(lambda form: steno(*arguments, *form), forms)
     assert (ran.code, ran.out) == (6, "")
     assert "repeat it with the key mine" in ran.err
     assert printed.error["outcome"] == "unknown"

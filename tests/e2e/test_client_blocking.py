@@ -205,9 +205,10 @@ def test_a_subscription_from_now_on_that_cannot_begin_says_so(root: Path) -> Non
             client.session("nobody").subscribe("now")
         assert client.open("demo").subscribe("now").next_event() == Live(Position(0, 0))
         client.drain()
-    with connect_sync(root) as client, connect_sync(root, spawn=False, timeout=2.0) as other:
+    with connect_sync(root) as client, connect_sync(root, spawn=False) as other:
         session = other.open("demo", follow=False)
         client.drain()
+        other._link.timeout = 2.0
         with pytest.raises(Unreachable):
             session.subscribe("now")
 
