@@ -126,8 +126,12 @@ def test_restart_keeps_the_port_that_the_system_chose(root: Path) -> None:
     steno = Steno(root)
     started = steno("start", "--json")
     assert started.code == 0
-    endpoint = steno("status", "--json").document["remote_endpoint"]
-    ran = steno("restart")
+    for _ in range(3):
+        endpoint = steno("status", "--json").document["remote_endpoint"]
+        ran = steno("restart")
+        if f"for other machines at {endpoint}" in ran.err:
+            break
+        # The system gave the port to another program while no daemon had it.
     assert f"for other machines at {endpoint}" in ran.err
     with connect_sync(endpoint=endpoint, key_file=key, spawn=False) as client:
         assert client.status().remote_endpoint == endpoint
