@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import steno
 from steno._connect.connection import new_key_pair
 from steno._connect.key_files import client_key
-from steno_protocol import credentials, paths
+from steno_protocol import credentials, limits, paths
 from steno_protocol.commands import Append, Read
 from steno_protocol.credentials import ClientKey, KeyPair
 from steno_protocol.replies import Ack, Lines
@@ -19,7 +18,8 @@ from support.daemon_in_thread import DaemonInThread
 from support.remote_access import allow, endpoint_of, listen, revoke
 
 HELLO = {"role": "user", "content": "a secret thought"}
-REFUSED_WITHIN_S = 2.0
+ANSWER_S = 600.0
+"""A client that waits for its deadline does not end before the test's own time limit."""
 
 
 @pytest.fixture
@@ -112,9 +112,10 @@ async def test_async_client_follows_over_tcp(root: Path, endpoint: str) -> None:
         assert session.history == [HELLO]
 
 
-def test_client_without_a_valid_key_is_refused_within_two_seconds(
-    root: Path, endpoint: str, daemon: DaemonInThread
+def test_client_without_a_valid_key_is_refused_long_before_its_deadline(
+    root: Path, endpoint: str, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "REMOTE_PROBE_TIMEOUT_S", ANSWER_S)
     server = client_key(key_of(root, "write")).server
     stranger = save(root / "stranger.key", ClientKey(KeyPair(*new_key_pair()), server))
     own = client_key(key_of(root, "write")).own
@@ -124,10 +125,8 @@ def test_client_without_a_valid_key_is_refused_within_two_seconds(
         (stranger, steno.Unauthorized),
         (elsewhere, steno.Unreachable),
     ):
-        begun = time.monotonic()
         with pytest.raises(error, match=r"key"):
-            steno.connect_sync(endpoint=endpoint, key_file=key_file)
-        assert time.monotonic() - begun < REFUSED_WITHIN_S
+            steno.connect_sync(endpoint=endpoint, key_file=key_file, timeout=ANSWER_S)
     log = "".join(daemon.log)
     assert "not_admitted" in log
     assert own.secret not in log
