@@ -22,6 +22,8 @@ hypothesis.settings.register_profile(
     "steno",
     # A slow disk is no bug of ours, and a failure has to be repeatable from its report alone.
     deadline=None,
+    # Nor is a busy processor: the check measures the time in which values are drawn.
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
     print_blob=True,
 )
 hypothesis.settings.load_profile("steno")
