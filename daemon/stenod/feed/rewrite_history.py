@@ -6,7 +6,8 @@ Recent rewrites are kept in memory; older ones are read from the timeline.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from steno_protocol import limits, timeline_entries
+from steno_protocol import limits, paths, timeline_entries
+from steno_protocol._json import whole_number
 from steno_protocol.checkpoint_ids import NextCheckpointIds
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
@@ -79,10 +80,25 @@ def read_rewrites(data: bytes, first: int) -> dict[int, RewriteEffect]:
 def _made(entries: Iterable[TimelineEntry]) -> dict[int, tuple[int, str]]:
     """Returns, for each generation that a rewrite made, the lines it kept and its kind."""
     made: dict[int, tuple[int, str]] = {}
+    sizes: dict[int, int] = {}
     for entry in entries:
         if entry.kind in timeline_entries.REWRITES:
             made[entry.generation] = entry.kept, entry.kind
-        elif entry.kind == timeline_entries.FOREIGN and entry.generation in made:
-            # Another program may have edited or replaced the lines that the rewrite kept.
+            sizes[entry.generation] = (timeline.fingerprint_of(entry, "new") or (0, 0))[0]
+        elif entry.generation in made and _changes_kept_lines(entry, sizes[entry.generation]):
             made[entry.generation] = 0, made[entry.generation][1]
     return made
+
+
+def _changes_kept_lines(entry: TimelineEntry, size: int) -> bool:
+    """True for an entry behind which the lines that a rewrite kept may be others, or fewer.
+
+    Args:
+        entry: an entry of the rewrite's generation.
+        size: the size of the file that the rewrite made.
+    """
+    if entry.kind == timeline_entries.REPAIRED:
+        # A line that a rewrite leaves at the end may be a half one of another program.
+        is_context = entry.details.get("file") == paths.CONTEXT
+        return is_context and whole_number(entry.details.get("offset")) < size
+    return entry.kind == timeline_entries.FOREIGN

@@ -17,6 +17,7 @@ from steno_protocol.events import Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed
 from support.lines import append, checkpoint, clear, foreign, prompt, restore, revert, user
+from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Desk, Reader
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
@@ -189,6 +190,22 @@ async def test_a_reset_does_not_claim_lines_that_another_program_may_have_change
         assert isinstance(event, Reset)
         assert (event.generation, event.kept, event.why) == (1, 0, "reverted")
         assert since_reset(reader) == desk.file()
+
+
+async def test_a_reset_does_not_claim_a_line_that_was_cut_when_the_session_was_opened() -> None:
+    half, mark = b'{"role":"us\n', b'{"role":"_checkpoint","id":0}\n'
+    disk = SimulatedDisk()
+    disk.plant(FILE, foreign("one") + half + mark + foreign("two"))
+    async with Desk(disk).open() as first:
+        await first.do(revert("r", 0))
+        assert first.file() == foreign("one") + half
+    disk.foreign.delete(f"{PATH}/{paths.MARK}")
+    async with Desk(disk).open() as desk:
+        assert desk.file() == foreign("one")
+        _, reader = desk.subscribe("0:2")
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+        await filled(desk, 2, "new")
+        await desk.wait_for(lambda: since_reset(reader) == desk.file())
 
 
 async def test_a_rewrite_in_the_middle_of_a_backlog_loses_nothing() -> None:
