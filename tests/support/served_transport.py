@@ -29,7 +29,7 @@ def large_frame(size: int, *, more: bool = True) -> bytes:
 
 async def until(is_true: Callable[[], bool]) -> None:
     """Let other tasks run until a condition is true."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not is_true():
             await anyio.lowlevel.checkpoint()
 
@@ -100,7 +100,7 @@ class Served:
         peer = self._context.socket(zmq.DEALER)
         self._peers.append(peer)
         peer.set(zmq.LINGER, 0)
-        peer.set(zmq.RCVTIMEO, 10_000)
+        peer.set(zmq.RCVTIMEO, 60_000)
         if self.is_remote:
             peer.set(zmq.CURVE_SERVERKEY, self.own.public.encode())
             peer.set(zmq.CURVE_PUBLICKEY, self.client.public.encode())

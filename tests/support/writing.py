@@ -213,7 +213,7 @@ class Desk:
 
     async def wait_for(self, fact: Callable[[], bool]) -> None:
         """Return when a fact is true; a test that waits in vain fails by its time limit."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not fact():
                 self._changed = anyio.Event()
                 await self._changed.wait()

@@ -25,7 +25,7 @@ def has_shaken_hands(path: Path) -> bool:
         peer.linger = 0
         with peer.get_monitor_socket(ends) as events:
             peer.connect(f"ipc://{path}")
-            assert events.poll(10_000)
+            assert events.poll(60_000)
             event = recv_monitor_message(events)["event"]
             peer.disable_monitor()
     return event == zmq.EVENT_HANDSHAKE_SUCCEEDED

@@ -81,7 +81,7 @@ async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) ->
 
     def wait() -> int:
         begun.set()
-        may_end.wait(10)
+        may_end.wait(60)
         return 0
 
     async with anyio.create_task_group() as tasks:

@@ -38,7 +38,7 @@ async def test_as_many_run_at_a_time_as_there_are_threads() -> None:
     threads = Threads(3)
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
-            tasks.start_soon(threads, lambda: together.wait(10))
+            tasks.start_soon(threads, lambda: together.wait(60))
 
 
 async def test_more_work_than_threads_is_done_in_turn() -> None:
@@ -55,7 +55,7 @@ async def test_cancellation_waits_until_the_work_has_ended() -> None:
 
     def work() -> None:
         begun.set()
-        may_end.wait(10)
+        may_end.wait(60)
         ended.set()
 
     threads = Threads(1)

@@ -206,7 +206,7 @@ def test_damaged_line_is_skipped_and_counted(root: Path) -> None:
         again = session.wire_records("0:8")
         assert [each.payload["n"] for each in again] == [1, 2, 3]
         with session.subscribe(records="wire") as events:
-            first = events.next_event(10)
+            first = events.next_event(60)
         assert isinstance(first, RecordsEvent)
         assert [each.payload["n"] for each in first.wire_records()] == [0, 1, 2, 3]
 
@@ -253,16 +253,16 @@ def test_follower_of_both_files_gets_each_in_its_order(client: BlockingClient) -
     session.append_message(message("one"))
     session.append_wire("A", {"n": 0})
     with session.subscribe(records="both") as events:
-        seen = [events.next_event(10) for _ in range(4)]
+        seen = [events.next_event(60) for _ in range(4)]
         assert {(type(each), each.file) for each in seen if each} == {
             (RecordsEvent, "context"), (RecordsEvent, "wire"), (Live, "context"), (Live, "wire")
         }  # fmt: skip
         session.append_wire("B", {"n": 1})
-        received = events.next_event(10)
+        received = events.next_event(60)
         assert isinstance(received, RecordsEvent)
         assert [(each.type, each.at) for each in received.wire_records()] == [("B", Position(0, 1))]
         ack = session.append_message(message("two"))
-        received = events.next_event(10)
+        received = events.next_event(60)
         assert isinstance(received, RecordsEvent)
         assert (received.file, received.next) == ("context", ack.head)
 
@@ -274,7 +274,7 @@ def test_follower_of_both_files_has_a_position_in_each(client: BlockingClient) -
     with pytest.raises(BadRequest, match="wire_after"):
         session.subscribe(ack.first, records="both")
     with session.subscribe(ack.last, records="both", wire_after=wire.last) as events:
-        received = [events.next_event(10) for _ in range(4)]
+        received = [events.next_event(60) for _ in range(4)]
     blocks = {each.file: each for each in received if isinstance(each, RecordsEvent)}
     assert blocks["context"].first == ack.last
     assert [each.payload["n"] for each in blocks["wire"].wire_records()] == [1]
