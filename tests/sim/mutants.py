@@ -383,7 +383,7 @@ MUTANTS = {
     ),
     # Rewrites.
     "a rewrite that did not take place and is not voided": Mutant(
-        [(crash_recovery, "_is_completed", _always)], {"context": 0, "rough": 2072}
+        [(crash_recovery, "_is_completed", _always)], {"context": 0}
     ),
     "a rewrite that is never believed": Mutant(
         [(crash_recovery, "_is_completed", _never)], {"context": 0}
