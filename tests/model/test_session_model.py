@@ -491,6 +491,7 @@ def _given(record: Record) -> Record:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(PLAYED_S_MAX)
 def test_session_equals_a_model_of_lists_through_deaths_and_repeats() -> None:
     run_state_machine_as_test(
         WholeSession,
