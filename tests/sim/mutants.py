@@ -408,7 +408,7 @@ MUTANTS = {
         [(compaction, "_lines_named", _lines_of_any_generation)], {"context": 0, "full": 51}
     ),
     "a cut that a late result does not move": Mutant(
-        [(Conversation, "whole", _second_argument)], {"context": 45}
+        [(Conversation, "whole", _second_argument)], {"context": 154}
     ),
     "a reserved id that the next daemon gives out": Mutant(
         [(timeline, "unreserved_id", _zero)], {"full": 59, "model": 0}
@@ -538,7 +538,7 @@ MUTANTS = {
     ),
     "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
     "a repeat that a stale owner refuses": Mutant(
-        [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 110}
+        [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 129}
     ),
     # Foreign programs.
     "foreign lines that are not noticed": Mutant(
