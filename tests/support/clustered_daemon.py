@@ -7,8 +7,17 @@ from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster
 
 
-def clustered_daemon(root: Path, name: str, cluster: NatsCluster) -> ForegroundDaemon:
-    """Make the root of a daemon in the cluster `name`, and the daemon, which is not started."""
+def clustered_daemon(
+    root: Path, name: str, cluster: NatsCluster, dead_s: float | None = None
+) -> ForegroundDaemon:
+    """Make the root of a daemon in the cluster `name`, and the daemon, which is not started.
+
+    Args:
+        root: the folder.
+        name: of the cluster.
+        cluster: its servers.
+        dead_s: seconds without a word after which others succeed it, None for the usual ones.
+    """
     root.mkdir(mode=0o700)
     daemon = ForegroundDaemon(root)
     (root / "config.toml").write_text(
@@ -16,5 +25,6 @@ def clustered_daemon(root: Path, name: str, cluster: NatsCluster) -> ForegroundD
         f"servers = {json.dumps(cluster.servers)}\n"
         f"monitors = {json.dumps(cluster.monitors)}\n"
         f"advertise = {json.dumps(daemon.endpoint)}\n"
+        + (f"dead_s = {dead_s}\n" if dead_s is not None else "")
     )
     return daemon
