@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,16 @@ from support.nats_cluster import NatsCluster
 from support.nats_journals import READY_S, joined, options, skip_without_servers
 
 Join = Callable[[str], Journal]
+
+TEST_S = 300
+"""Time for a test: longer than some waits for servers that other tests leave no processor."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder their time."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(TEST_S))
 
 
 @pytest.fixture(scope="session")

@@ -33,14 +33,16 @@ def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
         known: list[ClusterFacts] = []
 
         def are_all_heard() -> bool:
-            known.append(journal.state())
-            return all(
-                replica.is_current and not replica.is_offline
-                for stream in known[-1].streams
-                for replica in stream.replicas
+            found = journal.state()
+            known.append(found)
+            troubles = [found.trouble, *(each.trouble for each in (*found.servers, *found.streams))]
+            replicas = [replica for stream in found.streams for replica in stream.replicas]
+            return not any(troubles) and all(
+                replica.is_current and not replica.is_offline for replica in replicas
             )
 
-        # The leader of a new stream does not hear all others at once.
+        # The leader of a new stream does not hear all others at once, and on a busy machine a
+        # server may not answer in time.
         wait_until(are_all_heard, "the leader does not hear a server that runs")
         return known[-1]
 

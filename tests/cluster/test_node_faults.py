@@ -9,14 +9,20 @@ import pytest
 
 from stenod.replication.journal import InDoubt, JournalLost, Kind, Owner, Publication
 from stenod.replication.subjects import stream_name
-from support.nats_cluster import NatsCluster, Node, wait_until
-from support.nats_journals import READY_S, joined, options
+from support.nats_cluster import NatsCluster, wait_until
+from support.nats_journals import READY_S, given_up_after, joined, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 from stenod.replication import limits, nats_connection
 from stenod.replication.jetstream import api
 from stenod.replication.nats_journal import NatsJournal
+
+STORED_S = 90.0
+"""Time in which writers store some messages: longer than that of one publication, which fails."""
+
+SOON_S = 1.5
+"""Deadline of a publication that a test lets fail."""
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 
@@ -47,7 +53,7 @@ class Writers:
         wanted = [len(stored) + more for stored in self.stored]
         with self._grew:
             assert self._grew.wait_for(
-                lambda: all(map(int.__ge__, map(len, self.stored), wanted)) or self.failed, 60
+                lambda: all(map(int.__ge__, map(len, self.stored), wanted)) or self.failed, STORED_S
             )
         assert not self.failed, self.failed
 
@@ -75,9 +81,9 @@ class Writers:
 
 
 @contextmanager
-def writers(cluster: NatsCluster, **changes: object) -> Iterator[tuple[Writers, str]]:
+def writers(cluster: NatsCluster) -> Iterator[tuple[Writers, str]]:
     """Writers, and the name of their stream; at the end the journal has what they stored."""
-    chosen = options(cluster, **changes)
+    chosen = options(cluster)
     with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
         found = Writers(journal)
@@ -104,8 +110,9 @@ def test_messages_are_stored_once_while_a_leader_is_killed(frail_nodes: NatsClus
 
 def test_messages_are_stored_once_while_nodes_are_stopped(frail_nodes: NatsCluster) -> None:
     with writers(frail_nodes) as (found, stream):
-        follower = frail_nodes.followers_of(stream)[0]
-        for node in (frail_nodes.wait_for_leader(stream), follower):
+        leader = frail_nodes.wait_for_leader(stream)
+        follower = next(node for node in frail_nodes.nodes if node is not leader)
+        for node in (leader, follower):
             node.stop()
             found.wait_for(20)
             node.resume()
@@ -113,7 +120,7 @@ def test_messages_are_stored_once_while_nodes_are_stopped(frail_nodes: NatsClust
 
 
 def test_messages_are_stored_once_when_all_nodes_are_killed(frail_nodes: NatsCluster) -> None:
-    with writers(frail_nodes, publish_s=60.0) as (found, _):
+    with writers(frail_nodes) as (found, _):
         for node in frail_nodes.nodes:
             node.kill()
         for node in frail_nodes.nodes:
@@ -123,26 +130,21 @@ def test_messages_are_stored_once_when_all_nodes_are_killed(frail_nodes: NatsClu
 
 
 def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError]) -> OSError:
-    with joined(options(cluster, publish_s=1.5), "ann") as journal:
+    chosen = options(cluster)
+    with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
         [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(first, int)
-        # A majority has it now, and the third server a moment later.
-        wait_until(lambda: all(map(_has_a_message, cluster.nodes)), "a server lacks the message")
+        cluster.wait_for_messages(stream_name(chosen.cluster, 0), 1, first)
         return act(journal)
-
-
-def _has_a_message(node: Node) -> bool:
-    accounts = node.ask("jsz?streams=1").get("account_details", ())
-    streams = [each for account in accounts for each in account.get("stream_detail", ())]
-    return any(each["state"]["messages"] for each in streams)
 
 
 def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) -> None:
     def act(journal: NatsJournal) -> OSError:
         for node in frail_nodes.nodes[:2]:
             node.kill()
-        [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+        with given_up_after(journal, SOON_S):
+            [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
         assert isinstance(found, OSError)
         last = journal.last("s")
         assert last is not None
@@ -159,10 +161,10 @@ def test_a_cut_off_server_confirms_nothing(
     chosen = options(frail_nodes)
     with joined(chosen, "ann") as journal:
         journal.wait_ready(READY_S)
-        journal.confirm("s")
-        stream = stream_name(chosen.cluster, 0)
-        leader = frail_nodes.wait_for_leader(stream)
-        follower, other = frail_nodes.followers_of(stream)
+        # The leader of a new stream does not hear all others at once.
+        wait_until(lambda: is_confirmed(journal), "all servers run, and nobody says so")
+        leader = frail_nodes.wait_for_leader(stream_name(chosen.cluster, 0))
+        follower, other = (node for node in frail_nodes.nodes if node is not leader)
         stopped = [leader if is_leader_among else other, follower]
         for node in stopped:
             node.stop()
@@ -184,12 +186,13 @@ def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster
     def act(journal: NatsJournal) -> OSError:
         for node in frail_nodes.nodes:
             node.kill()
-        # The first one may have been sent on a connection whose end was not known yet.
-        journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
-        [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
-        assert isinstance(found, OSError)
-        with pytest.raises(JournalLost):
-            journal.last("s")
+        with given_up_after(journal, SOON_S):
+            # The first one may have been sent on a connection whose end was not known yet.
+            journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+            [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+            assert isinstance(found, OSError)
+            with pytest.raises(JournalLost):
+                journal.last("s")
         return found
 
     found = _without_majority(frail_nodes, act)
@@ -252,7 +255,7 @@ def test_a_server_that_nobody_knows_is_not_looked_for_for_long(three_nodes: Nats
 
 def test_closing_ends_what_waits_for_an_answer(frail_nodes: NatsCluster) -> None:
     found: list[int | OSError] = []
-    with joined(options(frail_nodes, publish_s=60.0), "ann") as journal:
+    with joined(options(frail_nodes), "ann") as journal:
         journal.wait_ready(READY_S)
         for node in frail_nodes.nodes:
             node.stop()

@@ -13,18 +13,22 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-START_S = 30.0
+START_S = 60.0
 """Time in which nodes start and choose a leader; a cluster takes 2 s on a quiet machine."""
 POLL_S = 0.02
 PORTS = range(20_000, 32_000)
-"""Below the range from which the kernel takes ports, so a node that is down keeps its own."""
+"""Below the range from which the kernel takes ports, so a node that is down keeps its own; each
+worker of a run has a part of them, as another one's cluster would take the ports of that node."""
 _RANDOM = random.SystemRandom()
 """Workers of one run seed the usual numbers alike, and would choose the same ports."""
+
+_STREAMS = "jsz?streams=1"
 
 STARTS_MAX = 5
 """Attempts to start, each with new ports: another program may take one first."""
@@ -193,14 +197,30 @@ class NatsCluster:
             time.sleep(POLL_S)
         return found
 
+    def wait_for_messages(self, stream: str, count: int, last: int) -> None:
+        """Wait until all nodes have a stream's messages: a third one has them after the majority.
+
+        Args:
+            stream: its name.
+            count: how many messages it has.
+            last: the sequence of the last one.
+        """
+        wait_until(
+            lambda: all(
+                _messages(node.ask(_STREAMS), stream) == (count, last) for node in self.nodes
+            ),
+            f"a server lacks message {last} of {stream}",
+        )
+
     def followers_of(self, stream: str) -> list[Node]:
         """The nodes that do not lead a stream."""
         leader = self.wait_for_leader(stream)
         return [node for node in self.nodes if node is not leader]
 
     def _leader_of(self, stream: str) -> Node | None:
-        named = {_leader(node.ask("jsz?streams=1"), stream) for node in self.nodes}
-        return next((node for node in self.nodes if node.name in named), None)
+        # One that was cut off, or has not heard of an election, names an earlier leader.
+        named = Counter(_leader(node.ask(_STREAMS), stream) for node in self.nodes)
+        return next((node for node in self.nodes if 2 * named[node.name] > len(self.nodes)), None)
 
     def _start(self) -> None:
         for attempt in range(STARTS_MAX):
@@ -257,18 +277,29 @@ class NatsCluster:
 
 
 def _leader(jsz: dict[str, Any], stream: str) -> str:
+    return str(_detail(jsz, stream).get("cluster", {}).get("leader", ""))
+
+
+def _messages(jsz: dict[str, Any], stream: str) -> tuple[int, int]:
+    state = _detail(jsz, stream).get("state", {})
+    return state.get("messages", 0), state.get("last_seq", 0)
+
+
+def _detail(jsz: dict[str, Any], stream: str) -> dict[str, Any]:
     for account in jsz.get("account_details", ()):
         for detail in account.get("stream_detail", ()):
             if detail["name"] == stream:
-                return str(detail.get("cluster", {}).get("leader", ""))
-    return ""
+                return dict(detail)
+    return {}
 
 
 def free_ports(count: int) -> Iterator[int]:
     """Ports of the loopback address that nobody has at this moment, for programs that start."""
     found: set[int] = set()
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ours = PORTS[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
     while len(found) < count:
-        port = _RANDOM.choice(PORTS)
+        port = _RANDOM.choice(ours)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stenod.replication.nats_journal import NatsJournal
 
 NAMES = itertools.count()
-READY_S = 20.0
+READY_S = 60.0
 """Time in which streams are created; it takes 0.1 s on a quiet machine."""
 
 
@@ -49,6 +49,17 @@ def options(cluster: NatsCluster, **changes: object) -> ReplicationOptions:
         servers=tuple(cluster.servers),
         monitors=tuple(cluster.monitors),
         replicas=len(cluster.nodes),
-        publish_s=15.0,
+        publish_s=60.0,
     )
     return msgspec.structs.replace(plain, **changes)
+
+
+@contextmanager
+def given_up_after(journal: "NatsJournal", publish_s: float) -> Iterator[None]:
+    """Let the journal give up soon in the block alone: what a test prepares takes as it takes."""
+    before = journal._options
+    journal._options = msgspec.structs.replace(before, publish_s=publish_s)
+    try:
+        yield
+    finally:
+        journal._options = before
