@@ -6,7 +6,8 @@ from typing import Any
 
 from support.nats_cluster import NatsCluster
 
-REQUEST_S = 10.0
+REQUEST_S = 30
+"""Time for the connection, and for the reply, of servers that are just going up."""
 
 
 def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
@@ -14,7 +15,9 @@ def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
     import nats
 
     async def run() -> dict[str, Any]:
-        client = await nats.connect(cluster.servers, allow_reconnect=False)
+        client = await nats.connect(
+            cluster.servers, allow_reconnect=False, connect_timeout=REQUEST_S
+        )
         try:
             reply = await client.request(subject, json.dumps(request).encode(), timeout=REQUEST_S)
             return json.loads(reply.data)
