@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from support import warm_command
 
-_RUN_S_MAX = 60.0
-"""Seconds that a call may take."""
+_RUN_S_MAX = 100.0
+"""Seconds that a call may take: less than a test, and more than a busy machine needs."""
 
 
 @dataclass(frozen=True, slots=True)
