@@ -47,6 +47,7 @@ class Losses:
         self.script: list[str | Callable[[], object]] = []
         self.always = ""
         self.taken: set[str] = set()
+        self._connection = connection
         self._request = connection.request
         monkeypatch.setattr(connection, "request", self._lossy)
 
@@ -86,7 +87,7 @@ class Losses:
             with suppress(NotConnectedError, NoRespondersError, UnansweredError):
                 reply = await self._request(subject, body, wait_s, headers)
                 is_stored = b'"error"' not in reply.body
-            await asyncio.sleep(0)
+            await self._connection.wait_connected(READY_S)
 
 
 @pytest.fixture

@@ -217,6 +217,23 @@ def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
         assert isinstance(found, int)
 
 
+def test_a_journal_that_is_closed_while_it_connects_ends(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, is_connecting = nats_connection.Connection._connect, threading.Event()
+
+    async def connect_until_closed(connection: nats_connection.Connection, *given: Any) -> None:
+        await connect(connection, *given)
+        is_connecting.set()
+        await connection._ended.wait()
+
+    monkeypatch.setattr(nats_connection.Connection, "_connect", connect_until_closed)
+    with joined(options(three_nodes), "ann") as journal:
+        assert is_connecting.wait(READY_S)
+    # The loop has ended here, and nothing is left of the connection that came too late.
+    assert journal._connection.server is None
+
+
 def test_messages_go_straight_to_the_leader_whoever_it_is(
     frail_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -417,8 +417,8 @@ class Connection:
         await _subscribe(client, f"{inbox}.*", self._answered)
         for subject, hear in self._hearers:
             await _subscribe(client, subject, _hearing(hear))
-        if not client.is_connected:
-            # It ended meanwhile, and `_lose` did not know it yet.
+        if self._is_closed or not client.is_connected:
+            # `_end` and `_lose` did not know it yet, and would leave it and its tasks alone.
             raise nats.errors.ConnectionClosedError
         found = [f"{url.scheme}://{url.netloc}" for url in client.discovered_servers]
         self._servers = list(dict.fromkeys([*self._options.servers, *found]))

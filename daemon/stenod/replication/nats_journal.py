@@ -364,7 +364,8 @@ class NatsJournal:
 
     async def _prepare(self) -> None:
         """Find or create the streams, and stay with their leader; cancelled with the connection."""
-        while True:
+        # Once it is closed, nothing here waits any more, and the loop would have no other turn.
+        while not self._connection.is_closed:
             try:
                 leaders = [
                     await self._prepare_stream(shard) for shard in range(self._options.streams)
