@@ -12,6 +12,7 @@ import pytest
 import steno
 from llm.model_server import (
     SUMMARY,
+    Asked,
     ModelServer,
     Reply,
     Step,
@@ -155,7 +156,7 @@ def test_signal_abandons_the_compaction(
         with command.begin("compact", *words, stderr=subprocess.PIPE) as process:
             assert process.stderr is not None
             wait_for_line(process.stderr, "asking m")
-            assert server.was_asked.wait(30)
+            assert server.was_asked.wait(60)
             process.send_signal(number)
             assert process.stderr.read() == ""
         assert process.returncode == 130
@@ -210,8 +211,11 @@ def test_without_the_extra_it_is_named(root: Path, tmp_path: Path) -> None:
 
 def answering_all_but_bad(reply: Reply) -> None:
     """A model that cannot be had for one session."""
-    is_bad = "bad 0" in reply.asked.body["messages"][1]["content"]
-    (failing(400, "not this one") if is_bad else chat())(reply)
+    (failing(400, "not this one") if is_about_bad(reply.asked) else chat())(reply)
+
+
+def is_about_bad(asked: Asked) -> bool:
+    return "bad 0" in asked.body["messages"][1]["content"]
 
 
 def test_worker_compacts_due_sessions_despite_one_failure(
@@ -249,7 +253,9 @@ def test_worker_compacts_due_sessions_despite_one_failure(
         assert process.returncode == 0
     assert texts(good)[-2:] == texts(small)[-2:] == ["more 2", "more 3"]
     assert len(texts(bad)) == len(texts(other)) == 10
-    assert len(server.asked) == 4
+    # On a busy machine the one that failed is tried again before the end.
+    of_others = [each for each in server.asked if not is_about_bad(each)]
+    assert len(of_others) == 3
 
 
 def test_worker_stops_at_a_signal_and_abandons_its_compaction(
@@ -262,7 +268,7 @@ def test_worker_stops_at_a_signal_and_abandons_its_compaction(
             "--model", "m", "--base-url", server.base_url,
         )  # fmt: skip
         with process:
-            assert server.was_asked.wait(30)
+            assert server.was_asked.wait(60)
             process.send_signal(signal.SIGINT)
         assert process.returncode == 0
         assert texts(session) == before
