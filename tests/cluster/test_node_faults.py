@@ -217,6 +217,20 @@ def test_a_connection_that_ends_while_it_is_set_up_is_replaced(
         assert isinstance(found, int)
 
 
+def test_a_connection_whose_end_was_not_told_yet_is_replaced(
+    three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with joined(options(three_nodes, publish_s=15.0), "ann") as journal:
+        journal.wait_ready(READY_S)
+        connection = journal._connection
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "_lose", lambda *_: None)
+            assert connection._client is not None
+            connection.call(connection._client.close())
+        [found] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
+        assert isinstance(found, int), found
+
+
 def test_a_journal_that_is_closed_while_it_connects_ends(
     three_nodes: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -302,6 +302,9 @@ class Connection:
         try:
             await client.publish(subject, body, reply, headers)
         except nats.errors.ConnectionClosedError:
+            # The library tells it only once it has closed everything. Until then whoever waits for
+            # a connection would find this one, again and again, and give the loop no other turn.
+            self._lose(client, f"the connection to {self.server} ended")
             raise NotConnectedError(self._trouble) from None
         except TimeoutError:
             raise
