@@ -18,6 +18,9 @@ from support.daemons import remove_root
 CI_SEED = 20_260_101
 """CI runs draw the same numbers each time, so a merged change was tested with them."""
 
+SLOW_S_MAX = 300
+"""For a slow test that sets itself no other limit."""
+
 hypothesis.settings.register_profile(
     "steno",
     # A slow disk is no bug of ours, and a failure has to be repeatable from its report alone.
@@ -42,6 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(journal_below)
         if not hasattr(config, "workerinput"):
             config.add_cleanup(journal_below.start().close)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests more time: they take a minute where others take the processors, too."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_S_MAX))
 
 
 @pytest.hookimpl(optionalhook=True)

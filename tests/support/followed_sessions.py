@@ -8,7 +8,7 @@ import anyio.lowlevel
 
 from steno_protocol.errors import NotFound
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 """Nothing here waits for a process; a longer silence is a failure."""
 
 
