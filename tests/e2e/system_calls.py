@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -15,6 +16,9 @@ CALLS: Final = (
     "renameat", "renameat2", "unlinkat", "mkdirat", "copy_file_range",
 )  # fmt: skip
 """The calls that change files, by the names that strace knows."""
+
+END_S: Final = 30.0
+"""Time in which strace ends by itself and completes its report."""
 
 _CALL: Final = re.compile(r"(?:\[pid +\d+\] |\d+ +)?(\w+)\(")
 
@@ -56,7 +60,11 @@ class Traced:
         traceback: TracebackType | None,
     ) -> None:
         self._strace.terminate()
-        self._strace.communicate(timeout=30)
+        with suppress(subprocess.TimeoutExpired):
+            self._strace.wait(END_S)
+        # It may wait for ever for a thread of a process that it has just killed.
+        self._strace.kill()
+        self._strace.communicate()
 
     def counts(self) -> Counter[str]:
         """The number of calls by name."""
