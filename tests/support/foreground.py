@@ -13,6 +13,10 @@ from typing import IO, Self
 from support.daemon_log import WAIT_S, DaemonLog
 from support.project import PROJECT
 
+START_S = 90.0
+"""Time for a start or an end. A daemon of a cluster waits half a minute for servers that others
+leave no processor; a test ends before this where its daemon hangs."""
+
 
 class ForegroundDaemon(DaemonLog):
     """`python -m stenod --foreground` on a root, ready when `start` returns.
@@ -55,7 +59,7 @@ class ForegroundDaemon(DaemonLog):
         assert self._process.stderr is not None
         self._reader = threading.Thread(target=self._read, args=(self._process.stderr, is_ready))
         self._reader.start()
-        assert wait([is_ready], WAIT_S).done, self.log
+        assert wait([is_ready], START_S).done, self.log
         # Not whether it still runs: another client may stop it as soon as it is ready.
         assert is_ready.result(), self.log
 
@@ -91,7 +95,7 @@ class ForegroundDaemon(DaemonLog):
     def _end(self) -> int:
         assert self._process is not None
         assert self._reader is not None
-        code = self._process.wait(30)
+        code = self._process.wait(START_S)
         self._reader.join()
         self._process = None
         return code
