@@ -19,7 +19,7 @@ from steno.values import DmailEvent, Reset
 
 SESSION = "shared"
 MAX_CONTEXT_SIZE = 3000
-STEPS_MAX = 100
+STEPS_MAX = 400
 STEPS_AFTER_MAIL = 3
 ADVICE = "Look into the cache first."
 
