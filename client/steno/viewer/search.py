@@ -45,14 +45,14 @@ class SearchService:
         self._shown = shown
         self._parts: tuple[BlockingClient, IndexFolder] | None = None
         self._connecting = threading.Lock()
-        self._run: Pass | None = None
+        # The records of the passes before the last one, and that: one value, as a thread sets it.
+        self._passes: tuple[int, Pass | None] = 0, None
         self._thread: threading.Thread | None = None
         self._ended_at = float("-inf")
         self._error: str | None = None
         self._is_elsewhere = False
         self._is_damaged = False
         self._is_complete = False
-        self._added = 0
 
     async def progress(self) -> dict[str, Any]:
         """How far the index is; a new pass begins if the last one ended a while ago.
@@ -67,12 +67,12 @@ class SearchService:
         if not is_running and time.monotonic() - self._ended_at > INDEX_PAUSE_S:
             self._begin()
             is_running = True
-        run = self._run
+        before, run = self._passes
         return {
             "running": is_running,
             "done": 0 if run is None else run.bytes_done,
             "total": 0 if run is None else run.bytes_total,
-            "added": self._added + (run.records if is_running and run is not None else 0),
+            "added": before + _records_of(run),
             "complete": self._is_complete,
             "elsewhere": self._is_elsewhere,
             "failed": 0 if run is None else len(run.failed),
@@ -98,8 +98,9 @@ class SearchService:
 
     def close(self) -> None:
         """End the present pass after its batch, and close the client."""
-        if self._run is not None:
-            self._run.stopped.set()
+        _, run = self._passes
+        if run is not None:
+            run.stopped.set()
         if self._thread is not None:
             self._thread.join(SHUTDOWN_S)
         if self._parts is not None:
@@ -133,7 +134,9 @@ class SearchService:
         from steno.search_index.filling import Pass, fill  # noqa: PLC0415
 
         client, folder = self._connected()
-        run = self._run = Pass()
+        before, last = self._passes
+        run = Pass()
+        self._passes = before + _records_of(last), run
         with folder.filling() as filling:
             self._is_elsewhere = filling is None
             if filling is None:
@@ -146,7 +149,6 @@ class SearchService:
             try:
                 fill(client, filling, searchable, run, anew=anew)
             finally:
-                self._added += run.records
                 self._is_complete = filling.index.is_complete
 
     def _page(self, search: "Search", offset: int) -> "Page | None":
@@ -175,6 +177,10 @@ class SearchService:
             if self._parts is None:
                 self._parts = self._connect()
             return self._parts
+
+
+def _records_of(run: "Pass | None") -> int:
+    return 0 if run is None else run.records
 
 
 def _document(hit: "Hit") -> dict[str, Any]:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 import steno as steno_client
@@ -13,6 +15,7 @@ from steno.search_index.filling import Pass, fill
 from steno.search_index.folder import IndexFolder
 from steno.search_index.hits import Search
 from steno.values import Record
+from steno.viewer import search as search_module
 from steno.viewer.search import SearchService
 from support.command import Steno
 from support.viewer import RunningViewer, viewing, wait_for
@@ -107,6 +110,25 @@ def masked(record: Record) -> Record:
     """A record without its key."""
     text = str(record.record["content"]).replace("sk-123", "***")
     return Record(record.cursor, {**record.record, "content": text}, record.raw)
+
+
+@pytest.mark.anyio
+async def test_each_record_is_counted_once_whatever_pass_runs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_module, "INDEX_PAUSE_S", 0.0)
+    folder = IndexFolder(tmp_path, "root")
+    with steno_client.connect_sync(root, name="writer") as client:
+        client.open("talk").append_message({"role": "user", "content": "one"})
+        service = SearchService(lambda: (client, folder), lambda record: record)
+        added = []
+        for _ in range(4):
+            # The thread of the pass that begins now waits here, and the answer is that of before.
+            with service._connecting:
+                added.append((await service.progress())["added"])
+            assert service._thread is not None
+            await anyio.to_thread.run_sync(service._thread.join)
+    assert added == [0, 1, 1, 1]
 
 
 @pytest.mark.anyio
