@@ -19,6 +19,9 @@ from support.framing import answer_frames
 from support.scripted_daemon import Answers, ScriptedDaemon
 
 WAIT_S: Final = 30
+DEADLINE_S: Final = 4.0
+"""For errors that come at the deadline: a machine that pauses for some seconds leaves time for the
+answers before it."""
 HOME: Final = 0
 """The member that clients in tests connect to."""
 

@@ -6,6 +6,7 @@ import pytest
 import steno
 from steno_protocol import limits
 from support.scripted_cluster import (
+    DEADLINE_S,
     HOME,
     WAIT_S,
     ScriptedCluster,
@@ -21,6 +22,7 @@ def connected(cluster: ScriptedCluster, timeout: float = WAIT_S) -> steno.Client
     return steno.connect(endpoint=cluster.members[HOME].endpoint, timeout=timeout)
 
 
+@pytest.mark.usefixtures("patient_clients")
 async def test_commands_go_to_the_named_owner_and_stay_there(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     async with connected(cluster) as client:
@@ -116,14 +118,14 @@ async def test_daemons_that_name_each_other_are_asked_with_pauses(
     members = cluster.members
     cluster.owner = None
     cluster.named = {0: members[1].endpoint, 1: members[2].endpoint, 2: members[1].endpoint}
-    async with connected(cluster, timeout=1.0) as client:
+    async with connected(cluster, timeout=DEADLINE_S) as client:
         with pytest.raises(steno.Held) as refused:
             await client.stat("demo")
     assert refused.value.session == "demo"
     assert refused.value.endpoint in {members[1].endpoint, members[2].endpoint}
     assert "name each other" in refused.value.message
     assert "steno cluster status" in refused.value.message
-    rounds = 2 + 1.0 / limits.OWNER_PAUSE_S_MAX + 4
+    rounds = 2 + DEADLINE_S / limits.OWNER_PAUSE_S_MAX + 4
     assert len(members[HOME].requests) < rounds
     assert len(members[1].requests) < 2 * rounds
 
@@ -131,7 +133,7 @@ async def test_daemons_that_name_each_other_are_asked_with_pauses(
 async def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     await anyio.to_thread.run_sync(cluster.kill, 1)
-    async with connected(cluster, timeout=2.0) as client:
+    async with connected(cluster, timeout=DEADLINE_S) as client:
         with pytest.raises(steno.Held) as refused:
             await client.stat("demo")
         with pytest.raises(steno.Held, match="named as the session's owner"):
@@ -151,7 +153,7 @@ async def test_held_without_an_endpoint_is_raised_at_once(cluster: ScriptedClust
 async def test_an_address_that_is_none_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     cluster.named = {HOME: "http://10.0.0.1"}
-    async with connected(cluster, timeout=2.0) as client:
+    async with connected(cluster, timeout=DEADLINE_S) as client:
         with pytest.raises(steno.Held, match="is not an endpoint"):
             await client.session("demo").append_message(message(0))
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from support.scripted_cluster import HOME, ScriptedCluster, contents
+from support.scripted_cluster import DEADLINE_S, HOME, ScriptedCluster, contents
 
 
 def steno(*words: str) -> list[str]:
@@ -35,7 +35,7 @@ def test_the_command_says_who_was_named_as_the_owner(cluster: ScriptedCluster) -
     cluster.kill(1)
     endpoint = cluster.members[HOME].endpoint
     done = subprocess.run(
-        steno("append", "demo", "hi", "--endpoint", endpoint, "--timeout", "2"),
+        steno("append", "demo", "hi", "--endpoint", endpoint, "--timeout", str(DEADLINE_S)),
         capture_output=True,
         text=True,
         check=False,
