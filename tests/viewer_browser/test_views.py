@@ -223,6 +223,19 @@ def test_the_strip_leads_to_each_rewrite(demo: Steno, open_page: OpenPage) -> No
     page.page.wait_for_selector(".marked")
 
 
+def test_the_keyboard_stays_at_a_rewrite_while_the_strip_is_drawn_anew(
+    demo: Steno, open_page: OpenPage
+) -> None:
+    page = open_page("demo")
+    page.page.wait_for_selector(".strip .cutmark")
+    page.page.focus(".strip .cutmark.reverted")
+    for _ in range(2):
+        page.page.evaluate("() => { document.querySelector('.strip').dataset.old = '' }")
+        assert demo("append", "demo", "more").code == 0
+        page.page.wait_for_selector(".strip:not([data-old])")
+        assert page.page.evaluate("() => document.activeElement.matches('.cutmark.reverted')")
+
+
 def test_the_tree_opens_and_compares_past_states(demo: Steno, open_page: OpenPage) -> None:
     page = open_page("demo")
     page.show("#/s/demo/tree")

@@ -95,7 +95,20 @@ export class Strip {
       const found = this.nearest(points, event, drawing);
       if (found) location.hash = this.address(found);
     });
+    const focused = this.focused();
     this.place.replaceChildren(h("figure", { class: "strip", role: "group", "aria-label": title }, drawing, hint));
+    // It is drawn anew whenever the session grows: the keyboard stays at its mark.
+    if (focused !== null) this.marks().find((each) => addressOf(each) === focused)?.focus();
+  }
+
+  marks() {
+    return [...this.place.querySelectorAll("a")];
+  }
+
+  /** The address of the mark that has the focus. */
+  focused() {
+    const found = this.marks().find((each) => each === document.activeElement);
+    return found ? addressOf(found) : null;
   }
 
   mark(point) {
@@ -128,6 +141,10 @@ export class Strip {
     this.isClosed = true;
     this.observer.disconnect();
   }
+}
+
+function addressOf(mark) {
+  return mark.getAttribute("href");
 }
 
 function describe(point) {
