@@ -1,12 +1,14 @@
 """The search in a real browser: the way to a record, the keyboard, links, and hostile texts."""
 
 from collections.abc import Callable
+from typing import Any
 
 from support.browser import ViewerPage
 from support.command import Steno
 
 OpenPage = Callable[..., ViewerPage]
 
+SEARCH = "**/api/search?*"
 ATTACK = "<img src=x onerror=window.hit=1><script>window.hit=1</script>"
 
 
@@ -48,6 +50,27 @@ def test_the_search_leads_to_the_record(steno: Steno, open_page: OpenPage) -> No
     other.wait_for("() => document.querySelectorAll('.result').length === 1")
     for each in (page, other):
         assert each.page.evaluate("() => window.hit ?? null") is None
+
+
+def test_results_that_the_reader_has_entered_meanwhile_stay(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    assert steno("append", "talk", "an okapi", "--create").code == 0
+    page = open_page()
+    page.show("#/search/q=okapi")
+    page.page.wait_for_selector(".result mark")
+    # It is told once that the index is complete: from then on nothing but a record renews it.
+    page.wait_for("() => document.querySelector('.index').hidden")
+    held: list[Any] = []
+    page.page.route(SEARCH, lambda route: held.append(route), times=1)  # noqa: PLW0108 - a builtin is no handler
+    with page.page.expect_request(SEARCH):
+        assert steno("append", "talk", "another okapi").code == 0
+    page.page.focus(".result a")
+    with page.page.expect_response(SEARCH):
+        held[0].continue_()
+    page.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert page.page.evaluate("() => document.activeElement.matches('.result a')")
+    assert results(page) == ["an okapi"]
 
 
 def test_results_follow_what_agents_write(steno: Steno, open_page: OpenPage) -> None:

@@ -43,7 +43,14 @@ export class Search {
     main.replaceChildren(h("div", { class: "scroller padded search", tabindex: "-1" },
       h("h1", {}, "Search"), this.form, this.index, this.summary, this.results, this.more));
     this.added = null;
+    this.next = 0;
+    this.many = 0;
     this.watch();
+  }
+
+  /** Results under the reader's hands stay as they are. */
+  get isRead() {
+    return this.results.contains(document.activeElement);
   }
 
   input(type, placeholder = null, attributes = {}) {
@@ -111,39 +118,40 @@ export class Search {
   }
 
   /** Search anew; results of an older search that arrive later are dropped. */
-  async run() {
+  async run(isRenewal = false) {
     this.asking?.abort();
-    this.next = 0;
-    this.many = 0;
     if (!this.inputs.q.value.trim()) {
+      this.next = 0;
+      this.many = 0;
       this.results.replaceChildren();
       this.summary.textContent = "";
       this.more.hidden = true;
       return;
     }
-    await this.load();
+    await this.load(0, isRenewal);
   }
 
-  async load() {
+  async load(first = this.next, isRenewal = false) {
     const asking = new AbortController();
     this.asking = asking;
-    const first = this.next;
     let found;
     try {
       found = await get("search", { ...this.parameters(), offset: first }, asking.signal);
     } catch (error) {
       if (asking.signal.aborted || this.isClosed) return;
+      this.next = 0;
+      this.many = 0;
       this.results.replaceChildren();
       this.more.hidden = true;
       this.summary.textContent = error.message;
       return;
     }
-    if (asking.signal.aborted || this.isClosed) return;
+    if (asking.signal.aborted || this.isClosed || (isRenewal && this.isRead)) return;
     const rows = found.hits.map((hit) => this.row(hit));
     if (first) this.results.append(...rows);
     else this.results.replaceChildren(...rows);
     if (first) rows[0]?.querySelector("a").focus();
-    this.many += rows.length;
+    this.many = first ? this.many + rows.length : rows.length;
     this.next = found.next;
     this.more.hidden = found.next === null;
     this.summary.textContent = this.summarised(found);
@@ -184,8 +192,7 @@ export class Search {
         isBusy = progress.running && !progress.complete;
         this.tell(progress);
         const isNew = this.added !== null && (progress.added !== this.added || progress.complete !== this.wasComplete);
-        // Results under the reader's hands stay as they are.
-        if (isNew && !this.results.contains(document.activeElement) && this.many <= 20) this.run();
+        if (isNew && !this.isRead && this.many <= 20) this.run(true);
         this.added = progress.added;
         this.wasComplete = progress.complete;
       }
