@@ -1,7 +1,7 @@
 """Changes from the page, with `steno view --write`."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 OpenPage = Callable[..., ViewerPage]
+NUMBERS = "**/api/session?session=talk"
+"""The address of title, labels and numbers."""
 
 
 @pytest.fixture
@@ -105,6 +107,21 @@ def test_a_change_is_on_the_page_when_its_dialog_closes(talk: ViewerPage) -> Non
     for label in ("first", "second"):
         change(talk, "Labels", label)
         assert f"#{label}" in talk.page.inner_text(".facts")
+
+
+def test_an_older_answer_that_comes_late_takes_no_title_back(
+    steno: Steno, talk: ViewerPage
+) -> None:
+    held: list[Any] = []
+    talk.page.route(NUMBERS, lambda route: held.append((route, route.fetch())), times=1)
+    with talk.page.expect_request(NUMBERS):
+        assert steno("append", "talk", "more").code == 0
+    change(talk, "Title", "new title")
+    ((late, answer),) = held
+    with talk.page.expect_response(NUMBERS):
+        late.fulfill(response=answer)
+    talk.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert talk.page.inner_text("h1") == "new title"
 
 
 def test_a_title_of_another_client_appears_on_the_page(steno: Steno, talk: ViewerPage) -> None:

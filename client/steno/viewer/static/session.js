@@ -22,6 +22,8 @@ export class SessionPage {
     this.changes = new Changes(this, mayWrite);
     this.stat = null;
     this.numbers = new Throttle(() => this.refreshNumbers(), NUMBERS_MS);
+    this.statsAsked = 0;
+    this.statShown = 0;
     this.title = h("h1", {}, session);
     this.facts = h("p", { class: "facts" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
@@ -149,9 +151,13 @@ export class SessionPage {
 
   /** Numbers, title and the strip follow a little later, however fast the session grows. */
   async refreshNumbers() {
+    this.statsAsked += 1;
+    const mine = this.statsAsked;
     try {
       const stat = await get("session", { session: this.session });
-      if (this.isClosed) return;
+      // A change asks beside the throttle: an older answer that comes later is dropped.
+      if (this.isClosed || mine < this.statShown) return;
+      this.statShown = mine;
       this.stat = stat;
       const shown = JSON.stringify([stat, this.head]);
       // What has not changed stays, with the selection in it.
