@@ -83,6 +83,9 @@ def test_checkpoint_title_and_fork_are_in_the_menu(steno: Steno, talk: ViewerPag
             talk.page.fill("dialog input", f"new-{entry.lower()}")
         talk.page.click("dialog .go")
         talk.page.wait_for_selector("dialog", state="detached")
+        if entry == "Set a checkpoint":
+            # The fork takes the end that the page shows.
+            talk.wait_for_text("4 lines")
         if entry == "Labels":
             talk.wait_for_text("#new-labels")
     talk.wait_for("() => location.hash === '#/s/talk-fork/transcript'")
