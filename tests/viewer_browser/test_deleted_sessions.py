@@ -46,6 +46,8 @@ def test_a_session_that_is_created_anew_replaces_the_deleted_one(
     write(client, "New")
     page.wait_for("() => document.querySelector('.transcript').innerText.includes('New')")
     events.wait_for_text("New input")
+    # Its payload has arrived, so that its row is not made anew under the click.
+    events.page.wait_for_selector(".event:has-text('NewEvent') a.place")
     events.page.click(".event:has-text('NewEvent') summary")
     events.wait_for_text("New payload")
     for each in (page, events):

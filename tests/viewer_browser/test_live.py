@@ -345,6 +345,8 @@ def test_selected_text_of_an_event_stays_while_a_session_grows(
         session.append_wire("Note", {"text": "selected words"})
         page = open_page("talk")
         page.show("#/s/talk/wire")
+        # Its payload has arrived, so that its row is not made anew under the click.
+        page.page.wait_for_selector(".event:has-text('Note') a.place")
         page.page.click(".event:has-text('Note') summary")
         page.wait_for_text("selected words")
         page.page.evaluate(

@@ -263,6 +263,8 @@ def test_events_are_shown_by_turn_and_filtered_by_type(demo: Steno, open_page: O
     assert "ToolResult" not in page.page.inner_text(".canvas")
     assert page.page.locator(".turn").count() > 1
     event = page.page.locator(".event:has-text('ToolCall')").first
+    # Its payload has arrived, so that its row is not made anew under the click.
+    event.locator("a.place").wait_for()
     event.locator("summary").click()
     page.wait_for_text('"function"')
     event.locator("a.place").click()
@@ -283,6 +285,7 @@ def test_the_keyboard_goes_from_row_to_row_and_session_to_session(
     demo: Steno, open_page: OpenPage
 ) -> None:
     page = open_page("demo")
+    page.page.wait_for_selector(".session")
     page.show("#/s/demo/transcript/0:15")
     page.page.wait_for_selector(".marked")
     page.page.focus(".transcript")
