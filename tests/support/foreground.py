@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from support.daemon_log import WAIT_S, DaemonLog
+from support.daemon_log import DaemonLog
 from support.project import PROJECT
 
 START_S = 90.0
