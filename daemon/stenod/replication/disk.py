@@ -14,6 +14,7 @@ from errno import EEXIST
 
 from steno_protocol import paths
 from steno_protocol.errors import Held, StenoError
+from stenod.replication.journal_moves import JournalMoves
 from stenod.replication.mirror import is_replicated, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
 from stenod.replication.ownership import Ownership
@@ -28,6 +29,9 @@ class ReplicatedDisk:
         disk: the disk of this machine.
         tree: the path of the session tree.
         ownership: the folders that this daemon owns.
+
+    Attributes:
+        moves: the moves of folders that ended with a process.
     """
 
     syncs_share_fate = False
@@ -37,6 +41,7 @@ class ReplicatedDisk:
         self._disk = disk
         self._tree = tree
         self._ownership = ownership
+        self.moves = JournalMoves(ownership)
         # The path of each open folder of the tree, and the folder of each file open for writing.
         self._folders: dict[int, str] = {}
         self._files: dict[int, OwnedFolder] = {}
@@ -356,15 +361,15 @@ class ReplicatedDisk:
         Returns:
             Whether the folder is at its new place now.
         """
-        if self._ownership.finish_move(source, goal, lambda: self._move_here(source, goal)):
+        if self.moves.finish(source, goal, lambda: self._move_here(source, goal)):
             return True
         # Another daemon may have finished a repeat of the command.
-        if self._ownership.has_left(source) or self._ownership.left_by(source, key) is not None:
+        if self.moves.has_left(source) or self.moves.left_by(source, key) is not None:
             return False
         with self._ownership.opened(source) as moved:
             sessions = list(self._sessions(moved, ""))
         for below in sessions:
-            self._ownership.take_back(f"{goal}{below}")
+            self.moves.take_back(f"{goal}{below}")
         return False
 
     def _move_here(self, source: str, goal: str) -> None:

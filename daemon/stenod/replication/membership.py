@@ -190,7 +190,9 @@ class Membership:
         if last.kind is Kind.GONE:
             return Elsewhere(session, None, last.at)
         living = self._hosts.living(last.owner.host) or last.owner
-        return Elsewhere(session, living.endpoint, last.at, self._is_own(last))
+        return Elsewhere(
+            session, living.endpoint, last.at, last.owner.host == self._hosts.owner.host
+        )
 
     def _last_messages(
         self, names: Sequence[str], wanted: int
@@ -246,26 +248,11 @@ class Membership:
 
     def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
         """Return whether another daemon renamed a session; see `ClusterMember`; blocks."""
-        if self._ownership.left_by(session, key) is None:
-            self._ownership.take_back_moved(session, new_session, key)
-        gone = self._ownership.left_by(session, key)
-        return gone is not None and os.fsdecode(gone.body) == new_session
+        return self._replicated.moves.renamed_elsewhere(session, new_session, key)
 
     def deleted_elsewhere(self, session: str, key: str) -> str | None:
         """Return where a deleted session is; see `ClusterMember`; blocks."""
-        # A deletion of this daemon's own that did not take place on its disk is taken back by this.
-        self.own(session)
-        gone = self._ownership.left_by(session, key)
-        if gone is None or (self._is_own(gone) and self._ownership.found(session) is not None):
-            return None
-        place = os.fsdecode(gone.body)
-        if not place.startswith(f"{paths.TRASH}/"):
-            return None
-        self._ownership.confirm_gone(session, gone)
-        return place
-
-    def _is_own(self, message: Message) -> bool:
-        return message.owner.host == self._hosts.owner.host
+        return self._replicated.moves.deleted_elsewhere(session, key)
 
     async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
         """Say that this daemon lives, and close sessions that others own, until cancelled.

@@ -179,6 +179,7 @@ class Mirror:
         folder: the open folder.
         host: this root.
         read: returns the folder's messages behind a sequence, up to the one that owns it.
+        has_moved: whether a folder that a message says is gone is at another place now.
         boot: this machine's boot, empty if unknown.
     """
 
@@ -188,15 +189,17 @@ class Mirror:
         folder: int,
         host: str,
         read: Callable[[int], Iterator[Message]],
+        has_moved: Callable[[Message], bool],
         boot: str = "",
     ) -> None:
+        self._has_moved = has_moved
         self._boot = boot
         self._disk = disk
         self._folder = folder
         self._host = host
         self._read = read
         self._read_bytes = 0
-        self._gone_by: str | None = None
+        self._gone: Message | None = None
 
     def make(self) -> Mirrored:
         """Make the folder equal to the journal.
@@ -227,9 +230,9 @@ class Mirror:
         for message in self._read(after):
             self._read_bytes += len(message.body)
             if message.kind is Kind.GONE:
-                self._gone_by = message.owner.host
+                self._gone = message
             elif message.kind is not Kind.OWN:
-                self._gone_by = None
+                self._gone = None
             yield message
 
     def _is_unjoined(self, manifest: Manifest) -> bool:
@@ -239,8 +242,9 @@ class Mirror:
         """
         if manifest.names:
             return False
-        is_new = self._gone_by is None and manifest.next_file == 1
-        return is_new or self._gone_by == self._host
+        if self._gone is None:
+            return manifest.next_file == 1
+        return self._gone.owner.host == self._host and not self._has_moved(self._gone)
 
     def _unjoined(self, manifest: Manifest) -> Mirrored:
         return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)

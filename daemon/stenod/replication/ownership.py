@@ -6,6 +6,7 @@ made equal to the journal after that, and opened as after a crash.
 """
 
 import math
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -136,7 +137,7 @@ class Ownership:
         folder = self.found(path)
         if folder is not None:
             return folder
-        with self._alone(path):
+        with self.alone(path):
             return self.found(path) or self._acquire(path)
 
     def acquire_all(self, path: str, below: Iterable[str]) -> None:
@@ -178,119 +179,10 @@ class Ownership:
         folder = self.found(path)
         if folder is not None:
             return folder
-        with self._alone(path):
+        with self.alone(path):
             folder = self.found(path) or self._acquire(path, create=True)
         assert folder is not None
         return folder
-
-    def finish_move(self, path: str, goal: str, move: Callable[[], None]) -> bool:
-        """Call `move` if the journal has a folder at its goal alone, where this daemon moved it.
-
-        Returns:
-            Whether it was called. Nobody opens the folder at its old place meanwhile.
-        """
-        with self._alone(path):
-            last, there = self.journal.last(path), self.journal.last(goal)
-            if last is None or last.kind is not Kind.GONE or last.owner.host != self.owner.host:
-                return False
-            if there is None or not self._began(goal, there):
-                return False
-            # A read may miss the last message; only a publication shows that none came since.
-            if not self._publish_gone(path, last):
-                return False
-            move()
-            self.forget(path)
-            return True
-
-    def _began(self, path: str, last: Message) -> bool:
-        """Whether the journal has a folder, and its first change is this daemon's."""
-        host: str | None = None
-        for message in self.journal.read(path, 0, last.sequence):
-            if message.kind is Kind.GONE:
-                host = None
-            elif message.kind is not Kind.OWN:
-                host = host or message.owner.host
-        return host == self.owner.host
-
-    def has_left(self, path: str) -> bool:
-        """Whether the last that this host published of a folder is that it is gone."""
-        last = self.journal.last(path)
-        kinds = [
-            message.kind
-            for message in self.journal.read(path, 0, 0 if last is None else last.sequence)
-            if message.owner.host == self.owner.host
-        ]
-        return kinds[-1:] == [Kind.GONE]
-
-    def left_by(self, path: str, key: str) -> Message | None:
-        """Return the message by which a command moved a folder away; None if none did.
-
-        An opening since changes nothing: what is gone begins with the next change.
-        """
-        last = self.journal.last(path)
-        if last is None or (last.kind is Kind.GONE and last.move == key):
-            return last
-        for message in self.journal.read(path, 0, last.sequence):
-            if message.kind is Kind.GONE and message.move == key:
-                return message
-            if message.kind not in {Kind.GONE, Kind.OWN}:
-                break
-        return None
-
-    def take_back_moved(self, path: str, goal: str, key: str) -> None:
-        """Publish that what another daemon's move has brought to its goal is gone.
-
-        What has left its old place already stays at the goal: it is nowhere else.
-
-        Args:
-            path: the folder that was to move.
-            goal: where to.
-            key: of the command, which ended with the other daemon.
-
-        Raises:
-            Held: a living daemon owns the folder, and so may go on with the move.
-            OSError: the journal or the disk failed.
-        """
-        there = [goal, *self.journal.folders(goal)]
-        for name, last in zip(there, self.journal.last_of(there), strict=True):
-            if not isinstance(last, Message) or last.kind is Kind.GONE or last.move != key:
-                continue
-            # Its former owner cannot go on with the move once this daemon owns the folder.
-            folder = self.acquire(path + name.removeprefix(goal))
-            if folder is not None and folder.manifest.names:
-                self._publish_gone(name, last)
-
-    def confirm_gone(self, path: str, gone: Message) -> None:
-        """Publish again that a folder is gone, where the daemon that said so may have its files.
-
-        That daemon would bring them back when it starts, as if nothing had been published.
-        """
-        if self.hosts.living(gone.owner.host) is None:
-            self._publish_gone(path, gone)
-
-    def take_back(self, path: str) -> None:
-        """Publish that a folder is gone which this daemon published, and has no files of.
-
-        Where the owner is all that the last message says, the folder may have been handed over.
-        """
-        with self._alone(path):
-            last = self.journal.last(path)
-            if last is None or last.owner.host != self.owner.host or self._is_here(path):
-                return
-            if last.kind not in {Kind.OWN, Kind.GONE} and self._publish_gone(path, last):
-                self.forget(path)
-
-    def _publish_gone(self, path: str, last: Message) -> bool:
-        """Publish behind a message that the folder is gone; False if another one came first.
-
-        Behind one that says so already it names the same command.
-        """
-        body, move = (last.body, last.move) if last.kind is Kind.GONE else (b"", "")
-        message = Publication(path, last.sequence, self.owner, Kind.GONE, body, move)
-        outcome = self.journal.publish([message])[0]
-        if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
-            raise outcome
-        return isinstance(outcome, int)
 
     def release_to(self, path: str, owner: Owner) -> None:
         """Give a closed folder to another daemon, which may open it at once.
@@ -406,6 +298,22 @@ class Ownership:
         finally:
             self._disk.close(handle)
 
+    def is_here(self, path: str) -> bool:
+        """Whether this disk has a session's files at a path."""
+        try:
+            with self.opened(path) as handle:
+                return self._disk.stat_name(handle, paths.CONTEXT) is not None
+        except OSError:
+            return False
+
+    @contextmanager
+    def alone(self, path: str) -> Generator[None]:
+        """One opening of a folder at a time: two threads must not mirror one folder."""
+        with self._lock:
+            lock = self._opening.setdefault(path, threading.Lock())
+        with lock:
+            yield
+
     # --- inside ----------------------------------------------------------------------------------
 
     def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
@@ -427,7 +335,7 @@ class Ownership:
         self._check_closed(path)
         last = self.journal.last(path)
         begin_s = time.monotonic()
-        is_here = self._is_here(path)
+        is_here = self.is_here(path)
         if not is_here and (last is None or self._is_removed(path, last)):
             # Without a message of this daemon the id stays free for all of them.
             return self._begin(path, last) if create else None
@@ -436,7 +344,7 @@ class Ownership:
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, self.owner.host,
-                lambda after: self.journal.read(path, after, sequence), self._boot,
+                lambda after: self.journal.read(path, after, sequence), self._has_moved, self._boot,
             )  # fmt: skip
             made = mirror.make()
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
@@ -453,6 +361,14 @@ class Ownership:
             self.hosts.tell_taken(path)
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
         return folder
+
+    def _has_moved(self, gone: Message) -> bool:
+        """Whether the journal has a folder at the place that a command moved it to."""
+        goal = os.fsdecode(gone.body)
+        if not goal or goal.startswith(f"{paths.TRASH}/"):
+            return False
+        last = self.journal.last(goal)
+        return last is not None and last.kind is not Kind.GONE
 
     def _begin(self, path: str, last: Message | None) -> OwnedFolder:
         """Begin a folder behind the message that it is gone; the fence lets one daemon do it."""
@@ -503,13 +419,6 @@ class Ownership:
         if living is not None:
             raise held(path, living)
 
-    def _is_here(self, path: str) -> bool:
-        try:
-            with self.opened(path) as handle:
-                return self._disk.stat_name(handle, paths.CONTEXT) is not None
-        except OSError:
-            return False
-
     def _is_removed(self, path: str, last: Message) -> bool:
         """Whether a folder is gone from the journal, and no file of it is left here."""
         if last.kind is not Kind.GONE:
@@ -556,14 +465,6 @@ class Ownership:
                 if each is not folder and (each.is_published or each.lost is not None):
                     self.save_mark(each)
                     del self._folders[each.path]
-
-    @contextmanager
-    def _alone(self, path: str) -> Generator[None]:
-        """One opening of a folder at a time: two threads must not mirror one folder."""
-        with self._lock:
-            lock = self._opening.setdefault(path, threading.Lock())
-        with lock:
-            yield
 
 
 def _forget_loss(path: str) -> None:

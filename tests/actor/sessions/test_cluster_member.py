@@ -2,10 +2,11 @@
 
 import pytest
 
-from steno_protocol import paths
+from steno_protocol import limits, paths
 from steno_protocol.commands import (
     Append,
     Cluster,
+    Delete,
     Fork,
     Gc,
     HandOver,
@@ -15,6 +16,7 @@ from steno_protocol.commands import (
     Rename,
     Stat,
     Subscribe,
+    Timeline,
     WriteSystemPrompt,
 )
 from steno_protocol.errors import Held
@@ -22,6 +24,7 @@ from steno_protocol.events import Gone
 from steno_protocol.replies import (
     Ack,
     ClusterReport,
+    Deleted,
     Done,
     ErrorReply,
     GcReport,
@@ -30,6 +33,7 @@ from steno_protocol.replies import (
     Sessions,
     SessionStat,
     Subscribed,
+    TimelineReport,
 )
 from stenod.replication.journal import JournalLost
 from stenod.replication.member import Elsewhere
@@ -228,6 +232,49 @@ async def test_a_repeat_has_its_first_answer_although_another_daemon_took_the_se
         await close_all(daemon)
         member.held.add("other")
         assert await ask(daemon, "c", command) == first
+
+
+async def test_a_repeat_of_what_another_daemon_renamed_is_answered_and_recorded(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        # The session came here under its new id with its takeover.
+        await ask(daemon, "o", Open(session="other"))
+        member.renamed.add((SESSION, "other", "k2"))
+        command = Rename(session=SESSION, new_session="other", key="k2", by="planner")
+        for name in ("b", "c"):
+            moved = await ask(daemon, name, command)
+            assert isinstance(moved, Moved)
+            assert (moved.session, moved.folder) == ("other", f"{TREE}/other")
+        timeline = await ask(daemon, "d", Timeline(session="other"))
+        assert isinstance(timeline, TimelineReport)
+        renamed = [each for each in timeline.entries if each.kind == "renamed"]
+        assert [(each.key, each.by) for each in renamed] == [("k2", "planner")]
+
+
+async def test_a_repeat_of_what_a_living_daemon_renamed_goes_there(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        member.renamed.add((SESSION, "other", "k2"))
+        member.held.add("other")
+        refused = await ask(daemon, "b", Rename(session=SESSION, new_session="other", key="k2"))
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.endpoint) == ("held", OTHER)
+
+
+async def test_a_repeat_of_what_another_daemon_deleted_names_its_trash(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        member.removed[SESSION, "k2"] = f".trash/1764000000.k2.{SESSION}"
+        deleted = await ask(daemon, "b", Delete(session=SESSION, key="k2"))
+        assert isinstance(deleted, Deleted)
+        assert deleted.trash == f"{TREE}/.trash/1764000000.k2.{SESSION}"
+        assert deleted.expires_at == 1_764_000_000 + limits.TRASH_EXPIRY_S
+        refused = await ask(daemon, "c", Delete(session=SESSION, key="another"))
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == "not_found"
 
 
 def begin_move(daemon: DaemonInProcess, key: str, inode: int | None = None) -> None:

@@ -387,3 +387,114 @@ def test_a_restoration_that_was_cut_short_is_taken_back(
     assert read(one, "p") is None
     two.now += 100.0
     assert read(two, "p") is None
+
+
+# --- moves that a repeat at another host finishes -----------------------------------------------
+
+
+def repeat(host: Host) -> None:
+    """Do the rename of p to q under its key, as a daemon does that another one may have begun."""
+    host.ownership.acquire("p")
+    if not host.disk.moves.renamed_elsewhere("p", "q", KEY):
+        host.ownership.acquire("q")
+        rename(host, "p")
+
+
+def at_each_place(host: Host) -> dict[str, bytes | None]:
+    return {session: read(host, session) for session in ("p", "p/c", "q", "q/c")}
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_rename_that_was_cut_short_is_finished_by_its_repeat_at_another_host(
+    one: Host, two: Host, stream: MemoryStream, number: int
+) -> None:
+    write(one, "p", "above")
+    write(one, "p/c", "below")
+    cut_short(one, stream, number)
+    two.now += 100.0
+    moved = {"p": None, "p/c": None, "q": line("above"), "q/c": line("below")}
+    for _ in range(2):
+        repeat(two)
+        assert at_each_place(two) == moved
+    two.hosts.tell_alive()
+    one.disk.settle_move("p", "q", KEY)
+    one.now += 100.0
+    for host in (one, two):
+        repeat(host)
+        assert at_each_place(host) == moved
+        two.now += 100.0
+
+
+def test_a_rename_that_a_living_host_is_doing_is_left_to_it(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 1)
+    one.hosts.tell_alive()
+    with pytest.raises(Held):
+        two.disk.moves.renamed_elsewhere("p", "q", KEY)
+    assert kinds(stream) == {"p": Kind.CHANGE, "q": Kind.CHANGE}
+
+
+def test_a_session_that_another_command_moved_away_was_not_renamed(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    rename(one, "p", "elsewhere")
+    two.now += 100.0
+    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
+    assert not two.disk.moves.renamed_elsewhere("p", "elsewhere", "another key")
+    assert two.disk.moves.renamed_elsewhere("p", "elsewhere", KEY)
+    assert two.disk.moves.deleted_elsewhere("p", KEY) is None
+
+
+def test_a_rename_that_another_host_finished_stays_known_when_its_first_host_is_back(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 1)
+    two.now += 100.0
+    repeat(two)
+    two.hosts.tell_alive()
+    assert not one.disk.settle_move("p", "q", KEY)
+    # What the disk of the first host still has of p goes aside, and the others do not list it.
+    assert read(one, "p") is None
+    assert kinds(stream)["p"] is Kind.GONE
+    assert not Path(one.tree, "p", "context.jsonl").exists()
+    assert one.disk.moves.renamed_elsewhere("p", "q", KEY)
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_deletion_is_answered_by_another_host_and_taken_back_by_none(
+    one: Host, two: Host, *, is_published: bool
+) -> None:
+    write(one, "p", "above")
+    if is_published:
+        with ending_before_the_disk_moves(one):
+            delete(one, "p")
+    two.now += 100.0
+    assert two.disk.moves.deleted_elsewhere("p", KEY) == (".trash/p" if is_published else None)
+    if not is_published:
+        delete(two, "p")
+    two.hosts.tell_alive()
+    for host in (one, two):
+        assert read(host, "p") is None
+        assert host.disk.moves.deleted_elsewhere("p", KEY) == ".trash/p"
+
+
+def test_a_deletion_that_nobody_answered_is_done_again_by_its_own_host(one: Host) -> None:
+    write(one, "p", "above")
+    with ending_before_the_disk_moves(one):
+        delete(one, "p")
+    assert one.disk.moves.deleted_elsewhere("p", KEY) is None
+    assert read(one, "p") == line("above")
+    delete(one, "p")
+    assert Path(one.tree, ".trash", "p", "context.jsonl").exists()
+
+
+def test_a_session_of_a_deleted_id_outlives_a_repeat_of_the_deletion(one: Host, two: Host) -> None:
+    write(one, "p", "above")
+    delete(one, "p")
+    write(two, "p", "new")
+    assert two.disk.moves.deleted_elsewhere("p", KEY) == ".trash/p"
+    assert read(two, "p") == line("new")
