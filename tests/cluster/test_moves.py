@@ -34,14 +34,20 @@ class Pair(NamedTuple):
 
 
 @pytest.fixture
-def pair(three_nodes: NatsCluster) -> Iterator[Pair]:
+def dead_s() -> float:
+    """Seconds of silence after which a daemon is succeeded."""
+    return DEAD_S
+
+
+@pytest.fixture
+def pair(three_nodes: NatsCluster, dead_s: float) -> Iterator[Pair]:
     skip_without_servers()
     # The path of a socket is bounded.
     folder = Path(tempfile.mkdtemp(prefix="move-")).resolve()
     with ExitStack() as held:
         held.callback(shutil.rmtree, folder, ignore_errors=True)
         one, two = (
-            held.enter_context(clustered_daemon(folder / name, folder.name, three_nodes, DEAD_S))
+            held.enter_context(clustered_daemon(folder / name, folder.name, three_nodes, dead_s))
             for name in "ab"
         )
         clients = [held.enter_context(client_of(each)) for each in (one, two)]
@@ -112,7 +118,7 @@ DYING_S = 3.0
 def dies_at(
     daemon: ForegroundDaemon, published: str, act: Callable[[steno.BlockingClient], object]
 ) -> None:
-    """Let a daemon die while it serves a command, after it published a part of it."""
+    """Let a daemon die while it serves a command, after it published a part of it; it is dead."""
     daemon.stop()
     dying = daemon_of_tests(daemon.root, "support.daemon_that_dies_moving")
     dying.environment[PUBLISHED] = published
@@ -124,7 +130,6 @@ def dies_at(
             with pytest.raises(steno.StenoError):
                 act(client)
         assert dying.wait() == -signal.SIGKILL
-    daemon.start()
 
 
 @pytest.mark.parametrize("published", ["come", "all"])
@@ -135,6 +140,7 @@ def test_a_rename_whose_daemon_was_killed_is_completed_by_its_repeat(
     write(pair.one, "p/c", "below")
 
     dies_at(pair.daemon, published, lambda client: client.rename("p", "q", key=KEY))
+    pair.daemon.start()
     there = "p" if published == "come" else "q"
     assert sorted(each.session for each in pair.one.sessions()) == [there, f"{there}/c"]
 
@@ -150,8 +156,46 @@ def test_a_restoration_whose_daemon_was_killed_is_completed_by_its_repeat(pair: 
     pair.one.delete("p")
 
     dies_at(pair.daemon, "all", lambda client: client.undelete("p", key=KEY))
+    pair.daemon.start()
     assert pair.one.sessions() == []
 
     pair.one.undelete("p", key=KEY)
 
     assert read(pair.two, "p") == ["above"]
+
+
+@pytest.mark.parametrize("dead_s", [2.5])
+@pytest.mark.parametrize("published", ["come", "all"])
+def test_a_rename_whose_daemon_was_killed_is_completed_by_another_one(
+    pair: Pair, published: str
+) -> None:
+    write(pair.one, "p", "above")
+    write(pair.one, "p/c", "below")
+    dies_at(pair.daemon, published, lambda client: client.rename("p", "q", key=KEY))
+
+    assert pair.two.rename("p", "q", key=KEY).session == "q"
+
+    pair.daemon.start()
+    for client in (pair.one, pair.two):
+        assert client.rename("p", "q", key=KEY).session == "q"
+        assert sorted(each.session for each in client.sessions()) == ["q", "q/c"]
+        assert (read(client, "q"), read(client, "q/c")) == (["above"], ["below"])
+        (renamed,) = [each for each in client.timeline("q") if each.kind == "renamed"]
+        assert renamed.key == KEY
+
+
+@pytest.mark.parametrize("dead_s", [2.5])
+def test_a_deletion_whose_daemon_was_killed_is_answered_by_another_one(pair: Pair) -> None:
+    write(pair.one, "p", "above")
+    dies_at(pair.daemon, "all", lambda client: client.delete("p", key=KEY))
+
+    deleted = pair.two.delete("p", key=KEY)
+
+    assert deleted.trash.name.endswith(f".{KEY}.p")
+    pair.daemon.start()
+    for client in (pair.one, pair.two):
+        # Each names the folder under its own root.
+        assert client.delete("p", key=KEY).trash.name == deleted.trash.name
+        assert client.sessions() == []
+        with pytest.raises(steno.NotFound):
+            read(client, "p")
