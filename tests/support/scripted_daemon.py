@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,7 +11,8 @@ from typing import Self
 import zmq
 
 from steno_protocol import commands, events, replies
-from steno_protocol.messages import Request, decode_requests
+from steno_protocol.errors import Incompatible
+from steno_protocol.messages import Request, Unreadable, decode_requests
 from steno_protocol.version import PROTOCOL_VERSION
 from support.framing import answer_frames
 
@@ -58,19 +60,22 @@ class ScriptedDaemon:
         self._stop.set()
 
     def _serve(self) -> None:
-        context = zmq.Context()
-        router = context.socket(zmq.ROUTER)
-        router.linger = 0
-        router.bind(self.endpoint)
-        self._bound.set()
-        while not self._stop.is_set():
-            if self._turn(router) and router.poll(5):
-                peer, *frames = router.recv_multipart()
-                for request in decode_requests(frames):
-                    assert isinstance(request, Request), request
-                    self._take(router, peer, request)
-        router.close()
-        context.term()
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+            router.linger = 0
+            router.bind(self.endpoint)
+            self._bound.set()
+            while not self._stop.is_set():
+                if self._turn(router) and router.poll(5):
+                    peer, *frames = router.recv_multipart()
+                    for request in self._decoded(frames):
+                        assert isinstance(request, Request), request
+                        self._take(router, peer, request)
+
+    def _decoded(self, frames: list[bytes]) -> list[Request | Unreadable]:
+        # A client that gets no answer tries the protocol before this one, too.
+        with suppress(Incompatible):
+            return decode_requests(frames)
+        return []
 
     def _turn(self, _router: "zmq.Socket[bytes]") -> bool:
         """Called before each message; True: it may be received."""
