@@ -440,7 +440,6 @@ class ReplicatedDisk:
     ) -> None:
         """Give the journal what it had before a move that failed, as far as it answers."""
         for owned in come:
-            owned.move = ""
             if owned.is_new and owned.is_published:
                 self._ownership.forget(owned.path)
                 continue

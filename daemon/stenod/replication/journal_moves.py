@@ -130,9 +130,9 @@ class JournalMoves:
         place = _goal_of(gone)
         if not place.startswith(f"{paths.TRASH}/"):
             return None
-        if folder is None and self._ownership.hosts.living(gone.owner.host) is None:
-            # A daemon that died before it moved the files would bring them back when it starts.
-            self._publish_gone(path, gone)
+        # A daemon that died before it moved the files would bring them back when it starts. Behind
+        # a session that was made at the path since this is refused.
+        self._publish_gone(path, gone)
         return place
 
     def _take_back_of_others(self, path: str, goal: str, key: str) -> None:

@@ -425,6 +425,62 @@ def test_a_rename_that_was_cut_short_is_finished_by_its_repeat_at_another_host(
         two.now += 100.0
 
 
+def test_what_a_rename_publishes_names_its_command_until_the_session_is_changed(
+    one: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    write(one, "p/c", "below")
+    rename(one, "p")
+    last = {folder: stream.last("", folder) for folder in stream.folders("")}
+    assert {folder: (each.kind, each.move, each.body) for folder, each in last.items() if each} == {
+        "p": (Kind.GONE, KEY, b"q"),
+        "p/c": (Kind.GONE, KEY, b"q/c"),
+        "q": (Kind.CHANGE, KEY, last["q"].body if last["q"] else b""),
+        "q/c": (Kind.CHANGE, KEY, last["q/c"].body if last["q/c"] else b""),
+    }
+    write(one, "q", "more")
+    changed = stream.last("", "q")
+    assert changed is not None
+    assert changed.move == ""
+
+
+def test_a_session_at_the_new_id_that_no_rename_brought_stays(one: Host, two: Host) -> None:
+    write(one, "p", "above")
+    write(one, "q", "another session")
+    two.now += 100.0
+    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
+    assert read(two, "q") == line("another session")
+
+
+def test_what_another_host_left_at_the_new_place_is_not_taken_back(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    write(one, "p/c", "below")
+    # p/c is at q/c alone then, and its last message is of the first host.
+    cut_short(one, stream, 3)
+    two.now += 100.0
+    repeat(two)
+    assert not one.disk.settle_move("p", "q", KEY)
+    assert read(two, "q/c") == line("below")
+
+
+def test_a_rename_is_begun_again_by_its_first_host_if_the_second_one_dies_in_it(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    write(one, "p/c", "below")
+    cut_short(one, stream, 3)
+    two.now += 100.0
+    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
+    one.now += 100.0
+    assert not one.disk.settle_move("p", "q", KEY)
+    repeat(one)
+    assert at_each_place(one) == {
+        "p": None, "p/c": None, "q": line("above"), "q/c": line("below"),
+    }  # fmt: skip
+
+
 def test_a_rename_that_a_living_host_is_doing_is_left_to_it(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
@@ -448,6 +504,32 @@ def test_a_session_that_another_command_moved_away_was_not_renamed(
     assert two.disk.moves.deleted_elsewhere("p", KEY) is None
 
 
+@pytest.fixture(params=["purged", "kept"])
+def old_messages(
+    request: pytest.FixtureRequest, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the servers remove the messages before that a folder is gone, as they are asked."""
+
+    def fail(*_: object) -> None:
+        raise JournalLost(None, "no majority")
+
+    if request.param == "kept":
+        monkeypatch.setattr(stream, "purge", fail)
+
+
+@pytest.mark.usefixtures("old_messages")
+def test_a_rename_that_its_own_host_finished_at_its_start_is_known_to_others(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 2)
+    assert one.disk.settle_move("p", "q", KEY)
+    two.now += 100.0
+    assert two.disk.moves.renamed_elsewhere("p", "q", KEY)
+    assert read(two, "q") == line("above")
+
+
+@pytest.mark.usefixtures("old_messages")
 def test_a_rename_that_another_host_finished_stays_known_when_its_first_host_is_back(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
@@ -460,8 +542,23 @@ def test_a_rename_that_another_host_finished_stays_known_when_its_first_host_is_
     # What the disk of the first host still has of p goes aside, and the others do not list it.
     assert read(one, "p") is None
     assert kinds(stream)["p"] is Kind.GONE
-    assert not Path(one.tree, "p", "context.jsonl").exists()
+    assert [each.name for each in Path(one.tree, "p").iterdir()] == ["quarantine"]
     assert one.disk.moves.renamed_elsewhere("p", "q", KEY)
+    messages = stream.folders("")
+    assert read(one, "p") is None
+    assert stream.folders("") == messages
+
+
+def test_an_id_whose_old_files_are_here_can_be_used_again(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 1)
+    two.now += 100.0
+    repeat(two)
+    assert one.ownership.writable("p").is_new
+    write(one, "p", "new")
+    assert read(one, "p") == line("new")
 
 
 @pytest.mark.parametrize("is_published", [True, False])
