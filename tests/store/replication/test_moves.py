@@ -540,6 +540,7 @@ def test_a_rename_that_another_host_finished_stays_known_when_its_first_host_is_
     two.hosts.tell_alive()
     assert not one.disk.settle_move("p", "q", KEY)
     # What the disk of the first host still has of p goes aside, and the others do not list it.
+    Path(one.tree, "p", "context.mark").write_bytes(b"{}")
     assert read(one, "p") is None
     assert kinds(stream)["p"] is Kind.GONE
     assert [each.name for each in Path(one.tree, "p").iterdir()] == ["quarantine"]
