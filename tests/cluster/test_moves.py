@@ -164,6 +164,16 @@ def test_a_restoration_whose_daemon_was_killed_is_completed_by_its_repeat(pair: 
     assert read(pair.two, "p") == ["above"]
 
 
+def test_a_session_is_restored_from_the_trash_of_the_host_that_deleted_it(pair: Pair) -> None:
+    write(pair.one, "p", "above")
+    pair.one.delete("p")
+
+    # The client finds that host by itself.
+    pair.two.undelete("p")
+
+    assert read(pair.one, "p") == read(pair.two, "p") == ["above"]
+
+
 @pytest.mark.parametrize("dead_s", [2.5])
 @pytest.mark.parametrize("published", ["come", "all"])
 def test_a_rename_whose_daemon_was_killed_is_completed_by_another_one(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from steno_protocol import paths
-from stenod.replication.journal import Fenced, Kind, Message, Publication
+from stenod.replication.journal import Fenced, Kind, Message, Owner, Publication
 from stenod.replication.ownership import Ownership
 
 _EMPTY: Final = frozenset({Kind.GONE, Kind.OWN})
@@ -128,12 +128,18 @@ class JournalMoves:
         if gone is None or (self._is_own(gone) and folder is not None):
             return None
         place = _goal_of(gone)
-        if not place.startswith(f"{paths.TRASH}/"):
+        if not _is_in_trash(place):
             return None
         # A daemon that died before it moved the files would bring them back when it starts. Behind
         # a session that was made at the path since this is refused.
         self._publish_gone(path, gone)
         return place
+
+    def deleted_by(self, path: str) -> Owner | None:
+        """Return the daemon that moved a folder to its trash; None if the folder is not gone."""
+        last = self._journal.last(path)
+        is_deleted = last is not None and last.kind is Kind.GONE and _is_in_trash(_goal_of(last))
+        return last.owner if last is not None and is_deleted else None
 
     def _take_back_of_others(self, path: str, goal: str, key: str) -> None:
         """Publish that what another daemon's move has brought to its goal is gone.
@@ -173,3 +179,7 @@ def _is_by(message: Message, key: str) -> bool:
 
 def _goal_of(gone: Message) -> str:
     return os.fsdecode(gone.body)
+
+
+def _is_in_trash(path: str) -> bool:
+    return path.startswith(f"{paths.TRASH}/")

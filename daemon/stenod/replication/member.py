@@ -122,6 +122,17 @@ class ClusterMember(Protocol):
         """
         ...
 
+    def trash_of(self, session: str) -> str | None:
+        """Return where clients reach the living daemon whose trash has a session.
+
+        Returns:
+            None if no other daemon deleted it, or that one is dead.
+
+        Raises:
+            OSError: the journal failed.
+        """
+        ...
+
     def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
         """Report the cluster, with up to so many sessions."""
         ...

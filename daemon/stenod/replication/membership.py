@@ -254,6 +254,12 @@ class Membership:
         """Return where a deleted session is; see `ClusterMember`; blocks."""
         return self._replicated.moves.deleted_elsewhere(session, key)
 
+    def trash_of(self, session: str) -> str | None:
+        """Return the daemon whose trash has a session; see `ClusterMember`; blocks."""
+        owner = self._replicated.moves.deleted_by(session)
+        living = None if owner is None else self._hosts.living(owner.host)
+        return None if living is None else living.endpoint
+
     async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
         """Say that this daemon lives, and close sessions that others own, until cancelled.
 

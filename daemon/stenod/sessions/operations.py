@@ -616,8 +616,32 @@ class Operations:
             if done is not None:
                 return done
             now = self._services.wall()
-            return await self._services.read(
-                lambda: trash.restore(self._disk, self._trees, place, command, now, self._expiry_s)
+            try:
+                return await self._services.read(
+                    lambda: trash.restore(
+                        self._disk, self._trees, place, command, now, self._expiry_s
+                    )
+                )
+            except NotFound:
+                await self._check_trash_elsewhere(place)
+                raise
+
+    async def _check_trash_elsewhere(self, place: Place) -> None:
+        """Refuse to restore a session that is in another daemon's trash.
+
+        Raises:
+            Held: the client is to go there.
+        """
+        member = self._registry.member
+        if member is None or place.shared:
+            return
+        endpoint = await self._services.read(lambda: member.trash_of(place.session))
+        if endpoint is not None:
+            raise Held(
+                f"the daemon at {endpoint} deleted the session and has it in its trash: send the"
+                " command there; clients do so by themselves",
+                session=place.session,
+                endpoint=endpoint,
             )
 
     async def _restored(self, place: Place, command: Undelete) -> Moved | None:

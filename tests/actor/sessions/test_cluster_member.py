@@ -17,6 +17,7 @@ from steno_protocol.commands import (
     Stat,
     Subscribe,
     Timeline,
+    Undelete,
     WriteSystemPrompt,
 )
 from steno_protocol.errors import Held
@@ -62,6 +63,7 @@ class ScriptedMember:
         shortened: the sessions whose journal was made short.
         settled: the moves that were cut short, from where and to which session.
         renamed: what other daemons have renamed, by old id, new id and key.
+        in_other_trash: the sessions that another living daemon has in its trash.
         removed: where other daemons have what they deleted, by id and key.
     """
 
@@ -74,6 +76,7 @@ class ScriptedMember:
         self.shortened: list[str] = []
         self.settled: list[tuple[str, str]] = []
         self.renamed: set[tuple[str, str, str]] = set()
+        self.in_other_trash: set[str] = set()
         self.removed: dict[tuple[str, str], str] = {}
 
     def own(self, session: str) -> None:
@@ -125,6 +128,10 @@ class ScriptedMember:
     def deleted_elsewhere(self, session: str, key: str) -> str | None:
         """See `ClusterMember`."""
         return self.removed.get((session, key))
+
+    def trash_of(self, session: str) -> str | None:
+        """See `ClusterMember`."""
+        return OTHER if session in self.in_other_trash else None
 
     def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
         """See `ClusterMember`."""
@@ -275,6 +282,26 @@ async def test_a_repeat_of_what_another_daemon_deleted_names_its_trash(
         refused = await ask(daemon, "c", Delete(session=SESSION, key="another"))
         assert isinstance(refused, ErrorReply)
         assert refused.code == "not_found"
+
+
+async def test_a_session_is_restored_where_the_trash_has_it(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        member.in_other_trash.add(SESSION)
+        refused = await ask(daemon, "u1", Undelete(session=SESSION, key="k1"))
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.endpoint) == ("held", OTHER)
+        assert "in its trash" in refused.message
+        member.in_other_trash.clear()
+        refused = await ask(daemon, "u2", Undelete(session=SESSION, key="k1"))
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == "not_found"
+        # What this daemon has in its own trash needs no other.
+        await written(daemon)
+        await ask(daemon, "c", Delete(session=SESSION, key="k2"))
+        member.in_other_trash.add(SESSION)
+        assert isinstance(await ask(daemon, "d", Undelete(session=SESSION, key="k3")), Moved)
 
 
 def begin_move(daemon: DaemonInProcess, key: str, inode: int | None = None) -> None:
