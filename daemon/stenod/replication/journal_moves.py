@@ -11,7 +11,7 @@ from typing import Final
 
 from steno_protocol import paths
 from stenod.replication.journal import Fenced, Kind, Message, Owner, Publication
-from stenod.replication.ownership import Ownership
+from stenod.replication.ownership import Ownership, as_lost
 
 _EMPTY: Final = frozenset({Kind.GONE, Kind.OWN})
 """Messages behind which a folder that is gone is still gone."""
@@ -166,7 +166,7 @@ class JournalMoves:
         message = Publication(path, last.sequence, self._ownership.owner, Kind.GONE, body, move)
         outcome = self._journal.publish([message])[0]
         if isinstance(outcome, OSError) and not isinstance(outcome, Fenced):
-            raise outcome
+            raise as_lost(outcome)
         return isinstance(outcome, int)
 
     def _is_own(self, message: Message) -> bool:

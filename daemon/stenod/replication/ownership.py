@@ -400,11 +400,8 @@ class Ownership:
             outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
             if isinstance(outcome, int):
                 return outcome, last
-            if isinstance(outcome, InDoubt):
-                # Nothing of a command is in doubt, and the next attempt finds this message.
-                raise JournalLost(None, outcome.strerror)
             if not isinstance(outcome, Fenced):
-                raise outcome
+                raise as_lost(outcome)
             last = outcome.newer
         raise Busy("other daemons keep taking the session over: try again", session=path)
 
@@ -445,9 +442,9 @@ class Ownership:
             body, move = previous.body, previous.move
         wanted = Publication(path, sequence, self.owner, Kind.GONE, body, move)
         outcome = self.journal.publish([wanted])[0]
-        if not isinstance(outcome, int):
-            raise outcome
-        return Message(outcome, self.owner, Kind.GONE, body, time.time(), move)
+        if isinstance(outcome, int):
+            return Message(outcome, self.owner, Kind.GONE, body, time.time(), move)
+        raise as_lost(outcome)
 
     def _join(self, folder: OwnedFolder, handle: int) -> None:
         """Bring the files of a folder into the journal, which never had them."""
@@ -470,6 +467,14 @@ class Ownership:
 def _forget_loss(path: str) -> None:
     """Do nothing for a lost folder: the default without a daemon."""
     del path
+
+
+def as_lost(error: OSError) -> OSError:
+    """Return the error of a message that begins or ends an ownership, in place of one in doubt.
+
+    Nothing of a command is in doubt then, and the next attempt finds the message.
+    """
+    return JournalLost(None, error.strerror) if isinstance(error, InDoubt) else error
 
 
 def is_within(path: str, above: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.errors import BadRequest, Held
-from stenod.replication.journal import Fenced, JournalLost, Kind, Publication
+from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Publication
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 
@@ -548,6 +548,32 @@ def test_a_rename_that_another_host_finished_stays_known_when_its_first_host_is_
     messages = stream.folders("")
     assert read(one, "p") is None
     assert stream.folders("") == messages
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_session_is_gone_although_nobody_answers_who_says_so(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool
+) -> None:
+    write(one, "p", "above")
+    cut_short(one, stream, 1)
+    two.now += 100.0
+    repeat(two)
+    original = stream.publish
+
+    def publish(host: str, publication: Publication) -> int | OSError:
+        if publication.kind is not Kind.GONE:
+            return original(host, publication)
+        if is_stored:
+            original(host, publication)
+        return InDoubt(None, "the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "publish", publish)
+        with pytest.raises(JournalLost):
+            read(one, "p")
+    assert read(one, "p") is None
+    assert kinds(stream)["p"] is Kind.GONE
+    assert two.disk.moves.renamed_elsewhere("p", "q", KEY)
 
 
 def test_an_id_whose_old_files_are_here_can_be_used_again(
