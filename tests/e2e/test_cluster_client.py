@@ -131,7 +131,7 @@ def test_a_key_that_the_owner_does_not_know_is_refused_with_its_address(
 ) -> None:
     stranger = remote_access.allow(tmp_path, "stranger")
     with (
-        steno.connect_sync(hosts.home, spawn=False, key_file=stranger, timeout=3) as client,
+        steno.connect_sync(hosts.home, spawn=False, key_file=stranger, timeout=6) as client,
         pytest.raises(steno.StenoError) as refused,
     ):
         client.session(SESSION).append_message(message(0))
