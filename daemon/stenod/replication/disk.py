@@ -369,7 +369,7 @@ class ReplicatedDisk:
         with self._ownership.opened(source) as moved:
             sessions = list(self._sessions(moved, ""))
         for below in sessions:
-            self.moves.take_back(f"{goal}{below}")
+            self.moves.take_back(f"{source}{below}", f"{goal}{below}", key)
         return False
 
     def _move_here(self, source: str, goal: str) -> None:

@@ -6,7 +6,7 @@ any daemon.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from steno_protocol import paths
@@ -69,17 +69,32 @@ class JournalMoves:
         ]
         return kinds[-1:] == [Kind.GONE]
 
-    def take_back(self, path: str) -> None:
-        """Publish that a folder is gone which this daemon published, and has no files of.
+    def take_back(self, path: str, goal: str, key: str) -> None:
+        """Give a folder back to its old place that this daemon has published at a goal alone.
 
-        Where the owner is all that the last message says, the folder may have been handed over.
+        What is at the goal stays if another daemon has changed or opened it since.
+
+        Args:
+            path: the folder's old place, where its files are.
+            goal: where the command was to move it, where this daemon has no files.
+            key: of the command.
         """
-        with self._ownership.alone(path):
-            last = self._journal.last(path)
-            if last is None or not self._is_own(last) or self._ownership.is_here(path):
-                return
-            if last.kind not in _EMPTY and self._publish_gone(path, last):
-                self._ownership.forget(path)
+        last = self._journal.last(goal)
+        is_ours = last is not None and self._may_take_back(goal, last)
+        is_there = last is not None and last.kind is not Kind.GONE
+        if self.left_by(path, key) is not None and (is_ours or not is_there):
+            # The journal has it at both places for a moment, and never at none.
+            self._ownership.rejoin(path)
+        with self._ownership.alone(goal):
+            last = self._journal.last(goal)
+            if last is not None and self._may_take_back(goal, last):
+                self._publish_gone(goal, last)
+                self._ownership.forget(goal)
+
+    def _may_take_back(self, path: str, last: Message) -> bool:
+        # Where the owner is all that the last message says, the folder may have been handed over.
+        is_change = last.kind not in _EMPTY
+        return is_change and self._is_own(last) and not self._ownership.is_here(path)
 
     # --- of any daemon ---------------------------------------------------------------------------
 
@@ -148,12 +163,41 @@ class JournalMoves:
         """
         there = [goal, *self._journal.folders(goal)]
         for name, last in zip(there, self._journal.last_of(there), strict=True):
-            if not isinstance(last, Message) or last.kind is Kind.GONE or last.move != key:
+            if not isinstance(last, Message) or not self._has_come(name, last, key):
                 continue
             # Its former owner cannot go on with the move once this daemon owns the folder.
             folder = self._ownership.acquire(path + name.removeprefix(goal))
-            if folder is not None and folder.manifest.names:
-                self._publish_gone(name, last)
+            if folder is None or not folder.manifest.names or self._is_open(name, last):
+                continue
+            if self._publish_gone(name, last):
+                self._ownership.forget(name)
+
+    def _has_come(self, path: str, last: Message, key: str) -> bool:
+        """Whether a folder is as a command brought it."""
+        if last.kind is Kind.GONE:
+            return False
+        if last.kind is not Kind.OWN:
+            return last.move == key
+        changes = [
+            message.move == key
+            for message in self._until_other(path, last, key)
+            if message.kind not in _EMPTY
+        ]
+        return bool(changes) and all(changes)
+
+    def _until_other(self, path: str, last: Message, key: str) -> Iterator[Message]:
+        """Yield the messages of a folder up to the first change that is no part of a command's."""
+        for message in self._journal.read(path, 0, last.sequence):
+            yield message
+            if message.kind not in _EMPTY and message.move != key:
+                break
+
+    def _is_open(self, path: str, last: Message) -> bool:
+        """Whether a daemon that lives may have a folder open."""
+        here = self._ownership.found(path)
+        if here is not None:
+            return bool(here.handles)
+        return self._ownership.hosts.living(last.owner.host) is not None
 
     # --- inside ----------------------------------------------------------------------------------
 

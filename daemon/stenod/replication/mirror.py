@@ -163,12 +163,14 @@ class Mirrored(msgspec.Struct, frozen=True):
         inodes: the number of each file by its inode.
         read_bytes: bytes of the messages that were read.
         is_joined: False if the journal never had the folder's files, which were left as they are.
+        gone: the message that says that it is gone, if no change came behind that.
     """
 
     manifest: Manifest
     inodes: dict[int, int]
     read_bytes: int
     is_joined: bool = True
+    gone: Message | None = None
 
 
 class Mirror:
@@ -289,7 +291,7 @@ class Mirror:
             assert found is not None
             inodes[found.inode] = number
         self._remove_other_names(manifest, known=inodes)
-        return Mirrored(manifest, inodes, self._read_bytes)
+        return Mirrored(manifest, inodes, self._read_bytes, gone=self._gone)
 
     def _made(
         self,
@@ -324,7 +326,7 @@ class Mirror:
                 self._put_hints(manifest, files)
             finally:
                 files.close()
-        return Mirrored(manifest, inodes, self._read_bytes)
+        return Mirrored(manifest, inodes, self._read_bytes, gone=self._gone)
 
     @contextmanager
     def _nest(self) -> Generator[int]:

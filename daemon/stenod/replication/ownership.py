@@ -140,6 +140,16 @@ class Ownership:
         with self.alone(path):
             return self.found(path) or self._acquire(path)
 
+    def rejoin(self, path: str) -> None:
+        """Own a folder that a move of this root took away, and publish its files here again.
+
+        Raises:
+            As `acquire`.
+        """
+        with self.alone(path):
+            if self.found(path) is None:
+                self._acquire(path, has_moved=_stays)
+
     def acquire_all(self, path: str, below: Iterable[str]) -> None:
         """Own a folder and all those below it, on whichever disks they are; blocks.
 
@@ -331,7 +341,13 @@ class Ownership:
         if lost is not None and lost.lost is not None and lost.handles:
             raise lost.lost
 
-    def _acquire(self, path: str, *, create: bool = False) -> OwnedFolder | None:
+    def _acquire(
+        self,
+        path: str,
+        *,
+        create: bool = False,
+        has_moved: Callable[[Message], bool] | None = None,
+    ) -> OwnedFolder | None:
         self._check_closed(path)
         last = self.journal.last(path)
         begin_s = time.monotonic()
@@ -344,7 +360,8 @@ class Ownership:
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, self.owner.host,
-                lambda after: self.journal.read(path, after, sequence), self._has_moved, self._boot,
+                lambda after: self.journal.read(path, after, sequence),
+                has_moved or self._has_moved, self._boot,
             )  # fmt: skip
             made = mirror.make()
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
@@ -353,7 +370,7 @@ class Ownership:
         if not folder.manifest.names:
             # The journal knows that the folder is gone: nothing may stand at its place.
             self._remove_rest(path)
-            gone = self._publish_still_gone(path, sequence, previous)
+            gone = self._publish_still_gone(path, sequence, made.gone)
             return self._begin(path, gone) if create else None
         self.save_mark(folder)
         self._keep(folder)
@@ -435,11 +452,9 @@ class Ownership:
                     remove(self._disk, folder, each)
             self._disk.remove_folder(handle, name)
 
-    def _publish_still_gone(self, path: str, sequence: int, previous: Message | None) -> Message:
+    def _publish_still_gone(self, path: str, sequence: int, gone: Message | None) -> Message:
         """Publish that a folder is gone behind this daemon's `own`, or other daemons list it."""
-        body, move = b"", ""
-        if previous is not None and previous.kind is Kind.GONE:
-            body, move = previous.body, previous.move
+        body, move = (b"", "") if gone is None else (gone.body, gone.move)
         wanted = Publication(path, sequence, self.owner, Kind.GONE, body, move)
         outcome = self.journal.publish([wanted])[0]
         if isinstance(outcome, int):
@@ -462,6 +477,12 @@ class Ownership:
                 if each is not folder and (each.is_published or each.lost is not None):
                     self.save_mark(each)
                     del self._folders[each.path]
+
+
+def _stays(gone: Message) -> bool:
+    """No folder has moved."""
+    del gone
+    return False
 
 
 def _forget_loss(path: str) -> None:

@@ -1,0 +1,154 @@
+"""A rename that hosts begin, die in and repeat, in any order, by seeds."""
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stenod.replication.journal import JournalLost, Publication
+from support.memory_journal import MemoryStream
+from support.replicated import Host, line
+
+KEY = "k"
+FAMILY = {"p": line("above"), "p/c": line("below"), "p/c/d": line("far below")}
+STEPS = 6
+
+
+class Died(BaseException):
+    """The end of a host's process."""
+
+
+class NotDone(Exception):
+    """The command was refused."""
+
+
+class Play:
+    """Three hosts, of which one at a time is alive, and the rename of p to q.
+
+    Args:
+        folder: where their disks are.
+        chance: of all choices.
+    """
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.chance = chance
+        self.stream = MemoryStream()
+        self.hosts = [Host(self.stream, name, str(folder / name / "sessions")) for name in "abc"]
+        # The hosts whose disks have a record of the rename, and those where it is complete.
+        self.begun: set[str] = set()
+        self.done: set[str] = set()
+        for session, text in FAMILY.items():
+            log = self.hosts[0].open(session).log
+            log.append(text)
+            log.sync()
+        self.hosts[0].close()
+
+    def step(self) -> None:
+        """Let a host start, and perhaps begin or repeat the rename, and die in it."""
+        host = self.chance.choice(self.hosts)
+        self._start(host)
+        if self.chance.random() < 0.7:
+            patch = self._dying(host)
+            with suppress(Died, NotDone):
+                self.rename(host)
+            patch.undo()
+            self._start(host)
+        if self.chance.random() < 0.3:
+            with suppress(JournalLost):
+                host.ownership.acquire(self.chance.choice(["p", "p/c", "q", "q/c", "q/c/d"]))
+
+    def finish(self) -> None:
+        """Let each host start and repeat the rename."""
+        self.chance.shuffle(self.hosts)
+        for host in self.hosts:
+            self._start(host)
+            self.rename(host)
+
+    def rename(self, host: Host) -> None:
+        """Serve the rename as a daemon does."""
+        if host.name in self.done:
+            return
+        source = host.ownership.acquire("p")
+        self._settle(host)
+        if host.name in self.done:
+            return
+        if not host.disk.moves.renamed_elsewhere("p", "q", KEY):
+            taken = host.ownership.acquire("q")
+            if source is None or (taken is not None and taken.manifest.names):
+                raise NotDone
+            self.begun.add(host.name)
+            tree = host.disk.open_root(host.tree)
+            try:
+                host.disk.move(tree, "p", tree, "q", KEY)
+            except FileExistsError:
+                self.begun.discard(host.name)
+                raise NotDone from None
+            finally:
+                host.disk.close(tree)
+            self.done.add(host.name)
+
+    def _start(self, host: Host) -> None:
+        host.start()
+        # All others are silent for long.
+        for each in self.hosts:
+            each.now += 100.0
+        self._settle(host)
+
+    def _settle(self, host: Host) -> None:
+        if host.name not in self.begun - self.done:
+            return
+        if not Path(host.tree, "p").exists() or host.disk.settle_move("p", "q", KEY):
+            self.done.add(host.name)
+        else:
+            self.begun.discard(host.name)
+
+    def _dying(self, host: Host) -> pytest.MonkeyPatch:
+        """Let the process end before or after a message, or before its disk moves the folder."""
+        left, is_stored = self.chance.randrange(14), self.chance.random() < 0.5
+        does_purge, publish, move = self.chance.random() < 0.7, self.stream.publish, host.local.move
+
+        def publish_some(name: str, publication: Publication) -> int | OSError:
+            nonlocal left
+            left -= 1
+            if left < 0 and not is_stored:
+                raise Died
+            found = publish(name, publication)
+            if left < 0:
+                raise Died
+            return found
+
+        def move_or_die(*arguments: object) -> None:
+            if left == 0:
+                raise Died
+            move(*arguments)  # type: ignore[arg-type]
+
+        def purge_none(*_: object) -> None:
+            raise JournalLost(None, "no majority")
+
+        patch = pytest.MonkeyPatch()
+        patch.setattr(self.stream, "publish", publish_some)
+        patch.setattr(host.local, "move", move_or_die)
+        if not does_purge:
+            patch.setattr(self.stream, "purge", purge_none)
+        return patch
+
+
+def content(host: Host, session: str) -> bytes | None:
+    folder = host.ownership.acquire(session)
+    if folder is None or not folder.manifest.names:
+        return None
+    return host.content(session)["context.jsonl"]
+
+
+@pytest.mark.parametrize("number", range(200))
+def test_a_rename_takes_place_once_whoever_begins_it_and_dies(number: int, tmp_path: Path) -> None:
+    play = Play(tmp_path, random.Random(number))
+    for _ in range(STEPS):
+        play.step()
+    play.finish()
+    for host in play.hosts:
+        play._start(host)
+        there = {session: content(host, session) for session in (*FAMILY, "q", "q/c", "q/c/d")}
+        moved = {f"q{session[1:]}": text for session, text in FAMILY.items()}
+        assert there == {**dict.fromkeys(FAMILY), **moved}
