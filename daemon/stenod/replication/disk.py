@@ -19,7 +19,6 @@ from stenod.replication.mirror import is_replicated, session_files
 from stenod.replication.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
 from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk, FileStat
-from stenod.store.names import remove
 
 
 class ReplicatedDisk:
@@ -336,6 +335,8 @@ class ReplicatedDisk:
                 self._come(moved, come, key)
                 if source is not None:
                     self._leave(source, sessions, key, goal or f"{paths.TRASH}/{new_name}")
+                # Sessions that were opened here, and taken back since, may have left some.
+                self._remove_empty(target, new_name)
                 self._disk.move(folder, name, target, new_name)
             except (OSError, StenoError):
                 if self._is_at(folder, name, moved):
@@ -369,7 +370,7 @@ class ReplicatedDisk:
         with self._ownership.opened(source) as moved:
             sessions = list(self._sessions(moved, ""))
         for below in sessions:
-            self.moves.take_back(f"{source}{below}", f"{goal}{below}", key)
+            self.moves.take_back(f"{source}{below}", f"{goal}{below}")
         return False
 
     def _move_here(self, source: str, goal: str) -> None:
@@ -404,7 +405,6 @@ class ReplicatedDisk:
         """Publish sessions at their new place, whole."""
         for below, owned in come.items():
             with owned.publishing, self._opened(moved, below) as handle:
-                remove(self._disk, handle, paths.JOURNAL_MARK)
                 owned.note_names(self._disk, handle, session_files(self._disk, handle))
                 owned.move = key
                 raise_first(ship(self._ownership.journal, [owned]))
@@ -423,6 +423,17 @@ class ReplicatedDisk:
             owned = self._ownership.writable(f"{source}{below}")
             owned.move = key
             self._publish_gone(owned, os.fsencode(f"{to}{below}"))
+
+    def _remove_empty(self, folder: int, name: str) -> None:
+        """Remove a folder in an open folder if it has only empty ones; nothing else is touched."""
+        with suppress(OSError):
+            handle = self._disk.open_folder(folder, name)
+            try:
+                for each in self._disk.names(handle):
+                    self._remove_empty(handle, each)
+            finally:
+                self._disk.close(handle)
+            self._disk.remove_folder(folder, name)
 
     def _publish_gone(self, owned: OwnedFolder, body: bytes = b"") -> None:
         try:

@@ -69,7 +69,7 @@ class JournalMoves:
         ]
         return kinds[-1:] == [Kind.GONE]
 
-    def take_back(self, path: str, goal: str, key: str) -> None:
+    def take_back(self, path: str, goal: str) -> None:
         """Give a folder back to its old place that this daemon has published at a goal alone.
 
         What is at the goal stays if another daemon has changed or opened it since.
@@ -77,14 +77,14 @@ class JournalMoves:
         Args:
             path: the folder's old place, where its files are.
             goal: where the command was to move it, where this daemon has no files.
-            key: of the command.
         """
         last = self._journal.last(goal)
-        is_ours = last is not None and self._may_take_back(goal, last)
-        is_there = last is not None and last.kind is not Kind.GONE
-        if self.left_by(path, key) is not None and (is_ours or not is_there):
-            # The journal has it at both places for a moment, and never at none.
-            self._ownership.rejoin(path)
+        if last is not None and last.kind is not Kind.GONE and not self._may_take_back(goal, last):
+            return
+        # The journal has it at both places for a moment, and never at none. A read may miss the
+        # last message of the old place, and owning that does not.
+        if not _is_in_trash(path) and self._ownership.rejoin(path) is None:
+            return
         with self._ownership.alone(goal):
             last = self._journal.last(goal)
             if last is not None and self._may_take_back(goal, last):

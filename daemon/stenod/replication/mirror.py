@@ -57,6 +57,7 @@ class Mark(msgspec.Struct, frozen=True):
             boot, a file that was not changed since need not be read again: a long session has many
             generations, and all of them would be read at every takeover. After a power cut an
             unchanged time proves nothing.
+        path: the folder in the session tree. After a move the mark tells of another one's messages.
     """
 
     sequence: int
@@ -64,6 +65,7 @@ class Mark(msgspec.Struct, frozen=True):
     manifest: Manifest
     boot: str = ""
     seen: dict[int, Seen] = {}
+    path: str = ""
 
 
 _mark_decoder = msgspec.json.Decoder(Mark)
@@ -179,6 +181,7 @@ class Mirror:
     Args:
         disk: the disk of the folder.
         folder: the open folder.
+        path: its path in the session tree.
         host: this root.
         read: returns the folder's messages behind a sequence, up to the one that owns it.
         has_moved: whether a folder that a message says is gone is at another place now.
@@ -189,6 +192,7 @@ class Mirror:
         self,
         disk: Disk,
         folder: int,
+        path: str,
         host: str,
         read: Callable[[int], Iterator[Message]],
         has_moved: Callable[[Message], bool],
@@ -198,6 +202,7 @@ class Mirror:
         self._boot = boot
         self._disk = disk
         self._folder = folder
+        self._path = path
         self._host = host
         self._read = read
         self._read_bytes = 0
@@ -211,14 +216,14 @@ class Mirror:
             OSError: the journal or the disk failed; the next call goes on from the files.
         """
         mark = read_mark(self._disk, self._folder, self._host)
-        if mark is not None:
+        if mark is not None and mark.path == self._path:
             tail = list(self._counted(mark.sequence))
             replay = JournalReplay(mark.manifest.copy())
             changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
             is_alone = all(message.owner.host == self._host for message in tail)
             if self._is_unjoined(replay.manifest):
                 return self._unjoined(replay.manifest)
-            if self._holds(replay.manifest, mark):
+            if replay.manifest.names and self._holds(replay.manifest, mark):
                 return self._kept(replay.manifest, is_alone=is_alone)
             if self._holds(mark.manifest, mark):
                 return self._made(mark.manifest, [changes], replay)

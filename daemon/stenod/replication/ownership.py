@@ -140,15 +140,10 @@ class Ownership:
         with self.alone(path):
             return self.found(path) or self._acquire(path)
 
-    def rejoin(self, path: str) -> None:
-        """Own a folder that a move of this root took away, and publish its files here again.
-
-        Raises:
-            As `acquire`.
-        """
+    def rejoin(self, path: str) -> OwnedFolder | None:
+        """As `acquire`, but what a move of this root took away is published again."""
         with self.alone(path):
-            if self.found(path) is None:
-                self._acquire(path, has_moved=_stays)
+            return self.found(path) or self._acquire(path, has_moved=_stays)
 
     def acquire_all(self, path: str, below: Iterable[str]) -> None:
         """Own a folder and all those below it, on whichever disks they are; blocks.
@@ -292,7 +287,9 @@ class Ownership:
             if not folder.is_published:
                 return
             seen = seen_files(self._disk, handle, folder.manifest)
-            mark = Mark(folder.sequence, self.owner.host, folder.manifest, self._boot, seen)
+            mark = Mark(
+                folder.sequence, self.owner.host, folder.manifest, self._boot, seen, folder.path
+            )  # fmt: skip
             save_mark(self._disk, handle, mark)
             folder.is_mark_due = False
 
@@ -359,7 +356,7 @@ class Ownership:
         self.heard_at = time.monotonic()
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
-                self._disk, handle, self.owner.host,
+                self._disk, handle, path, self.owner.host,
                 lambda after: self.journal.read(path, after, sequence),
                 has_moved or self._has_moved, self._boot,
             )  # fmt: skip
@@ -380,9 +377,12 @@ class Ownership:
         return folder
 
     def _has_moved(self, gone: Message) -> bool:
-        """Whether the journal has a folder at the place that a command moved it to."""
+        """Whether no move of a folder was cut short, or the journal has it at its new place."""
         goal = os.fsdecode(gone.body)
-        if not goal or goal.startswith(f"{paths.TRASH}/"):
+        if not goal:
+            # What a move had brought here was taken back.
+            return True
+        if goal.startswith(f"{paths.TRASH}/"):
             return False
         last = self.journal.last(goal)
         return last is not None and last.kind is not Kind.GONE
