@@ -102,16 +102,22 @@ class JournalMoves:
         """Return the message by which a command moved a folder away; None if none did.
 
         It is found as long as the folder is gone, and mostly also behind one that was made since.
+        A move that was taken back is none.
         """
         last = self._journal.last(path)
         if last is None or _is_by(last, key):
             return last
+        gone: Message | None = None
+        before: Message | None = None
         for message in self._journal.read(path, 0, last.sequence):
-            if _is_by(message, key):
-                return message
-            if message.kind not in _EMPTY:
-                break
-        return None
+            if message.kind is Kind.GONE:
+                gone = message if _is_by(message, key) else gone
+            elif message.kind is not Kind.OWN:
+                # A new folder begins right behind the message that the old one is gone.
+                is_new = before is not None and before.kind is Kind.GONE
+                return gone if is_new else None
+            before = message
+        return gone
 
     def renamed_elsewhere(self, path: str, goal: str, key: str) -> bool:
         """Return whether another daemon renamed a folder by the command with a key.

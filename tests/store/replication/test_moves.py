@@ -243,7 +243,10 @@ def test_a_rename_that_the_disk_fails_leaves_the_session_at_its_place(
         patch.setattr(one.local, "move", fail)
         with pytest.raises(OSError, match="the disk failed"):
             rename(one, "p")
+    # It did not take place, whoever is asked.
+    assert not one.disk.moves.renamed_elsewhere("p", "q", KEY)
     two.now += 100.0
+    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
     assert read(two, "p") == line("above")
     assert read(two, "q") is None
 
@@ -606,12 +609,19 @@ def test_a_deletion_is_answered_by_another_host_and_taken_back_by_none(
         assert host.disk.moves.deleted_elsewhere("p", KEY) == ".trash/p"
 
 
-def test_a_deletion_that_nobody_answered_is_done_again_by_its_own_host(one: Host) -> None:
+def test_a_deletion_that_nobody_answered_is_done_again_by_its_own_host(
+    one: Host, two: Host
+) -> None:
     write(one, "p", "above")
     with ending_before_the_disk_moves(one):
         delete(one, "p")
     assert one.disk.moves.deleted_elsewhere("p", KEY) is None
     assert read(one, "p") == line("above")
+    # Another host does not take it for done either.
+    two.now += 100.0
+    assert two.disk.moves.deleted_elsewhere("p", KEY) is None
+    assert read(two, "p") == line("above")
+    one.now += 200.0
     delete(one, "p")
     assert Path(one.tree, ".trash", "p", "context.jsonl").exists()
 
