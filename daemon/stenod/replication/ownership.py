@@ -448,7 +448,8 @@ class Ownership:
         above, _, name = path.rpartition("/")
         with suppress(OSError), self.opened(above) as handle:
             with self.opened(path) as folder:
-                for each in (paths.JOURNAL_MARK, *session_files(self._disk, folder)):
+                hints = filter(is_hint, session_files(self._disk, folder))
+                for each in (paths.JOURNAL_MARK, *hints):
                     remove(self._disk, folder, each)
             self._disk.remove_folder(handle, name)
 
