@@ -367,7 +367,8 @@ class Ownership:
         if not folder.manifest.names:
             # The journal knows that the folder is gone: nothing may stand at its place.
             self._remove_rest(path)
-            gone = self._publish_still_gone(path, sequence, made.gone)
+            is_last = previous is not None and previous.kind is Kind.GONE
+            gone = self._publish_still_gone(path, sequence, previous if is_last else made.gone)
             return self._begin(path, gone) if create else None
         self.save_mark(folder)
         self._keep(folder)
