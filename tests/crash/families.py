@@ -77,7 +77,7 @@ def cut_short(
     """
     mover = threading.Thread(target=_try, args=(host, family, move))
     mover.start()
-    wait_for_s(random.Random(f"{family.name}").uniform(0.0, CUT_SHORT_S))
+    wait_for_s(random.Random(f"{family.name} {outage_s}").uniform(0.0, CUT_SHORT_S))
     host.kill()
     wait_for_s(outage_s)
     if other is not None:

@@ -3,7 +3,8 @@
     PYTHONPATH=tests python -m crash [--blows N] [--seed N] [--hosts N] [--agents N] [--only KIND]
 
 Progress goes to stderr, the report to stdout; exit 1 if anything acknowledged was lost, doubled or
-elsewhere, if anything refused is there, if the folders differ, or if a session stood still.
+elsewhere, if anything refused is there, if the folders differ, if a session stood still, or if one
+that was moved is not at its new place alone.
 """
 
 import argparse
