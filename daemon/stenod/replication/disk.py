@@ -346,6 +346,10 @@ class ReplicatedDisk:
             self._disk.close(moved)
         for each in come.values():
             self._ownership.save_mark(each)
+        if source is not None and goal is None and key:
+            with suppress(OSError):
+                # Another daemon may have begun it, and died.
+                self.moves.confirm_deletion(source, key)
 
     def settle_move(self, source: str, goal: str, key: str) -> bool:
         """Settle a move that ended with its process while the folder is still at its old place.

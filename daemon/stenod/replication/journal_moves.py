@@ -151,10 +151,23 @@ class JournalMoves:
         place = _goal_of(gone)
         if not _is_in_trash(place):
             return None
-        # A daemon that died before it moved the files would bring them back when it starts. Behind
-        # a session that was made at the path since this is refused.
-        self._publish_gone(path, gone)
+        self.confirm_deletion(path, key)
         return place
+
+    def confirm_deletion(self, path: str, key: str) -> None:
+        """Publish again that a folder and those below it are gone, as far as a command says so.
+
+        A daemon that died before it moved their files would bring them back when it starts.
+        """
+        names = [path, *self._journal.folders(path)]
+        for name, last in zip(names, self._journal.last_of(names), strict=True):
+            if not isinstance(last, Message) or not _is_by(last, key) or self._is_own(last):
+                continue
+            if self._ownership.is_here(name):
+                # An old copy, which an opening puts aside. It is no file of that move.
+                self._ownership.acquire(name)
+            else:
+                self._publish_gone(name, last)
 
     def deleted_by(self, path: str) -> Owner | None:
         """Return the daemon that moved a folder to its trash; None if the folder is not gone."""

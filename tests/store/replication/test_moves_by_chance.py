@@ -1,6 +1,7 @@
-"""A rename that hosts begin, die in and repeat, in any order, by seeds."""
+"""A rename or deletion that hosts begin, die in and repeat, in any order, by seeds."""
 
 import random
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,9 @@ MOVED = ("q", "q/c", "q/c/d")
 STEPS = 6
 
 
+Act = Callable[["Play", Host], None]
+
+
 class Died(BaseException):
     """The end of a host's process."""
 
@@ -25,19 +29,30 @@ class NotDone(Exception):
 
 
 class Play:
-    """Three hosts, of which one at a time is alive, and the rename of p to q.
+    """Three hosts, of which one at a time is alive, and a command that each may serve.
 
     Args:
         folder: where their disks are.
         chance: of all choices.
+        act: serves the command, as a daemon does.
+        opened: the sessions that clients open and write to meanwhile.
         stale: how often a read misses the last message.
     """
 
-    def __init__(self, folder: Path, chance: random.Random, stale: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        chance: random.Random,
+        act: "Act",
+        opened: Sequence[str],
+        stale: float = 0.0,
+    ) -> None:
+        self._opened = opened
+        self._act = act
         self.chance = chance
         self.stream = MemoryStream()
         self.hosts = [Host(self.stream, name, str(folder / name / "sessions")) for name in "abc"]
-        # The hosts whose disks have a record of the rename, and those where it is complete.
+        # The hosts whose disks have a record of a rename, and those where the command is complete.
         self.begun: set[str] = set()
         self.done: set[str] = set()
         self.texts = dict(FAMILY)
@@ -49,19 +64,19 @@ class Play:
         self.stream.rates = {Fault.STALE: stale}
 
     def step(self) -> None:
-        """Let a host start, and perhaps begin or repeat the rename, and die in it."""
+        """Let a host start, and perhaps begin or repeat the command, and die in it."""
         host = self.chance.choice(self.hosts)
         self._start(host)
         if self.chance.random() < 0.7:
             patch = self._dying(host)
             with suppress(Died, NotDone):
-                self.rename(host)
+                self._serve(host)
             patch.undo()
             self._start(host)
         if self.chance.random() < 0.3:
-            host.ownership.acquire(self.chance.choice([*FAMILY, *MOVED]))
+            host.ownership.acquire(self.chance.choice(self._opened))
         if self.chance.random() < 0.3:
-            self._write(host, self.chance.choice([*FAMILY, *MOVED]))
+            self._write(host, self.chance.choice(self._opened))
 
     def _write(self, host: Host, session: str) -> None:
         folder = host.ownership.acquire(session)
@@ -77,44 +92,26 @@ class Play:
         self.texts[first] += text
 
     def finish(self) -> None:
-        """Let each host start and repeat the rename, once all replicas have caught up."""
+        """Let each host start and repeat the command, once all replicas have caught up."""
         self.stream.rates = {}
         self.chance.shuffle(self.hosts)
         for host in self.hosts:
             self._start(host)
-            self.rename(host)
+            self._serve(host)
 
-    def rename(self, host: Host) -> None:
-        """Serve the rename as a daemon does."""
-        if host.name in self.done:
-            return
-        source = host.ownership.acquire("p")
-        self._settle(host)
-        if host.name in self.done:
-            return
-        if not host.disk.moves.renamed_elsewhere("p", "q", KEY):
-            taken = host.ownership.acquire("q")
-            if source is None or (taken is not None and taken.manifest.names):
-                raise NotDone
-            self.begun.add(host.name)
-            tree = host.disk.open_root(host.tree)
-            try:
-                host.disk.move(tree, "p", tree, "q", KEY)
-            except FileExistsError:
-                self.begun.discard(host.name)
-                raise NotDone from None
-            finally:
-                host.disk.close(tree)
-            self.done.add(host.name)
+    def _serve(self, host: Host) -> None:
+        if host.name not in self.done:
+            self._act(self, host)
 
     def _start(self, host: Host) -> None:
         host.start()
         # All others are silent for long.
         for each in self.hosts:
             each.now += 100.0
-        self._settle(host)
+        self.settle(host)
 
-    def _settle(self, host: Host) -> None:
+    def settle(self, host: Host) -> None:
+        """Settle the rename that a host began."""
         if host.name not in self.begun - self.done:
             return
         if not Path(host.tree, "p").exists() or host.disk.settle_move("p", "q", KEY):
@@ -153,6 +150,42 @@ class Play:
         return patch
 
 
+def rename(play: Play, host: Host) -> None:
+    """Rename p to q."""
+    source = host.ownership.acquire("p")
+    play.settle(host)
+    if host.name in play.done or host.disk.moves.renamed_elsewhere("p", "q", KEY):
+        return
+    taken = host.ownership.acquire("q")
+    if source is None or (taken is not None and taken.manifest.names):
+        raise NotDone
+    play.begun.add(host.name)
+    tree = host.disk.open_root(host.tree)
+    try:
+        host.disk.move(tree, "p", tree, "q", KEY)
+    except FileExistsError:
+        play.begun.discard(host.name)
+        raise NotDone from None
+    finally:
+        host.disk.close(tree)
+    play.done.add(host.name)
+
+
+def delete(play: Play, host: Host) -> None:
+    """Delete p."""
+    host.ownership.acquire("p")
+    if host.disk.moves.deleted_elsewhere("p", KEY) is not None:
+        return
+    if host.ownership.acquire("p") is None:
+        raise NotDone
+    tree = host.disk.open_root(host.tree)
+    trash = host.disk.open_folder(tree, ".trash", create=True)
+    host.disk.move(tree, "p", trash, "p", KEY)
+    for handle in (trash, tree):
+        host.disk.close(handle)
+    play.done.add(host.name)
+
+
 def content(host: Host, session: str) -> bytes | None:
     folder = host.ownership.acquire(session)
     if folder is None or not folder.manifest.names:
@@ -163,7 +196,7 @@ def content(host: Host, session: str) -> bytes | None:
 @pytest.mark.parametrize("number", range(200))
 def test_a_rename_takes_place_once_whoever_begins_it_and_dies(number: int, tmp_path: Path) -> None:
     chance = random.Random(number)
-    play = Play(tmp_path, chance, chance.choice([0.0, 0.0, 0.1]))
+    play = Play(tmp_path, chance, rename, [*FAMILY, *MOVED], chance.choice([0.0, 0.0, 0.1]))
     for _ in range(STEPS):
         play.step()
     play.finish()
@@ -174,3 +207,17 @@ def test_a_rename_takes_place_once_whoever_begins_it_and_dies(number: int, tmp_p
             **dict.fromkeys(FAMILY),
             **dict(zip(MOVED, play.texts.values(), strict=True)),
         }
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_a_deletion_takes_place_once_whoever_begins_it_and_dies(
+    number: int, tmp_path: Path
+) -> None:
+    # One below it that is opened at the host where it died is a session of its own since.
+    play = Play(tmp_path, random.Random(number), delete, ["p"])
+    for _ in range(STEPS):
+        play.step()
+    play.finish()
+    for host in play.hosts:
+        play._start(host)
+        assert [content(host, session) for session in FAMILY] == [None] * 3
