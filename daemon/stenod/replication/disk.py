@@ -7,7 +7,6 @@ are made again from the journal. A session's folder is one that lies in the sess
 else, such as mounts and the trash, is this machine's alone.
 """
 
-import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EEXIST
@@ -426,7 +425,7 @@ class ReplicatedDisk:
         for below in reversed(sessions):
             owned = self._ownership.writable(f"{source}{below}")
             owned.move = key
-            self._publish_gone(owned, os.fsencode(f"{to}{below}"))
+            self._publish_gone(owned, f"{to}{below}".encode(errors="surrogateescape"))
 
     def _remove_empty(self, folder: int, name: str) -> None:
         """Remove a folder in an open folder if it has only empty ones; nothing else is touched."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from steno_protocol import paths
 from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StenoError, StorageFailed
 from stenod.store.disk import DiskRefused
 
@@ -69,6 +70,16 @@ class Message(msgspec.Struct, frozen=True):
     body: bytes
     at: float
     move: str = ""
+
+    @property
+    def goal(self) -> str:
+        """Where a command moved the folder, as a path in the session tree; empty if none did."""
+        return self.body.decode(errors="surrogateescape") if self.kind is Kind.GONE else ""
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether a command moved the folder to the trash."""
+        return self.goal.startswith(f"{paths.TRASH}/")
 
 
 class Publication(msgspec.Struct, frozen=True):

@@ -5,8 +5,7 @@ then moves them on the disk. Each message has the key of its command, so a repea
 any daemon.
 """
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from steno_protocol import paths
@@ -83,7 +82,7 @@ class JournalMoves:
             return
         # The journal has it at both places for a moment, and never at none. A read may miss the
         # last message of the old place, and owning that does not.
-        if not _is_in_trash(path) and self._ownership.rejoin(path) is None:
+        if not path.startswith(f"{paths.TRASH}/") and self._ownership.rejoin(path) is None:
             return
         with self._ownership.alone(goal):
             last = self._journal.last(goal)
@@ -131,7 +130,7 @@ class JournalMoves:
         if self.left_by(path, key) is None:
             self._take_back_of_others(path, goal, key)
         gone = self.left_by(path, key)
-        return gone is not None and _goal_of(gone) == goal
+        return gone is not None and gone.goal == goal
 
     def deleted_elsewhere(self, path: str, key: str) -> str | None:
         """Return where another daemon has what it deleted by the command with a key.
@@ -146,13 +145,10 @@ class JournalMoves:
         # A deletion of this daemon's own that did not take place on its disk is taken back by this.
         folder = self._ownership.acquire(path)
         gone = self.left_by(path, key)
-        if gone is None or (self._is_own(gone) and folder is not None):
-            return None
-        place = _goal_of(gone)
-        if not _is_in_trash(place):
+        if gone is None or not gone.is_deletion or (self._is_own(gone) and folder is not None):
             return None
         self.confirm_deletion(path, key)
-        return place
+        return gone.goal
 
     def confirm_deletion(self, path: str, key: str) -> None:
         """Publish again that a folder and those below it are gone, as far as a command says so.
@@ -172,8 +168,7 @@ class JournalMoves:
     def deleted_by(self, path: str) -> Owner | None:
         """Return the daemon that moved a folder to its trash; None if the folder is not gone."""
         last = self._journal.last(path)
-        is_deleted = last is not None and last.kind is Kind.GONE and _is_in_trash(_goal_of(last))
-        return last.owner if last is not None and is_deleted else None
+        return last.owner if last is not None and last.is_deletion else None
 
     def _take_back_of_others(self, path: str, goal: str, key: str) -> None:
         """Publish that what another daemon's move has brought to its goal is gone.
@@ -197,19 +192,13 @@ class JournalMoves:
             return False
         if last.kind is not Kind.OWN:
             return last.move == key
-        changes = [
-            message.move == key
-            for message in self._until_other(path, last, key)
+        # It was opened since, which changes nothing.
+        moves = (
+            message.move
+            for message in self._journal.read(path, 0, last.sequence)
             if message.kind not in _EMPTY
-        ]
-        return bool(changes) and all(changes)
-
-    def _until_other(self, path: str, last: Message, key: str) -> Iterator[Message]:
-        """Yield the messages of a folder up to the first change that is no part of a command's."""
-        for message in self._journal.read(path, 0, last.sequence):
-            yield message
-            if message.kind not in _EMPTY and message.move != key:
-                break
+        )
+        return next(moves, None) == key and all(move == key for move in moves)
 
     def _is_open(self, path: str, last: Message) -> bool:
         """Whether a daemon that lives may have a folder open."""
@@ -238,11 +227,3 @@ class JournalMoves:
 
 def _is_by(message: Message, key: str) -> bool:
     return message.kind is Kind.GONE and message.move == key
-
-
-def _goal_of(gone: Message) -> str:
-    return os.fsdecode(gone.body)
-
-
-def _is_in_trash(path: str) -> bool:
-    return path.startswith(f"{paths.TRASH}/")

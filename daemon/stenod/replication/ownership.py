@@ -6,7 +6,6 @@ made equal to the journal after that, and opened as after a crash.
 """
 
 import math
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -379,13 +378,12 @@ class Ownership:
 
     def _has_moved(self, gone: Message) -> bool:
         """Whether no move of a folder was cut short, or the journal has it at its new place."""
-        goal = os.fsdecode(gone.body)
-        if not goal:
+        if not gone.goal:
             # What a move had brought here was taken back.
             return True
-        if goal.startswith(f"{paths.TRASH}/"):
+        if gone.is_deletion:
             return False
-        last = self.journal.last(goal)
+        last = self.journal.last(gone.goal)
         return last is not None and last.kind is not Kind.GONE
 
     def _begin(self, path: str, last: Message | None) -> OwnedFolder:

@@ -303,9 +303,7 @@ def cut_short(host: Host, stream: MemoryStream, number: int) -> None:
 def test_a_rename_that_was_cut_short_leaves_each_session_at_one_place(
     one: Host, two: Host, stream: MemoryStream, number: int
 ) -> None:
-    write(one, "p", "above")
-    write(one, "p/c", "below")
-    cut_short(one, stream, number)
+    die_moving_a_family(one, stream, number)
     is_moved = one.disk.settle_move("p", "q", KEY)
     # Both are at q in the journal, and p is gone, with the fourth message.
     assert is_moved is (number == 4)
@@ -403,6 +401,16 @@ def repeat(host: Host) -> None:
         rename(host, "p")
 
 
+AT_Q = {"p": None, "p/c": None, "q": line("above"), "q/c": line("below")}
+
+
+def die_moving_a_family(host: Host, stream: MemoryStream, number: int) -> None:
+    """As `cut_short`, with the session p/c below p."""
+    write(host, "p", "above")
+    write(host, "p/c", "below")
+    cut_short(host, stream, number)
+
+
 def at_each_place(host: Host) -> dict[str, bytes | None]:
     return {session: read(host, session) for session in ("p", "p/c", "q", "q/c")}
 
@@ -411,20 +419,17 @@ def at_each_place(host: Host) -> dict[str, bytes | None]:
 def test_a_rename_that_was_cut_short_is_finished_by_its_repeat_at_another_host(
     one: Host, two: Host, stream: MemoryStream, number: int
 ) -> None:
-    write(one, "p", "above")
-    write(one, "p/c", "below")
-    cut_short(one, stream, number)
+    die_moving_a_family(one, stream, number)
     two.now += 100.0
-    moved = {"p": None, "p/c": None, "q": line("above"), "q/c": line("below")}
     for _ in range(2):
         repeat(two)
-        assert at_each_place(two) == moved
+        assert at_each_place(two) == AT_Q
     two.hosts.tell_alive()
     one.disk.settle_move("p", "q", KEY)
     one.now += 100.0
     for host in (one, two):
         repeat(host)
-        assert at_each_place(host) == moved
+        assert at_each_place(host) == AT_Q
         two.now += 100.0
 
 
@@ -458,10 +463,8 @@ def test_a_session_at_the_new_id_that_no_rename_brought_stays(one: Host, two: Ho
 def test_what_another_host_left_at_the_new_place_is_not_taken_back(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
-    write(one, "p", "above")
-    write(one, "p/c", "below")
     # p/c is at q/c alone then, and its last message is of the first host.
-    cut_short(one, stream, 3)
+    die_moving_a_family(one, stream, 3)
     two.now += 100.0
     repeat(two)
     assert not one.disk.settle_move("p", "q", KEY)
@@ -471,17 +474,13 @@ def test_what_another_host_left_at_the_new_place_is_not_taken_back(
 def test_a_rename_is_begun_again_by_its_first_host_if_the_second_one_dies_in_it(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
-    write(one, "p", "above")
-    write(one, "p/c", "below")
-    cut_short(one, stream, 3)
+    die_moving_a_family(one, stream, 3)
     two.now += 100.0
     assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
     one.now += 100.0
     assert not one.disk.settle_move("p", "q", KEY)
     repeat(one)
-    assert at_each_place(one) == {
-        "p": None, "p/c": None, "q": line("above"), "q/c": line("below"),
-    }  # fmt: skip
+    assert at_each_place(one) == AT_Q
 
 
 def test_a_rename_that_a_living_host_is_doing_is_left_to_it(
