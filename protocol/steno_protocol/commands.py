@@ -195,17 +195,22 @@ class RevertTo(Mutation, frozen=True, kw_only=True):
 
     Attributes:
         checkpoint_id: the checkpoint.
+        checkpoint_at: the position at which its line was created, from the ack of its creation;
+            the command is refused if another line has the id now.
+        incarnation: the incarnation that the position belongs to, from the same ack.
         drop_damaged: also drop damaged lines before it, as kimi-cli does.
         why: the reason, for the timeline.
     """
 
     checkpoint_id: int
+    checkpoint_at: PositionText | None = None
+    incarnation: str | None = None
     drop_damaged: bool = False
     why: Why | None = None
 
 
 class Clear(Mutation, frozen=True, kw_only=True):
-    """Drop everything; checkpoint ids restart at 0."""
+    """Drop everything."""
 
     why: Why | None = None
 
@@ -289,11 +294,15 @@ class SendDmail(Mutation, frozen=True, kw_only=True):
 
     Attributes:
         checkpoint_id: the checkpoint that the delivery reverts to.
+        checkpoint_at: as in `revert_to`.
+        incarnation: as in `revert_to`.
         message: the text.
         replaces: the id of the pending mail that this one replaces.
     """
 
     checkpoint_id: int
+    checkpoint_at: PositionText | None = None
+    incarnation: str | None = None
     message: Annotated[str, msgspec.Meta(min_length=1, max_length=limits.DMAIL_CHARS_MAX)]
     replaces: Key | None = None
 
@@ -324,6 +333,8 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
         key: the idempotency key; a repeat gets the first answer.
         at: a position of any generation.
         checkpoint_id: before this checkpoint, as after a revert to it.
+        checkpoint_at: as in `revert_to`.
+        incarnation: as in `revert_to`.
         turn: after this turn, counted from 0; -1 is before the first.
         undo: before this many of the last turns.
         title: the title of the new session; None derives it from the source's.
@@ -335,6 +346,8 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
     key: Key
     at: PositionText | None = None
     checkpoint_id: int | None = None
+    checkpoint_at: PositionText | None = None
+    incarnation: str | None = None
     turn: Annotated[int, msgspec.Meta(ge=-1, le=limits.COUNT_MAX)] | None = None
     undo: Annotated[int, msgspec.Meta(ge=1, le=limits.COUNT_MAX)] | None = None
     title: Title | None = None

@@ -237,6 +237,11 @@ OPEN_SESSIONS_MAX: Final = 512
 HANDLES_PER_SESSION_MAX: Final = 4
 """File handles of an open session: folder and file, for the context and for the wire file."""
 
+FORK_ORIGINS_MAX: Final = 32
+"""Sessions whose checkpoint handles a fork accepts: its source, the source's source and so on.
+
+One more costs 40 bytes in the fork's timeline; a chain of undos creates one with each."""
+
 STREAMS_MAX: Final = 1000
 """Streams of one session: the list of them is one reply, and every opening reads the folder."""
 

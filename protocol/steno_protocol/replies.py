@@ -287,6 +287,8 @@ class Ack(Reply, frozen=True, kw_only=True):
         durability: the durability that was reached; `replicated` only if the command asked for it.
         duplicate: the command had been applied before; this is its first answer.
         checkpoint_id: the id of the new checkpoint, or of a D-Mail's target.
+        checkpoint_at: the position at which the line of a new checkpoint was created.
+        incarnation: the incarnation of the session that `checkpoint_at` belongs to.
         rotated: for a rewrite, the path of the file with the previous generation.
         overtaken: another program's lines came between `expect` and the command's own.
     """
@@ -299,6 +301,8 @@ class Ack(Reply, frozen=True, kw_only=True):
     checkpoint_id: int | None = None
     rotated: str | None = None
     overtaken: bool = False
+    checkpoint_at: str | None = None
+    incarnation: str | None = None
 
 
 class Compaction(Reply, frozen=True, kw_only=True):

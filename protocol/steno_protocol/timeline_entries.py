@@ -50,14 +50,16 @@ ADOPTED: Final = "adopted"
 FORKED: Final = "forked"
 """The session was forked from another one, with its earlier rewrites.
 
-Its `checkpoint_id` is the checkpoint before which it was forked, and the next id to assign.
+Its `checkpoint_id` is the checkpoint before which it was forked, and the next id to assign where
+ids are assigned again. Its `origins` are the incarnations that share its first lines, each with the
+position up to which they do, the source first.
 """
 
 REVERTED: Final = "reverted"
-"""The session was cut before a checkpoint; ids from that one on are assigned again."""
+"""The session was cut before a checkpoint."""
 
 CLEARED: Final = "cleared"
-"""The session was emptied; ids restart at 0, and earlier checkpoints are out of reach."""
+"""The session was emptied; earlier checkpoints are out of reach."""
 
 PROMPTED: Final = "prompted"
 """A system prompt was put before the existing lines."""
@@ -69,7 +71,10 @@ COMPACTED: Final = "compacted"
 """A summary replaced the lines that it summarises."""
 
 DELIVERED: Final = "delivered"
-"""The session was cut before the checkpoint of a D-Mail, and the mail was appended."""
+"""The session was cut before the checkpoint of a D-Mail, and a checkpoint and the mail appended.
+
+The checkpoint's id is `new_checkpoint_id`; without it, that of the mail's checkpoint.
+"""
 
 MENDED: Final = "mended"
 """A repair left out damaged lines."""
@@ -82,6 +87,9 @@ VOIDED: Final = "voided"
 
 COMPACTING: Final = "compacting"
 """A compaction was begun, and the id of its own checkpoint is reserved."""
+
+COUNTED: Final = "counted"
+"""An opening found the next checkpoint id, which no rewrite of this generation recorded."""
 
 SENT: Final = "sent"
 """A D-Mail was sent; the key is its id."""
@@ -132,22 +140,32 @@ the CRC-32 of its end."""
 _EXPIRED: Final = frozenset({"expired_mail"})
 """The D-Mail whose checkpoint a rewrite removed."""
 
+_NEXT: Final = frozenset({"next_id"})
+"""The id of the next checkpoint, where no id is assigned twice."""
+
+_SET: Final = frozenset({"checkpoint_line"})
+"""The line of the checkpoint that the rewrite set."""
+
 FACTS: Final[Mapping[str, Facts]] = {
     CREATED: Facts({"incarnation", "stamp"}, {"key"}),
     ADOPTED: Facts({"incarnation", "stamp"}),
     FORKED: Facts(
-        {"incarnation", "stamp", "from", "at", "wire_at", "bytes", "title"}, {"checkpoint_id"}
+        {"incarnation", "stamp", "from", "at", "wire_at", "bytes", "title", "origins"},
+        {"checkpoint_id", *_NEXT},
     ),
-    REVERTED: Facts({"checkpoint_id", "from", *_FILES}, _EXPIRED),
-    CLEARED: Facts(_FILES, _EXPIRED),
-    PROMPTED: Facts({"contents", *_FILES}),
-    RESTORED: Facts({"from", *_FILES}, _EXPIRED),
-    COMPACTED: Facts({"from", "checkpoint_id", "summarised", *_FILES}),
-    DELIVERED: Facts({"mail", "from", "checkpoint_id", *_FILES}),
-    MENDED: Facts({"places", "left_out", *_FILES}),
+    REVERTED: Facts({"checkpoint_id", "from", *_FILES}, _EXPIRED | _NEXT),
+    CLEARED: Facts(_FILES, _EXPIRED | _NEXT),
+    PROMPTED: Facts({"contents", *_FILES}, _NEXT),
+    RESTORED: Facts({"from", *_FILES}, _EXPIRED | _NEXT),
+    COMPACTED: Facts({"from", "checkpoint_id", "summarised", *_SET, *_FILES}, _NEXT),
+    DELIVERED: Facts(
+        {"mail", "from", "checkpoint_id", *_SET, *_FILES}, {"new_checkpoint_id", *_NEXT}
+    ),
+    MENDED: Facts({"places", "left_out", *_FILES}, _NEXT),
     ROTATED: Facts(),
     VOIDED: Facts(),
     COMPACTING: Facts({"checkpoint_id", "at"}),
+    COUNTED: Facts(_NEXT),
     SENT: Facts({"checkpoint_id", "cursor", "message", "head"}, {"replaces"}),
     FORK: Facts({"to", "at"}),
     RENAMED: Facts({"from", "to"}),

@@ -51,6 +51,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
         checkpoint_id: the id of its checkpoint.
         rotated: the path of the file with the previous generation, for a rewrite.
         contents: its fingerprint; None if nothing is compared.
+        checkpoint_at: the position of the checkpoint that it set.
     """
 
     command: str
@@ -59,6 +60,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     checkpoint_id: int | None = None
     rotated: str | None = None
     contents: int | None = None
+    checkpoint_at: Position | None = None
 
 
 class KeyTable:

@@ -105,7 +105,12 @@ class FileMachine(ABC):
         counters: its numbers.
         keys: its known keys.
         stamp: whether its lines have `_id` and `_by`.
+
+    Attributes:
+        incarnation: the incarnation of the session.
     """
+
+    incarnation: str = ""
 
     def __init__(
         self,
@@ -246,16 +251,19 @@ class FileMachine(ABC):
         first = state.head
         generation, line = first
         count = len(data)
+        checkpoint_at = None if checkpoint_id is None else first
         if header:
             line += 1
             count += 1
             first = Position(generation, line)
         name = COMMAND_NAMES[type(command)]
-        applied = Applied(name, first, len(data), checkpoint_id, contents=contents)
+        applied = Applied(
+            name, first, len(data), checkpoint_id, contents=contents, checkpoint_at=checkpoint_at
+        )
         state.head = new_position(Position, (generation, line + len(data)))
         state.keys[command.key] = applied
         lines = header + self._stamped(command, data, facts)
-        return Lines(lines, count, ack_of(applied, duplicate=False))
+        return Lines(lines, count, self.ack_of(applied, duplicate=False))
 
     def _stamped(self, command: Mutation, data: Sequence[bytes], facts: bytes) -> bytes:
         if not self.stamp:
@@ -294,7 +302,24 @@ class FileMachine(ABC):
                 session=self.session,
                 head=str(self._tentative.head),
             )
-        return ack_of(applied, duplicate=True)
+        return self.ack_of(applied, duplicate=True)
+
+    def ack_of(self, applied: Applied, *, duplicate: bool) -> Ack:
+        """Return the ack of an applied command."""
+        # Formatted directly: creating `Position` objects costs as much as the rest of a decision.
+        (generation, line), count = applied.first, applied.count
+        first = f"{generation}:{line}"
+        at = applied.checkpoint_at
+        return Ack(
+            first=first,
+            last=first if count <= 1 else f"{generation}:{line + count - 1}",
+            head=f"{generation}:{line + count}",
+            duplicate=duplicate,
+            checkpoint_id=applied.checkpoint_id,
+            rotated=applied.rotated,
+            checkpoint_at=None if at is None else str(at),
+            incarnation=None if at is None else self.incarnation,
+        )
 
     def _asked(self, command: Mutation, data: Sequence[bytes]) -> int | None:
         """Return the fingerprint of a repeat; None if its records are invalid."""
@@ -304,29 +329,16 @@ class FileMachine(ABC):
             return None
 
 
-def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
-    """Return the ack of an applied command."""
-    # Formatted directly: creating `Position` objects costs as much as the rest of a decision.
-    (generation, line), count = applied.first, applied.count
-    first = f"{generation}:{line}"
-    return Ack(
-        first=first,
-        last=first if count <= 1 else f"{generation}:{line + count - 1}",
-        head=f"{generation}:{line + count}",
-        duplicate=duplicate,
-        checkpoint_id=applied.checkpoint_id,
-        rotated=applied.rotated,
-    )
-
-
 def moved(ack: Ack, lines: int, *, overtaken: bool) -> Ack:
     """Return the ack of a command whose lines are `lines` lines further down."""
     first, last, head = (Position.parse(text) for text in (ack.first, ack.last, ack.head))
+    at = None if ack.checkpoint_at is None else Position.parse(ack.checkpoint_at)
     return msgspec.structs.replace(
         ack,
         first=str(Position(first.generation, first.line + lines)),
         last=str(Position(last.generation, last.line + lines)),
         head=str(Position(head.generation, head.line + lines)),
+        checkpoint_at=None if at is None else str(Position(at.generation, at.line + lines)),
         overtaken=overtaken,
     )
 
@@ -340,7 +352,8 @@ class Machine(FileMachine):
     Attributes:
         mail: the pending D-Mail.
         delivered: the id of the mail that was delivered last.
-        checkpoint_floor: the id of the next checkpoint while the file has none.
+        checkpoint_floor: the smallest id of the next checkpoint, whatever the lines are.
+        reuses_ids: ids count as in kimi-cli, which assigns the ids that a revert removed again.
         unreserved_id: the first id that no running compaction has reserved. No line contains it,
             and no reader sees it.
     """
@@ -348,6 +361,7 @@ class Machine(FileMachine):
     mail: Mail | None = None
     delivered: str | None = None
     checkpoint_floor: int = 0
+    reuses_ids: bool = False
     unreserved_id: int = 0
 
     def reserve_checkpoint_id(self) -> int:
@@ -370,7 +384,7 @@ class Machine(FileMachine):
         """Note a sent D-Mail as pending, and return its ack."""
         self.mail = mail
         self.keys.add(mail.id, applied)
-        return ack_of(applied, duplicate=False)
+        return self.ack_of(applied, duplicate=False)
 
     def rewritten(
         self, key: str, applied: Applied, head: Position, counters: ContextCounters
@@ -380,7 +394,7 @@ class Machine(FileMachine):
         self._durable = State(head, counters)
         self._tentative = State(head, counters.copy())
         self.unreserved_id = 0
-        return ack_of(applied, duplicate=False)
+        return self.ack_of(applied, duplicate=False)
 
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
         match command:

@@ -6,7 +6,7 @@ file; a `voided` entry cancels it.
 
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,9 +14,8 @@ from steno_protocol import limits, timeline_entries
 from steno_protocol._json import whole_number
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
+from stenod.core.checkpoint_survival import new_checkpoint
 from stenod.core.keys import Applied, fingerprint_of_entry
-
-_SETTING_CHECKPOINTS: Final = {timeline_entries.COMPACTED, timeline_entries.DELIVERED}
 
 Fingerprint = tuple[int, int]
 """A file's length in bytes and the CRC-32 of its last `FINGERPRINT_BYTES`."""
@@ -118,11 +117,16 @@ def fingerprint_of(entry: TimelineEntry, which: str) -> Fingerprint | None:
 def applied_of(entry: TimelineEntry, rotated: str) -> Applied:
     """Return the first answer of a rewrite's command, from its timeline entry."""
     head = Position(entry.generation, whole_number(entry.details.get("lines")))
-    # Only these set a checkpoint; the id in a revert's entry is its target.
-    number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
-    checkpoint_id = number if isinstance(number, int) else None
-    asked = fingerprint_of_entry(entry)
-    return Applied(timeline_entries.REWRITES[entry.kind], head, 0, checkpoint_id, rotated, asked)
+    line = entry.details.get("checkpoint_line")
+    return Applied(
+        timeline_entries.REWRITES[entry.kind],
+        head,
+        0,
+        new_checkpoint(entry),
+        rotated,
+        fingerprint_of_entry(entry),
+        Position(entry.generation, line) if isinstance(line, int) else None,
+    )
 
 
 def lineage(

@@ -28,10 +28,12 @@ from stenod.core.replay import Replay
 from stenod.core.stream_machine import StreamMachine
 from stenod.core.wire_machine import WireMachine
 from stenod.recovery import crash_recovery
+from stenod.recovery.key_lookup import blocks_of
 from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import FileView, SharedHandle
 from stenod.store.jsonl import JsonlLog
 from stenod.store.names import deleted_streams, past_generations, read_file, streams
 
@@ -298,6 +300,9 @@ def _open_files(
         first = _first_entry(opening, generation, created=created)
         jsonl.append_timeline(disk, folder, timeline.encode(first))
         entries = [*entries, first]
+    reuses_ids = opening.shared or not _has_stamps(entries)
+    if not reuses_ids:
+        entries = _count_checkpoints(disk, folder, opening, entries, generation)
     _apply_checkpoint_floor(replay, entries, generation)
     head = Position(generation, replay.lines)
     if before_change is not None:
@@ -318,6 +323,8 @@ def _open_files(
         stamp=_has_stamps(entries),
     )
     machine.seek_index = replay.seek_index
+    machine.incarnation = timeline.incarnation_of(entries) or ""
+    machine.reuses_ids = reuses_ids
     machine.checkpoint_floor = checkpoint_ids.checkpoint_floor(entries, generation)
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
@@ -325,6 +332,41 @@ def _open_files(
     return Opened(
         log, machine, timeline.incarnation_of(entries) or "", created, _made_by_key(entries)
     )
+
+
+def _count_checkpoints(
+    disk: Disk, folder: int, opening: Opening, entries: list[TimelineEntry], present: int
+) -> list[TimelineEntry]:
+    """Make sure that the timeline records an id above all ids of past generations.
+
+    The rewrites of earlier versions and of other programs record none, so the generations since the
+    last recorded one are read, once.
+
+    Returns:
+        The timeline, with the entry that was appended, if there was one.
+    """
+    first = checkpoint_ids.NextCheckpointIds(entries).newest_recorded(present)
+    if first == present:
+        return entries
+    past = [each for each in past_generations(disk, folder) if first <= each < present]
+    replay = Replay()
+    for generation in past:
+        shared = SharedHandle(disk, disk.open_read(folder, paths.generation_file(generation + 1)))
+        try:
+            size = disk.stat(shared.handle).size
+            for _, block in blocks_of(FileView(shared, size).read):
+                replay.feed(block)
+        finally:
+            shared.release()
+    next_id = max(replay.counters.n_checkpoints, checkpoint_ids.checkpoint_floor(entries, present))
+    entry = TimelineEntry(
+        kind=timeline_entries.COUNTED,
+        generation=present,
+        at=opening.now,
+        details={"next_id": next_id},
+    )
+    jsonl.append_timeline(disk, folder, timeline.encode(entry))
+    return [*entries, entry]
 
 
 def _record_change(

@@ -64,7 +64,12 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
             n_checkpoints=max(number, kept.newest_later) + 1,
             has_system_prompt=machine.counters.has_system_prompt,
         ),
-        details={"from": log.generation, "checkpoint_id": number, "summarised": kept.cut},
+        details={
+            "from": log.generation,
+            "checkpoint_id": number,
+            "summarised": kept.cut,
+            "checkpoint_line": len(kept.prompt),
+        },
     )
 
 

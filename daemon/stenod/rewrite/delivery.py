@@ -8,6 +8,8 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
+from stenod.core.checkpoint_search import target_of
+from stenod.core.checkpoint_survival import Target
 from stenod.core.machine import Machine
 from stenod.rewrite.locate import check_batch_end, locate
 from stenod.rewrite.plan import Plan
@@ -22,11 +24,11 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Timeline
 
     Raises:
         NotFound: the checkpoint does not exist.
+        Conflict: another checkpoint has its id.
         BadRequest: the checkpoint is inside a batch, so that no rewrite may end before it.
         OSError: the disk failed; the mail was not sent.
     """
-    count = machine.counters.n_checkpoints
-    found = locate(log, command.checkpoint_id, count, machine.session, machine.seek_index)
+    found = locate(log, machine, target_of(command))
     check_batch_end(log, found.generation, found.size, machine.session)
     mail = Mail(
         id=command.key,
@@ -51,15 +53,15 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
     mail = machine.mail
     if mail is None or mail.id != command.mail_id:
         raise _not_pending(log, machine, command.mail_id)
-    count = machine.counters.n_checkpoints
-    found = locate(log, mail.checkpoint_id, count, machine.session, machine.seek_index)
+    found = locate(log, machine, Target(mail.checkpoint_id))
     check_batch_end(log, found.generation, found.size, machine.session)
     counters = found.replay.counters
-    data = [records.checkpoint_record(mail.checkpoint_id)]
-    counters.apply(Checkpoint(mail.checkpoint_id))
+    number = mail.checkpoint_id if machine.reuses_ids else machine.next_checkpoint_id
+    data = [records.checkpoint_record(number)]
+    counters.apply(Checkpoint(number))
     messages = [records.dmail_message(mail.message)]
     if command.add_user_message:
-        messages.insert(0, records.checkpoint_notice(mail.checkpoint_id))
+        messages.insert(0, records.checkpoint_notice(number))
     for message in messages:
         checked = records.check_message(message)
         counters.apply(MessageLine(checked.text_chars))
@@ -71,7 +73,13 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
         kept=kept if found.generation == log.generation else 0,
         head=Position(log.generation + 1, kept + len(data)),
         counters=counters,
-        details={"mail": mail.id, "checkpoint_id": mail.checkpoint_id, "from": found.generation},
+        details={
+            "mail": mail.id,
+            "checkpoint_id": mail.checkpoint_id,
+            "from": found.generation,
+            "checkpoint_line": kept,
+            **({} if number == mail.checkpoint_id else {"new_checkpoint_id": number}),
+        },
     )
 
 

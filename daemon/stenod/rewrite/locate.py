@@ -3,10 +3,13 @@
 import msgspec
 
 from steno_protocol import limits, records
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import BadRequest
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from stenod.core import timeline
+from stenod.core.checkpoint_search import Search
+from stenod.core.checkpoint_survival import Target
+from stenod.core.machine import Machine
 from stenod.core.replay import Replay
 from stenod.core.seek_index import SeekIndex
 from stenod.recovery.key_lookup import blocks
@@ -37,32 +40,33 @@ class Located(msgspec.Struct, frozen=True):
         return Copy(self.generation, 0, self.size)
 
 
-def locate(
-    log: Log, checkpoint_id: int, count: int, session: str, seek_index: SeekIndex | None = None
-) -> Located:
+def locate(log: Log, machine: Machine, target: Target) -> Located:
     """Find a checkpoint.
 
     Args:
         log: the session's files.
-        checkpoint_id: its id.
-        count: the number of ids that the session has assigned.
-        session: the session's id, for messages.
-        seek_index: known points of the present generation, if there are any.
+        machine: the state of the session.
+        target: the checkpoint.
 
     Raises:
-        NotFound: the checkpoint does not exist; the message names existing ids.
+        NotFound: the checkpoint does not exist; the message names existing ids, or what removed it.
+        Conflict: another checkpoint has its id.
     """
-    if not 0 <= checkpoint_id < count:
-        valid = f"0 to {count - 1} exist" if count else "the session has none yet"
-        raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=session)
-    found = _find(log, checkpoint_id, seek_index or SeekIndex())
-    if found is None:
-        raise NotFound(
-            f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
-            f" `steno timeline {session}` shows which generation may contain it",
-            session=session,
-        )
-    return found
+    entries = timeline.decode(log.timeline())
+    search = Search(
+        machine.session, entries, machine.head, machine.counters.n_checkpoints, target,
+        lambda generation: _line_in(log, generation, target.id),
+    )  # fmt: skip
+    search.check_session()
+    for generation in search.generations():
+        if generation != log.generation and generation not in log.generations():
+            continue  # `gc` removed it, with the checkpoints in it
+        index = machine.seek_index if generation == log.generation else SeekIndex()
+        found = _find(log, generation, target.id, index)
+        if found is not None:
+            search.check_line(found.cursor)
+            return found
+    raise search.missing()
 
 
 def check_batch_end(log: Log, generation: int, size: int, session: str) -> None:
@@ -88,20 +92,23 @@ def _last_line(log: Log, generation: int, size: int) -> bytes:
     return split_lines(log.read(generation, start, size - start))[-1]
 
 
-def _find(log: Log, checkpoint_id: int, seek_index: SeekIndex) -> Located | None:
-    entries = timeline.decode(log.timeline())
-    for generation in timeline.lineage(entries, log.generation, checkpoint_id):
-        if generation != log.generation and generation not in log.generations():
-            continue  # `gc` removed it, with the checkpoints in it
-        replay, begin = Replay(), 0
-        known = seek_index.before_checkpoint(checkpoint_id)
-        if generation == log.generation and known is not None:
-            replay, begin = Replay(known.lines, known.counters()), known.offset
-        for offset, block in blocks(log, generation, begin):
-            start = replay.feed(block, before=checkpoint_id)
-            if start is not None:
-                # The cut frees its id, which is the next one unless earlier lines have a higher.
-                counters = replay.counters
-                counters.n_checkpoints = max(counters.n_checkpoints, checkpoint_id)
-                return Located(generation, offset + start, replay)
+def _line_in(log: Log, generation: int, checkpoint_id: int) -> int | None:
+    if generation not in log.generations():
+        return None
+    found = _find(log, generation, checkpoint_id, SeekIndex())
+    return None if found is None else found.cursor.line
+
+
+def _find(log: Log, generation: int, checkpoint_id: int, seek_index: SeekIndex) -> Located | None:
+    replay, begin = Replay(), 0
+    known = seek_index.before_checkpoint(checkpoint_id)
+    if known is not None:
+        replay, begin = Replay(known.lines, known.counters()), known.offset
+    for offset, block in blocks(log, generation, begin):
+        start = replay.feed(block, before=checkpoint_id)
+        if start is not None:
+            # The cut frees its id, which is the next one unless earlier lines have a higher.
+            counters = replay.counters
+            counters.n_checkpoints = max(counters.n_checkpoints, checkpoint_id)
+            return Located(generation, offset + start, replay)
     return None

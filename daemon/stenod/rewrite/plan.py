@@ -19,7 +19,7 @@ class Plan(msgspec.Struct, frozen=True):
         kept: the number of first lines of the present generation that the new one begins with.
         head: the head after the rewrite.
         counters: the numbers there.
-        checkpoint_floor: the id of the next checkpoint if the new file has none.
+        checkpoint_floor: the smallest id of the next checkpoint, whatever the lines are.
         details: the details of its timeline entry.
     """
 

@@ -25,6 +25,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
+from stenod.core.checkpoint_search import target_of
 from stenod.core.keys import fingerprint_of_command
 from stenod.core.lines import examine_tail, lines_of
 from stenod.core.machine import Machine, Rewrite, RewriteCommand
@@ -42,17 +43,29 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     """Plan a rewrite of a session; all of its lines are durable.
 
     Raises:
-        NotFound: the checkpoint or generation does not exist; the message names existing ones.
+        NotFound: the checkpoint or generation does not exist; the message names existing ones, or
+            what removed it.
         BadRequest: the rewrite would split a batch.
-        Conflict: another rewrite overtook a compaction, or the file is not the verified one.
+        Conflict: another rewrite overtook a compaction, the file is not the verified one, or
+            another checkpoint has the id.
     """
     chosen = _plan(log, machine, decision)
+    if not machine.reuses_ids:
+        chosen = _with_next_id(chosen, machine.next_checkpoint_id)
     # Without this detail the lines of the past generation would have to be counted.
     details = {**chosen.details, "old_lines": machine.head.line}
     expired = expired_mail(machine, chosen)
     if expired is not None:
         details["expired_mail"] = expired.id
     return msgspec.structs.replace(chosen, details=details)
+
+
+def _with_next_id(chosen: Plan, number: int) -> Plan:
+    """Let the ids of a plan go on from a number, so that none is assigned twice."""
+    counters = chosen.counters
+    counters.n_checkpoints = max(counters.n_checkpoints, number)
+    details = {**chosen.details, "next_id": number}
+    return msgspec.structs.replace(chosen, checkpoint_floor=number, details=details)
 
 
 def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
@@ -110,8 +123,7 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Timel
 
 
 def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
-    count = machine.counters.n_checkpoints
-    found = locate(log, command.checkpoint_id, count, machine.session, machine.seek_index)
+    found = locate(log, machine, target_of(command))
     generation, size, replay = found.generation, found.size, found.replay
     check_batch_end(log, generation, size, machine.session)
     whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)

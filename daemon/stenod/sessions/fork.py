@@ -407,9 +407,22 @@ def _first_entry(source: Snapshot, chosen: Instant, wanted: Wanted, title: str) 
             "bytes": chosen.size,
             "wire_at": f"0:{chosen.wire_lines}",
             "title": title,
+            "origins": _origins(source, chosen.at),
             **({"checkpoint_id": chosen.next_id} if chosen.next_id else {}),
+            **({} if source.reuses_ids else {"next_id": source.next_id}),
         },
     )
+
+
+def _origins(source: Snapshot, at: Position) -> list[tuple[str, str]]:
+    """Return the incarnations that share lines with the fork, the source first."""
+    found = {source.incarnation: at}
+    for entry in source.timeline:
+        if entry.kind == timeline_entries.FORKED:
+            for incarnation, end in checkpoint_ids.origins(entry).items():
+                found.setdefault(incarnation, min(end, at))
+    newest = list(found.items())[: limits.FORK_ORIGINS_MAX]
+    return [(incarnation, str(end)) for incarnation, end in newest]
 
 
 def _title(disk: Disk, origin: int, wanted: Wanted) -> str:

@@ -17,6 +17,8 @@ from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
+from stenod.core.checkpoint_search import Search, target_of
+from stenod.core.checkpoint_survival import Target
 from stenod.core.replay import Replay
 from stenod.core.turn_places import Unplaced, generations_of, place
 from stenod.core.turns import Turn, UserMessage, WireScan, scan_wire, user_messages
@@ -37,7 +39,8 @@ class Snapshot(msgspec.Struct, frozen=True):
         context: the durable bytes of that generation.
         wire: the durable bytes of its wire file, no newer than the context.
         streams: the durable parts of its streams, no newer than the context.
-        checkpoints: the number of assigned checkpoint ids.
+        next_id: the id of its next checkpoint.
+        reuses_ids: ids that a revert removed are assigned again.
         past: opens a past generation.
         timeline: its timeline.
         incarnation: its incarnation.
@@ -47,11 +50,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     generation: int
     context: FileView
     wire: FileView
-    checkpoints: int
+    next_id: int
     past: Callable[[int], FileView]
     timeline: list[TimelineEntry]
     incarnation: str
     streams: Sequence[StreamPart] = ()
+    reuses_ids: bool = False
 
     @contextmanager
     def view(self, generation: int) -> Generator[FileView]:
@@ -83,7 +87,8 @@ class Instant(msgspec.Struct, frozen=True):
         size: bytes of that generation before it.
         wire_lines: lines of the wire file before it.
         wire_size: their bytes.
-        next_id: the id of the next checkpoint, unless the lines before the cut have a higher one.
+        next_id: the id of the next checkpoint where ids are assigned again, unless the lines before
+            the cut have a higher one.
     """
 
     at: Position
@@ -100,6 +105,7 @@ def cut(source: Snapshot, command: Fork) -> Instant:
         BadRequest: the command names several instants or one inside a batch; the message names the
             nearest ones. Or the position of the named turn is unknown; the message names positions.
         NotFound: the position, checkpoint or turn does not exist; the message names existing ones.
+        Conflict: another checkpoint has the id.
     """
     named = [command.at, command.checkpoint_id, command.turn, command.undo]
     if sum(name is not None for name in named) > 1:
@@ -111,7 +117,7 @@ def cut(source: Snapshot, command: Fork) -> Instant:
     if command.at is not None:
         return _at_position(source, Position.parse(command.at))
     if command.checkpoint_id is not None:
-        return _before_checkpoint(source, command.checkpoint_id)
+        return _before_checkpoint(source, target_of(command))
     if command.turn is not None or command.undo is not None:
         return _at_turn(source, command)
     return _now(source, scan_wire(blocks_of(source.wire.read)))
@@ -241,18 +247,28 @@ def _batch_around(view: FileView, size: int) -> records.Stamp | None:
     return stamp if stamp is not None and stamp.index + 1 < stamp.size else None
 
 
-def _before_checkpoint(source: Snapshot, checkpoint_id: int) -> Instant:
-    count = source.checkpoints
-    if 0 <= checkpoint_id < count:
-        for generation in timeline.lineage(source.timeline, source.generation, checkpoint_id):
-            found = _lines_before(source, generation, checkpoint_id)
-            if found is not None:
-                chosen = _at_position(source, Position(generation, found))
-                # The cut frees this id; the lines before the first checkpoint of a compacted file
-                # contain no lower one.
-                return msgspec.structs.replace(chosen, next_id=checkpoint_id)
-    valid = f"0 to {count - 1} exist" if count else "the session has none yet"
-    raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=source.session)
+def _before_checkpoint(source: Snapshot, target: Target) -> Instant:
+    search = Search(
+        source.session, source.timeline, Position(source.generation, _end(source.context)[1]),
+        source.next_id, target, lambda generation: _line_in(source, generation, target.id),
+    )  # fmt: skip
+    search.check_session()
+    for generation in search.generations():
+        found = _lines_before(source, generation, target.id)
+        if found is not None:
+            search.check_line(Position(generation, found))
+            chosen = _at_position(source, Position(generation, found))
+            # The cut frees this id; the lines before the first checkpoint of a compacted file
+            # contain no lower one.
+            return msgspec.structs.replace(chosen, next_id=target.id)
+    raise search.missing()
+
+
+def _line_in(source: Snapshot, generation: int, checkpoint_id: int) -> int | None:
+    try:
+        return _lines_before(source, generation, checkpoint_id)
+    except NotFound:
+        return None
 
 
 def _lines_before(source: Snapshot, generation: int, checkpoint_id: int) -> int | None:

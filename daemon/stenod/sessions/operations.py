@@ -42,6 +42,7 @@ from steno_protocol.replies import (
     Verification,
 )
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
+from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
 from stenod.replication.member import ClusterMember
 from stenod.sessions import fork, metadata, moves, rename, streams, trash
@@ -414,7 +415,10 @@ class Operations:
             held.append(await self._queries.readable(session, "wire", None))
             held.append(await self._queries.readable(session, "context", None))
             wire, context = held
-            checkpoints = opened.machine.counters.n_checkpoints
+            machine = opened.machine
+            # Only a context is forked.
+            assert isinstance(machine, Machine)
+            next_id = machine.next_checkpoint_id
             timeline = await self._queries.timeline(session)
             yield (
                 Snapshot(
@@ -423,12 +427,13 @@ class Operations:
                     context=context.view,
                     wire=wire.view,
                     streams=parts,
-                    checkpoints=checkpoints,
+                    next_id=next_id,
                     past=lambda generation: self._trees.past(place, generation),
                     timeline=timeline,
                     incarnation=opened.incarnation,
+                    reuses_ids=machine.reuses_ids,
                 ),
-                opened.machine.stamp,
+                machine.stamp,
             )
         finally:
             for readable in held:

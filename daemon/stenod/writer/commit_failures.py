@@ -7,7 +7,6 @@ reply to a command is then determined from the files; if they do not show its ou
 
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
-from stenod.core.machine import ack_of
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping
@@ -130,4 +129,4 @@ class CommitFailures:
             ) from None
         if applied is None:
             raise self._error_mapping.not_rewritten(error)
-        return ack_of(applied, duplicate=False)
+        return again.machine.ack_of(applied, duplicate=False)
