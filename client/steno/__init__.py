@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from steno._sync.subscription import BlockingSubscription
     from steno.values import (
         Ack,
+        Checkpoint,
         Compacted,
         Deleted,
         DmailEvent,
@@ -78,6 +79,7 @@ __all__ = [
     "BlockingStream",
     "BlockingSubscription",
     "Busy",
+    "Checkpoint",
     "Client",
     "Compacted",
     "Conflict",
@@ -131,6 +133,7 @@ _HOMES: Final = {
     "steno._sansio.summaries": ("Summary",),
     "steno.values": (
         "Ack",
+        "Checkpoint",
         "Compacted",
         "Deleted",
         "DmailEvent",

@@ -52,6 +52,43 @@ class Ack(msgspec.Struct, frozen=True):
     key: str
 
 
+class Checkpoint(Ack, frozen=True):
+    """A new checkpoint: the ack of the command that set it, with all attributes of `Ack`.
+
+    Every method that takes a checkpoint takes this value, too, or its `handle`, and is refused if
+    another checkpoint has the id by then.
+
+    Attributes:
+        id: its id. In a session of steno's own no other checkpoint ever gets it; in a mount, and in
+            a session without stamps, ids count as in kimi-cli, which assigns them again.
+        at: the position at which its line was created.
+        incarnation: the incarnation of its session.
+
+    Example:
+        >>> mark = await session.checkpoint()
+        >>> ack = await session.append_message({"role": "assistant", "content": "a mistake"})
+        >>> ack = await session.revert_to(mark)
+        >>> mark.id, str(mark.at), len(session.history)
+        (1, '0:2', 1)
+    """
+
+    id: int
+    at: Position
+    incarnation: str
+
+    @property
+    def handle(self) -> str:
+        """The checkpoint as text, for a file or another process.
+
+        Example:
+            >>> mark = await session.checkpoint()
+            >>> mark.handle == f"{mark.id}@{mark.at}@{mark.incarnation}"
+            True
+            >>> ack = await session.revert_to(mark.handle)
+        """
+        return f"{self.id}@{self.at}@{self.incarnation}" if self.incarnation else str(self.id)
+
+
 class SentMail(Ack, frozen=True):
     """The ack of a D-Mail, with all attributes of `Ack`.
 
@@ -80,7 +117,7 @@ class Mail(msgspec.Struct, frozen=True):
         id: its permanent name.
         checkpoint_id: the checkpoint that it goes back to.
         message: its text.
-        cursor: the cursor of that checkpoint; ids are reused, cursors are not.
+        cursor: the cursor of that checkpoint when the mail was sent.
         by: the client that sent it.
         at: when it was sent, Unix time in seconds.
 
@@ -103,7 +140,8 @@ class Compacted(msgspec.Struct, frozen=True):
     """The result of a compaction.
 
     Attributes:
-        ack: of the rewrite; its `rotated` keeps the lines from before.
+        ack: of the rewrite and of the checkpoint before the summary; its `rotated` keeps the lines
+            from before.
         messages: how many messages the summary stands for.
         summary: its text.
         tokens: its token count as reported by the model, or an estimate.
@@ -121,7 +159,7 @@ class Compacted(msgspec.Struct, frozen=True):
         (8, 'The user counted to eight.', 7)
     """
 
-    ack: Ack
+    ack: Checkpoint
     messages: int
     summary: str
     tokens: int

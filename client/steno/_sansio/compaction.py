@@ -19,7 +19,7 @@ from steno._sansio.summaries import (
     summary_text,
     summary_tokens,
 )
-from steno.values import Ack, Compacted
+from steno.values import Checkpoint, Compacted
 from steno_protocol import commands, limits, replies, timeline_entries
 from steno_protocol.context import CHARS_PER_TOKEN, ContextState, Message
 from steno_protocol.errors import Expired
@@ -134,17 +134,16 @@ class Begun(msgspec.Struct, frozen=True):
             "why": why,
         }
 
-    def result(self, ack: Ack, summary: str | Summary) -> Compacted:
+    def result(self, ack: Checkpoint, summary: str | Summary) -> Compacted:
         """What the caller gets."""
         text = summary_text(summary_parts(summary))
         tokens = summary_tokens(summary)
-        number = ack.checkpoint_id
         return Compacted(
             ack=ack,
             messages=self.reply.messages,
             summary=text,
             tokens=estimated_tokens(text) if tokens is None else tokens,
-            checkpoint_id=self.reply.checkpoint_id if number is None else number,
+            checkpoint_id=ack.id,
             cut=Position.parse(self.reply.cut),
             at=Position.parse(self.reply.at),
         )
@@ -186,7 +185,7 @@ class Applied(msgspec.Struct, frozen=True):
             "checkpoint_id": self.checkpoint_id,
         }
 
-    def result(self, ack: Ack, made: ContextState, summarised: ContextState) -> Compacted:
+    def result(self, ack: Checkpoint, made: ContextState, summarised: ContextState) -> Compacted:
         """What the caller gets."""
         summary, *kept = made.history
         text = recorded_summary(summary)

@@ -5,6 +5,7 @@ from pathlib import PurePath
 from zlib import crc32
 
 from steno._sansio.argument_checks import given_labels, given_number
+from steno._sansio.checkpoints import CheckpointLike, target_of
 from steno._sansio.requests import PositionLike, new_key, position_text
 from steno_protocol import limits
 from steno_protocol.commands import Delete, Describe, Fork, Rename, Undelete
@@ -19,7 +20,7 @@ def fork_command(
     by: str,
     new_session: str,
     at: PositionLike | None,
-    checkpoint: int | None,
+    checkpoint: CheckpointLike | None,
     turn: int | None,
     title: str | None,
     key: str | None,
@@ -27,7 +28,7 @@ def fork_command(
     """Make the command that forks a session at one instant.
 
     Raises:
-        BadRequest: more than one instant is given, or `at` is no position.
+        BadRequest: more than one instant is given, `at` is no position, or `checkpoint` is none.
     """
     if at == "now":
         at = None
@@ -41,10 +42,10 @@ def fork_command(
         new_session=new_session,
         key=_key(key),
         at=None if at is None else position_text(at),
-        checkpoint_id=checkpoint,
         turn=turn,
         title=title,
         by=by,
+        **({} if checkpoint is None else target_of(checkpoint).fields()),
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from steno._sansio.argument_checks import briefly, given_count
 from steno._sansio.messages import Message, encode_messages
 from steno._sansio.pending import Pending
-from steno.values import Ack
+from steno.values import Ack, Checkpoint
 from steno_protocol import limits, replies
 from steno_protocol.commands import Command, Fork, Mutation, Open, command_name
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, TooLarge
@@ -209,7 +209,7 @@ def ack_of(reply: replies.Ack, key: str) -> Ack:
     """Convert the daemon's ack to the caller's value."""
     first = Position.parse(reply.first)
     last = first if reply.last == reply.first else Position.parse(reply.last)
-    return Ack(
+    ack = Ack(
         first=first,
         last=last,
         head=last if reply.head == reply.last else Position.parse(reply.head),
@@ -219,6 +219,14 @@ def ack_of(reply: replies.Ack, key: str) -> Ack:
         rotated=Path(reply.rotated) if reply.rotated is not None else None,
         overtaken=reply.overtaken,
         key=key,
+    )
+    if reply.checkpoint_id is None or reply.checkpoint_at is None:
+        return ack
+    return Checkpoint(
+        **msgspec.structs.asdict(ack),
+        id=reply.checkpoint_id,
+        at=Position.parse(reply.checkpoint_at),
+        incarnation=reply.incarnation or "",
     )
 
 

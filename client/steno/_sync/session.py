@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, target_of
 from steno._sansio.compaction import Compacting, check_asking
 from steno._sansio.event_merge import Followed, starts_of
 from steno._sansio.forks import describe_command, fork_command, undo_command
@@ -37,6 +38,7 @@ from steno._sync.streams import BlockingLineStream, BlockingRecordStream, Blocki
 from steno._sync.subscription import BlockingSubscription
 from steno.values import (
     Ack,
+    Checkpoint,
     Compacted,
     Mail,
     SentMail,
@@ -141,7 +143,7 @@ class BlockingSession(RefreshedSession):
         key: str | None = None,
         expect: PositionLike | None = None,
         durability: Durability = "synced",
-    ) -> Ack:
+    ) -> Checkpoint:
         """Append a checkpoint.
 
         Args:
@@ -149,22 +151,27 @@ class BlockingSession(RefreshedSession):
             key, expect, durability: as in every mutation.
 
         Returns:
-            The ack; its `checkpoint_id` is unique, also among concurrent writers.
+            The checkpoint, which `revert_to` takes. Its `id` is unique among concurrent writers,
+            and is never assigned again in a session of steno's own; see `Checkpoint`.
 
         Raises:
             StenoError: as `append_message`.
 
         Example:
-            >>> session.checkpoint().checkpoint_id
-            1
+            >>> mark = session.checkpoint()
+            >>> ack = session.append_message({"role": "assistant", "content": "a mistake"})
+            >>> ack = session.revert_to(mark)
+            >>> mark.id, len(session.history)
+            (1, 1)
         """
-        return self._change(
+        ack = self._change(
             commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
         )
+        return checkpoint_of(ack)
 
     def revert_to(
         self,
-        checkpoint_id: int,
+        checkpoint_id: CheckpointLike,
         *,
         why: str | None = None,
         drop_damaged: bool = False,
@@ -175,7 +182,7 @@ class BlockingSession(RefreshedSession):
         """Drop a checkpoint and everything after it; the ack's `rotated` keeps the dropped lines.
 
         Args:
-            checkpoint_id: the checkpoint.
+            checkpoint_id: what `checkpoint` returned, its `handle`, or an id.
             why: a reason for the timeline.
             drop_damaged: drop also the damaged lines before it.
             key, expect, durability: as in every mutation.
@@ -184,7 +191,10 @@ class BlockingSession(RefreshedSession):
             The ack; the session is as before or as after this call, also after a crash.
 
         Raises:
-            NotFound: there is no such checkpoint; the message names the valid range.
+            NotFound: there is no such checkpoint, or no more; the message names the rewrite that
+                removed it and the generation that still contains it.
+            Conflict: another checkpoint has this id now, or another writer was faster than
+                `expect`; nothing was changed.
             StenoError: otherwise, as `append_message`.
 
         Example:
@@ -198,9 +208,9 @@ class BlockingSession(RefreshedSession):
             key,
             expect,
             durability,
-            checkpoint_id=checkpoint_id,
             why=why,
             drop_damaged=drop_damaged,
+            **target_of(checkpoint_id).fields(),
         )
 
     def clear(
@@ -422,19 +432,21 @@ class BlockingSession(RefreshedSession):
         return self._link.ask(asked, replies.ClientsReport)
 
     def history_at(
-        self, at: PastState | None = None, *, checkpoint: int | None = None
+        self, at: PastState | None = None, *, checkpoint: CheckpointLike | None = None
     ) -> ContextState:
         """Return a past state; the present one does not change.
 
         Args:
             at: a position, or the number of a generation for its end; None is the present.
             checkpoint: the state before this checkpoint of that generation, as a revert leaves it.
+                What `checkpoint` returned names its generation itself, also a past one.
 
         Returns:
             The state at that instant, with `history`, `checkpoints`, `token_count` and more.
 
         Raises:
             NotFound: there is no such position, generation or checkpoint.
+            Conflict: the checkpoint is another session's.
 
         Example:
             >>> ack = session.clear()
@@ -443,7 +455,7 @@ class BlockingSession(RefreshedSession):
         """
         past = PastReader(self.id, at, checkpoint)
         self._read(past)
-        return past.state(self.timeline() if past.needs_timeline else ())
+        return past.state(self.timeline())
 
     # --- following --------------------------------------------------------------------------------
 
@@ -850,13 +862,13 @@ class BlockingSession(RefreshedSession):
             self._link.abort(job.abort)
             # Another process with the same key was faster, and its summary is in place.
             repeated = self._repeated(job)
-        return repeated or begun.result(ack, summary)
+        return repeated or begun.result(checkpoint_of(ack), summary)
 
     # --- D-Mail -----------------------------------------------------------------------------------
 
     def send_dmail(
         self,
-        checkpoint_id: int,
+        checkpoint_id: CheckpointLike,
         message: str,
         *,
         replaces: str | None = None,
@@ -870,7 +882,7 @@ class BlockingSession(RefreshedSession):
         is in the timeline, which is always synced.
 
         Args:
-            checkpoint_id: the checkpoint.
+            checkpoint_id: what `checkpoint` returned, its `handle`, or an id.
             message: the text of the mail.
             replaces: the id of a pending mail that this one replaces.
             key: as in every mutation.
@@ -880,7 +892,8 @@ class BlockingSession(RefreshedSession):
             An ack whose `id` is the mail's; the mail is synced to the disk.
 
         Raises:
-            NotFound: there is no such checkpoint; the message names the valid range.
+            NotFound: there is no such checkpoint, or no more, as for `revert_to`.
+            Conflict: another checkpoint has this id now, or `expect` is not the head.
             Exists: another mail is pending, and `replaces` does not name it.
             BadRequest: the message is empty or too long.
 
@@ -894,9 +907,9 @@ class BlockingSession(RefreshedSession):
             key,
             expect,
             "synced",
-            checkpoint_id=checkpoint_id,
             message=message,
             replaces=replaces,
+            **target_of(checkpoint_id).fields(),
         )
         return sent_mail_of(ack)
 
@@ -924,7 +937,7 @@ class BlockingSession(RefreshedSession):
         add_user_message: bool = False,
         key: str | None = None,
         expect: PositionLike | None = None,
-    ) -> Ack:
+    ) -> Checkpoint:
         """Go back to the mail's checkpoint, set a new one, and append the message: one rewrite.
 
         There is no `durability`: a rewrite is always synced.
@@ -936,22 +949,23 @@ class BlockingSession(RefreshedSession):
             expect: as in every mutation.
 
         Returns:
-            The ack, with the `checkpoint_id` of the new checkpoint; its `rotated` keeps the lines
-            that were left behind.
+            The new checkpoint, which has a new id; its `rotated` keeps the lines that were left
+            behind.
 
         Raises:
             NotFound: this mail is not pending: it was delivered, has expired, or never was sent.
 
         Example:
             >>> sent = session.send_dmail(0, "Skip the large file.")
-            >>> ack = session.deliver_dmail(sent.id)
-            >>> len(session.history), ack.checkpoint_id
-            (2, 0)
+            >>> mark = session.deliver_dmail(sent.id)
+            >>> len(session.history), mark.id
+            (2, 1)
         """
-        return self._change(
+        ack = self._change(
             commands.DeliverDmail, key, expect, "synced",
             mail_id=mail_id, add_user_message=add_user_message,
         )  # fmt: skip
+        return checkpoint_of(ack)
 
     # --- forks and descriptions -------------------------------------------------------------------
 
@@ -960,7 +974,7 @@ class BlockingSession(RefreshedSession):
         new_id: str,
         *,
         at: PositionLike | None = None,
-        checkpoint: int | None = None,
+        checkpoint: CheckpointLike | None = None,
         turn: int | None = None,
         title: str | None = None,
         key: str | None = None,
@@ -973,7 +987,8 @@ class BlockingSession(RefreshedSession):
         Args:
             new_id: the id of the new session.
             at: a position of any generation, or `now`.
-            checkpoint: before this checkpoint, as a revert to it leaves the session.
+            checkpoint: before this checkpoint, as a revert to it leaves the session: what
+                `checkpoint` returned, its `handle`, or an id.
             turn: after this turn, counted from 0; -1 is before the first.
             title: of the new session; None derives it from the title of this one.
             key: as in every mutation: a repeat gets the same session and creates no other.
@@ -983,6 +998,7 @@ class BlockingSession(RefreshedSession):
 
         Raises:
             NotFound: there is no such position, checkpoint or turn.
+            Conflict: another checkpoint has this id now.
             Exists: there is a session with the new id already.
             BadRequest: the instant is inside a batch, or the beginning of the turn is unknown; the
                 message names positions. Or the new id is no session id.
@@ -1150,7 +1166,7 @@ class BlockingSession(RefreshedSession):
             commands.CompactCommit, job.key, None, "synced",
             records=applied.commit_record(made), **applied.commit_fields(),
         )  # fmt: skip
-        return applied.result(ack, made, summarised)
+        return applied.result(checkpoint_of(ack), made, summarised)
 
     def _fork(self, command: commands.Fork) -> Self:
         stat = self._link.ask(command, replies.SessionStat, mirror=self._mirror)

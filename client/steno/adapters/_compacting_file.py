@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 from steno._async.in_thread import in_thread
+from steno._sansio.checkpoints import CheckpointLike
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import Appended, MessageLike, Transcript, encode
 from steno_protocol import limits
@@ -171,14 +172,14 @@ class CompactingFile(FollowedFile):
         await self._settle()
         await super().update_token_count(token_count)
 
-    async def checkpoint(self, *, add_user_message: bool) -> None:
-        """Append a checkpoint; a compaction sets its own one."""
+    async def checkpoint(self, *, add_user_message: bool) -> CheckpointLike:
+        """Append a checkpoint; a compaction sets its own one, whose id is returned."""
         deferred = self._deferred
         if deferred is not None and deferred.has_notice is None:
             deferred.has_notice = add_user_message
-            return
+            return deferred.plan.begun.reply.checkpoint_id
         await self._settle()
-        await super().checkpoint(add_user_message=add_user_message)
+        return await super().checkpoint(add_user_message=add_user_message)
 
     async def write_system_prompt(self, prompt: str) -> None:
         """Put the system prompt first; a compaction keeps the present one."""
@@ -189,7 +190,7 @@ class CompactingFile(FollowedFile):
         await self._settle()
         await super().write_system_prompt(prompt)
 
-    async def revert_to(self, checkpoint_id: int) -> None:
+    async def revert_to(self, checkpoint_id: CheckpointLike) -> None:
         """Drop a checkpoint and everything after it."""
         await self._settle()
         await super().revert_to(checkpoint_id)

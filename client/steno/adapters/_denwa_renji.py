@@ -6,8 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from steno._sansio.checkpoints import CheckpointLike, target_of
 from steno.adapters._file_session import FileSession
-from steno_protocol.errors import BadRequest, Exists, NotFound
+from steno_protocol.errors import BadRequest, Conflict, Exists, NotFound
 
 _THEIRS: Final = "kimi_cli.soul.denwarenji"
 
@@ -21,7 +22,7 @@ class MailLike(Protocol):
         ...
 
     @property
-    def checkpoint_id(self) -> int:
+    def checkpoint_id(self) -> CheckpointLike:
         """The checkpoint that it goes back to."""
         ...
 
@@ -80,7 +81,7 @@ class DenwaRenji:
         try:
             given_up = self._given_up(self._file)
             self._file.send_dmail(dmail.checkpoint_id, dmail.message, given_up)
-        except (Exists, NotFound, BadRequest) as error:
+        except (Exists, NotFound, Conflict, BadRequest) as error:
             raise _refused(error.message) from error
         if not self._is_type_given:
             self._dmail_type = type(dmail)
@@ -109,9 +110,10 @@ class DenwaRenji:
         if self._kept is not None:
             raise _refused("a D-Mail waits already and there is one at a time: fetch it first")
         count = self._n_checkpoints or 0
-        if not 0 <= dmail.checkpoint_id < count:
+        number = target_of(dmail.checkpoint_id).checkpoint_id
+        if not 0 <= number < count:
             raise _refused(
-                f"there is no checkpoint {dmail.checkpoint_id}: set_n_checkpoints was called with"
+                f"there is no checkpoint {number}: set_n_checkpoints was called with"
                 f" {count}, which are numbered from 0; send it back to one of them"
             )
         self._kept = dmail

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from steno._sansio.checkpoints import CheckpointLike, target_of
 from steno._sansio.reading import LineReader
 from steno._sansio.requests import ack_of, mutation, new_key
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
-from steno.values import Ack, Mail, decode_object
+from steno.values import Ack, Checkpoint, Mail, decode_object
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
@@ -74,9 +75,9 @@ class FileSession:
         """Append messages as one batch."""
         return self._change(lambda session: session.append_message(messages))
 
-    def checkpoint(self, *, add_user_message: bool) -> Ack:
+    def checkpoint(self, *, add_user_message: bool) -> Checkpoint:
         """Append a checkpoint."""
-        return self._change(lambda session: session.checkpoint(add_user_message))
+        return self._open().checkpoint(add_user_message)
 
     def update_token_count(self, token_count: int) -> Ack:
         """Append a token count."""
@@ -86,7 +87,7 @@ class FileSession:
         """Put the system prompt first."""
         return self._rewrite(lambda session: session.write_system_prompt(prompt))
 
-    def revert_to(self, checkpoint_id: int) -> Ack:
+    def revert_to(self, checkpoint_id: CheckpointLike) -> Ack:
         """Drop a checkpoint and everything after it, and damaged lines before it.
 
         Raises:
@@ -97,7 +98,7 @@ class FileSession:
             client = client_of(self._look())
             command = mutation(
                 commands.RevertTo, session.id, client.name, None, None, "synced",
-                checkpoint_id=checkpoint_id, drop_damaged=True,
+                drop_damaged=True, **target_of(checkpoint_id).fields(),
             )  # fmt: skip
             return ack_of(client.request(command, replies.Ack)[0], command.key)
 
@@ -160,7 +161,7 @@ class FileSession:
         command = commands.CompactAbort(session=address.session, lease=lease)
         client_of(address).request(command, replies.Done)
 
-    def send_dmail(self, checkpoint_id: int, message: str, replaces: str | None) -> Ack:
+    def send_dmail(self, checkpoint_id: CheckpointLike, message: str, replaces: str | None) -> Ack:
         """Send a D-Mail back to a checkpoint."""
         return self._change(
             lambda session: session.send_dmail(checkpoint_id, message, replaces=replaces)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from steno._async.in_thread import in_thread
+from steno._sansio.checkpoints import CheckpointLike
 from steno.adapters._file_session import FileSession
 from steno.adapters._transcript import Appended, Transcript, kosong_message
 from steno.adapters._turns import Turns
@@ -81,7 +82,7 @@ class FollowedFile:
         self.transcript.counted(token_count)
         self._head = ack.head
 
-    async def checkpoint(self, *, add_user_message: bool) -> None:
+    async def checkpoint(self, *, add_user_message: bool) -> CheckpointLike:
         """Append a checkpoint."""
         await self._know_type()
         await self._begin()
@@ -90,6 +91,7 @@ class FollowedFile:
         own = await in_thread(lambda: self.file.read(ack.first, ack.head))
         self.transcript.take_lines(line for _, line in own)
         self._head = ack.head
+        return ack
 
     async def write_system_prompt(self, prompt: str) -> None:
         """Put the system prompt first."""
@@ -100,7 +102,7 @@ class FollowedFile:
         await self._follow_prompt(ack)
         self.transcript.system_prompt = prompt
 
-    async def revert_to(self, checkpoint_id: int) -> None:
+    async def revert_to(self, checkpoint_id: CheckpointLike) -> None:
         """Drop a checkpoint and everything after it."""
         await self._know_type()
         ack = await in_thread(lambda: self.file.revert_to(checkpoint_id))

@@ -14,7 +14,8 @@ Methods and file are the same; these differences to kimi-cli 1.52 are deliberate
   those lines.
 * A message may be a plain dict. A line with the role `developer` is shown as a `system` message,
   and a revert keeps it; kimi-cli skips and drops it.
-* `revert_to` refuses negative ids. Control records are compact JSON.
+* `checkpoint` returns the checkpoint. `revert_to` takes it, too, and refuses it if another
+  checkpoint has its id by then. `revert_to` refuses negative ids. Control records are compact JSON.
 * A call beyond steno's bounds is refused before anything is written: more than 4 096 messages in a
   call, a message of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
   file that is a symbolic link is not followed.
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from steno._async.in_thread import in_thread
+from steno._sansio.checkpoints import CheckpointLike, target_of
 from steno.adapters._compacting_file import CompactingFile
 from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
 from steno.adapters._simple_compaction import SimpleCompaction
@@ -118,28 +120,38 @@ class Context:
         async with self._followed.lock:
             await self._followed.write_system_prompt(prompt)
 
-    async def checkpoint(self, add_user_message: bool) -> None:
-        """Append a checkpoint, and on request a message that shows it to the model."""
-        async with self._followed.lock:
-            await self._followed.checkpoint(add_user_message=add_user_message)
+    async def checkpoint(self, add_user_message: bool) -> CheckpointLike:
+        """Append a checkpoint, and on request a message that shows it to the model.
 
-    async def revert_to(self, checkpoint_id: int) -> None:
+        Returns:
+            The checkpoint, which `revert_to` takes; for the checkpoint of a compaction its id.
+        """
+        async with self._followed.lock:
+            return await self._followed.checkpoint(add_user_message=add_user_message)
+
+    async def revert_to(self, checkpoint_id: CheckpointLike) -> None:
         """Drop a checkpoint and everything after it; the rotated file keeps the dropped lines.
+
+        Args:
+            checkpoint_id: an id, which a later checkpoint may have got again since, as in kimi-cli;
+                or what `checkpoint` returned, which names only that checkpoint.
 
         Raises:
             ValueError: there is no such checkpoint.
+            Conflict: another checkpoint has this id now; nothing was changed.
             RuntimeError: the folder of the file is missing.
         """
         async with self._followed.lock:
-            if checkpoint_id >= self._transcript.next_checkpoint:
+            number = target_of(checkpoint_id).checkpoint_id
+            if number >= self._transcript.next_checkpoint:
                 # Another process may have set it.
                 await self._followed.take_in()
-            if not 0 <= checkpoint_id < self._transcript.next_checkpoint:
-                raise _no_checkpoint(checkpoint_id, self._path)
+            if not 0 <= number < self._transcript.next_checkpoint:
+                raise _no_checkpoint(number, self._path)
             try:
                 await self._followed.revert_to(checkpoint_id)
             except NotFound as error:
-                raise _no_checkpoint(checkpoint_id, self._path) from error
+                raise _no_checkpoint(number, self._path) from error
 
     async def clear(self) -> None:
         """Drop everything, the system prompt too; the rotated file keeps the dropped lines.

@@ -201,10 +201,11 @@ def optional_argument(
 
 
 def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
-    """Add CHECKPOINT, the id of a checkpoint."""
+    """Add CHECKPOINT, the id of a checkpoint or its handle."""
     parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", type=checkpoint_id, help="the id of the checkpoint"
-    )
+        "checkpoint", metavar="CHECKPOINT", type=checkpoint,
+        help="the id of the checkpoint, or its handle from `steno checkpoint --json`",
+    )  # fmt: skip
 
 
 def stream_name(text: str) -> str:
@@ -390,13 +391,15 @@ def number_from(least: int) -> Callable[[str], int]:
     return read
 
 
-def checkpoint_id(text: str) -> int:
-    """The type of a checkpoint's id; the daemon knows which ids exist."""
+def checkpoint(text: str) -> int | str:
+    """The type of a checkpoint's id or handle; the daemon knows which ones exist."""
     try:
         return int(text)
     except ValueError:
+        if "@" in text:
+            return text
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not the number of a checkpoint, for example 0"
+            f"{text[:40]!r} is neither the number of a checkpoint, for example 0, nor a handle"
         ) from None
 
 

@@ -36,7 +36,7 @@ from steno.mcp_server.values import (
     SessionState,
     StreamEntry,
 )
-from steno.values import Ack, Mail, StreamInfo
+from steno.values import Ack, Checkpoint, Mail, StreamInfo
 from steno_protocol import replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
@@ -236,7 +236,7 @@ TOOLS: Final = (
     Tool(
         "create_checkpoint", "Create a checkpoint",
         "Mark the end of a session, so that revert_session, send_dmail and fork_session can name"
-        " it. Returns the id of the checkpoint.",
+        " it. Returns the id of the checkpoint and its handle.",
         CreateCheckpoint, Changed, create_checkpoint,
     ),
     Tool(
@@ -321,5 +321,6 @@ def _changed(session: str, ack: Ack) -> Changed:
         duplicate=ack.duplicate,
         key=ack.key,
         checkpoint=ack.checkpoint_id,
+        handle=ack.handle if isinstance(ack, Checkpoint) else None,
         kept_generation=None if ack.rotated is None else ack.head.generation - 1,
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from steno._sansio.checkpoints import HANDLE_PATTERN
 from steno.mcp_server import limits
 from steno_protocol.limits import (
     COUNT_MAX,
@@ -43,7 +44,10 @@ Key = Annotated[
 Why = Annotated[
     str, Meta(description="The reason, kept in the timeline.", max_length=WHY_CHARS_MAX)
 ]
-CheckpointId = Annotated[int, Meta(description="Id of a checkpoint.", ge=0, le=COUNT_MAX)]
+CheckpointId = (
+    Annotated[int, Meta(description="Id of a checkpoint.", ge=0, le=COUNT_MAX)]
+    | Annotated[str, Meta(description="Handle from create_checkpoint.", pattern=HANDLE_PATTERN)]
+)
 Generation = Annotated[
     int, Meta(description="Number of a past generation: a revert from 0:12 leaves 0.", ge=0,
               le=COUNT_MAX),
@@ -198,10 +202,7 @@ class ForkSession(OneSession, frozen=True, kw_only=True):
     at: (
         Annotated[str, Meta(description="A position of any generation; without it, now.")] | None
     ) = None
-    checkpoint: (
-        Annotated[int, Meta(description="The state before this checkpoint.", ge=0, le=COUNT_MAX)]
-        | None
-    ) = None
+    checkpoint: CheckpointId | None = None
     title: (
         Annotated[str, Meta(description="Title of the new one.", max_length=TITLE_CHARS_MAX)] | None
     ) = None
@@ -310,6 +311,11 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: bool
     key: str
     checkpoint: int | None = None
+    handle: Annotated[
+        str | None,
+        Meta(description="Names the checkpoint beyond doubt: a call with it is refused if another"
+             " checkpoint has the id by then."),
+    ] = None  # fmt: skip
     kept_generation: Annotated[
         int | None, Meta(description="The generation that a rewrite left behind.")
     ] = None

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from steno.cli.arguments import (
     Subcommands,
-    checkpoint_id,
+    checkpoint,
     command,
     key_option,
     number_from,
@@ -35,8 +35,8 @@ def add_parser(commands: Subcommands) -> None:
     instant.add_argument(
         "--checkpoint",
         metavar="N",
-        type=checkpoint_id,
-        help="the state after a revert to this checkpoint",
+        type=checkpoint,
+        help="the state after a revert to this checkpoint, an id or a handle",
     )
     instant.add_argument(
         "--turn", metavar="N", type=number_from(-1),

@@ -3,7 +3,7 @@
 Two keys come only in a cluster: `stale`, true in what may be older than what another host has, and
 `owner` in an entry of `sessions`, the address of the host that owns it.
 
-ack         session first last head durability duplicate checkpoint_id rotated overtaken key
+ack         session first last head durability duplicate checkpoint_id handle rotated overtaken key
             `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
             `emit`, and `usage` and `prompt` if they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
@@ -103,6 +103,7 @@ import msgspec
 
 from steno.values import (
     Ack,
+    Checkpoint,
     Compacted,
     Deleted,
     Mail,
@@ -148,6 +149,7 @@ def ack(session: str, value: Ack) -> dict[str, Any]:
         "durability": value.durability,
         "duplicate": value.duplicate,
         "checkpoint_id": value.checkpoint_id,
+        "handle": value.handle if isinstance(value, Checkpoint) else None,
         "rotated": None if value.rotated is None else str(value.rotated),
         "overtaken": value.overtaken,
         "key": value.key,

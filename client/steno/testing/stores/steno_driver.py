@@ -65,11 +65,11 @@ class Store:
         """Remove all entries."""
         self._session.clear()
 
-    def checkpoint(self) -> int | None:
+    def checkpoint(self) -> str:
         """Set a checkpoint."""
-        return self._session.checkpoint().checkpoint_id
+        return self._session.checkpoint().handle
 
-    def revert(self, mark: int) -> None:
+    def revert(self, mark: str) -> None:
         """Remove all entries after a checkpoint."""
         self._session.revert_to(mark)
 
