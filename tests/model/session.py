@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(slots=True)
 class Generation:
-    """One generation: its lines, and the checkpoint id that it goes on from.
+    """One generation: its lines, and the checkpoint id that it goes on from, never used before.
 
     Its parents are the generations that compactions left behind: the number of each, and the id of
     the checkpoint that the compaction set, below which ids are searched there.
@@ -124,6 +124,11 @@ class Session:
         return len(self.generations) - 1
 
     @property
+    def next_id(self) -> int:
+        """The id of the next checkpoint, which no line and no compaction ever got."""
+        return max(self.present.n_checkpoints, self.unreserved)
+
+    @property
     def head(self) -> str:
         """The end of the present generation."""
         return f"{self.number}:{len(self.present.lines)}"
@@ -149,7 +154,7 @@ class Session:
 
     def checkpoint(self, key: str, *, shown: bool) -> Answer:
         """Add a checkpoint."""
-        number = max(self.present.n_checkpoints, self.unreserved)
+        number = self.next_id
         first = self.head
         self.present.lines += stamped(key, [own(number), *([notice(number)] if shown else [])])
         return self._answer(key, first, number)
@@ -161,7 +166,7 @@ class Session:
             return self.append(key, [record])
         old = self.present
         kept = [each for each in old.lines if each.record["role"] != "_system_prompt"]
-        return self._rewritten(key, [*stamped(key, [record]), *kept], old.parents, old.floor)
+        return self._rewritten(key, [*stamped(key, [record]), *kept], old.parents)
 
     # --- rewrites --------------------------------------------------------------------------------
 
@@ -169,18 +174,18 @@ class Session:
         """Drop a checkpoint and what follows."""
         at, line = self._find(number)
         source = self.generations[at]
-        return self._rewritten(key, source.lines[:line], source.parents, number)
+        return self._rewritten(key, source.lines[:line], source.parents)
 
     def clear(self, key: str) -> Answer:
         """Drop everything."""
-        return self._rewritten(key, [], (), 0)
+        return self._rewritten(key, [], ())
 
     def restore(self, key: str, generation: int) -> Answer:
         """Bring a generation back; the mail that waits expires."""
         if not 0 <= generation < self.number:
             raise NotFound("no such generation")
         source = self.generations[generation]
-        answer = self._rewritten(key, source.lines, source.parents, source.floor)
+        answer = self._rewritten(key, source.lines, source.parents)
         self.mail = None
         return answer
 
@@ -188,7 +193,7 @@ class Session:
         """Choose what a compaction summarises, and reserve its checkpoint's id."""
         if self.lease is not None and self.lease.generation == self.number:
             raise Busy("another compaction has the lease")
-        number = max(self.present.n_checkpoints, self.unreserved)
+        number = self.next_id
         messages = [
             at for at, line in enumerate(self.present.lines) if line.record["role"][0] != "_"
         ]
@@ -226,7 +231,7 @@ class Session:
         made = stamped(key, [own(number), summary])
         usage = stamped(key, [{"role": "_usage", "token_count": tokens}])
         lines = [*prompts[-1:], *made, *kept, *usage]
-        return self._rewritten(key, lines, ((self.number, number), *old.parents), 0, number)
+        return self._rewritten(key, lines, ((self.number, number), *old.parents), number)
 
     # --- mail ------------------------------------------------------------------------------------
 
@@ -246,9 +251,10 @@ class Session:
         at, line = self._find(mail.number)
         source = self.generations[at]
         letter = json.loads(records.dmail_message(mail.text))
-        shows = [notice(mail.number)] if shown else []
-        lines = [*source.lines[:line], *stamped(key, [own(mail.number), *shows, letter])]
-        answer = self._rewritten(key, lines, source.parents, 0, mail.number)
+        number = self.next_id
+        shows = [notice(number)] if shown else []
+        lines = [*source.lines[:line], *stamped(key, [own(number), *shows, letter])]
+        answer = self._rewritten(key, lines, source.parents, number)
         self.mail = None
         return answer
 
@@ -269,10 +275,9 @@ class Session:
         key: str,
         lines: Sequence[Line],
         parents: tuple[tuple[int, int], ...],
-        floor: int,
         checkpoint_id: int | None = None,
     ) -> Answer:
-        self.generations.append(Generation(list(lines), parents, floor))
+        self.generations.append(Generation(list(lines), parents, self.next_id))
         self.unreserved = 0
         if self.mail is not None and not self._is_bound(self.mail):
             self.mail = None

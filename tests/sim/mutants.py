@@ -42,7 +42,7 @@ from stenod.replication.journal import Kind, Message, Publication
 from stenod.replication.mirror import Mirror
 from stenod.replication.owned_folder import OwnedFolder
 from stenod.replication.ownership import Ownership
-from stenod.rewrite import compaction
+from stenod.rewrite import compaction, planner
 from stenod.sessions import registry, rename
 from stenod.sessions.moves import Moves
 from stenod.sessions.operations import Operations
@@ -412,6 +412,9 @@ MUTANTS = {
     ),
     "a reserved id that the next daemon gives out": Mutant(
         [(timeline, "unreserved_id", _zero)], {"full": 59, "model": 0}
+    ),
+    "ids that are used again after a rewrite": Mutant(
+        [(planner, "_with_next_id", _first_argument)], {"context": 12, "model": 0}
     ),
     "ids that begin again behind a cut": Mutant(
         [(checkpoint_ids, "checkpoint_floor", _zero)], {"model": 0}

@@ -50,7 +50,7 @@ def _applied(lines: list[bytes], first: Position) -> Applied:
     match parse_line(lines[0]):
         case Checkpoint(id=number):
             asked = fingerprint_of_arguments(count - 1)
-            return Applied("checkpoint", first, count, number, contents=asked, checkpoint_at=first)
+            return Applied("checkpoint", first, count, number, contents=asked)
         case Usage(token_count=tokens):
             asked = fingerprint_of_arguments(tokens)
             return Applied("update_token_count", first, count, contents=asked)

@@ -51,7 +51,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
         checkpoint_id: the id of its checkpoint.
         rotated: the path of the file with the previous generation, for a rewrite.
         contents: its fingerprint; None if nothing is compared.
-        checkpoint_at: the position of the checkpoint that it set.
+        checkpoint_at: the position of the checkpoint that a rewrite set.
     """
 
     command: str

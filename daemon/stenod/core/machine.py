@@ -251,15 +251,12 @@ class FileMachine(ABC):
         first = state.head
         generation, line = first
         count = len(data)
-        checkpoint_at = None if checkpoint_id is None else first
         if header:
             line += 1
             count += 1
             first = Position(generation, line)
         name = COMMAND_NAMES[type(command)]
-        applied = Applied(
-            name, first, len(data), checkpoint_id, contents=contents, checkpoint_at=checkpoint_at
-        )
+        applied = Applied(name, first, len(data), checkpoint_id, contents=contents)
         state.head = new_position(Position, (generation, line + len(data)))
         state.keys[command.key] = applied
         lines = header + self._stamped(command, data, facts)
@@ -309,7 +306,7 @@ class FileMachine(ABC):
         # Formatted directly: creating `Position` objects costs as much as the rest of a decision.
         (generation, line), count = applied.first, applied.count
         first = f"{generation}:{line}"
-        at = applied.checkpoint_at
+        at = applied.first if applied.command == "checkpoint" else applied.checkpoint_at
         return Ack(
             first=first,
             last=first if count <= 1 else f"{generation}:{line + count - 1}",

@@ -144,12 +144,18 @@ def check_stream(name: str, folder: Folder) -> None:
 
 
 def _check_numbers(name: str, folder: Folder) -> None:
-    """Each generation but the first was made by one rewrite, and checkpoint ids rise."""
+    """Each generation but the first was made by one rewrite; ids rise, and none is used twice."""
     numbers, count = sorted(folder.rewrites), len(folder.generations)
     assert numbers == list(range(1, count)), f"{name}: rewrites {numbers}, {count} generations"
     for lines in folder.generations:
         ids = [number for number, _ in checkpoints_in(lines)]
         assert ids == sorted(set(ids)), f"{name}: ids that do not rise: {ids}"
+    used: dict[int, str] = {}
+    for number, lines in enumerate(folder.generations):
+        for checkpoint, line in checkpoints_in(lines):
+            stamp = record_of(lines[line])["_id"]
+            first = used.setdefault(checkpoint, stamp)
+            assert first == stamp, f"{name}: generation {number} uses checkpoint {checkpoint} again"
 
 
 def _check_rewrite(name: str, folder: Folder, entry: TimelineEntry, order: Order) -> None:

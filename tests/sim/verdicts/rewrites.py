@@ -80,7 +80,8 @@ def _delivered(
     kept = _cut(folder, entry, before)
     made = [record_of(line) for line in after[len(kept) :]]
     own, *messages = made
-    assert (own["role"], own["id"]) == ("_checkpoint", entry.details["checkpoint_id"])
+    number = entry.details.get("new_checkpoint_id", entry.details["checkpoint_id"])
+    assert (own["role"], own["id"]) == ("_checkpoint", number)
     assert [record["_id"] for record in made] == [
         f"{entry.key}.{number}/{len(made)}" for number in range(len(made))
     ]
