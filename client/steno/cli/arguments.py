@@ -1,9 +1,11 @@
 """The parts of command lines: commands, shared arguments and their types."""
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from steno._sansio.checkpoints import HANDLE_PATTERN
 from steno.cli.command_table import ALIASES, COMMANDS
 from steno.cli.render.output import Output
 from steno_protocol import limits
@@ -396,7 +398,7 @@ def checkpoint(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
-        if "@" in text:
+        if re.match(HANDLE_PATTERN, text, re.ASCII):
             return text
         raise argparse.ArgumentTypeError(
             f"{text[:40]!r} is neither the number of a checkpoint, for example 0, nor a handle"

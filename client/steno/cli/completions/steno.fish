@@ -423,7 +423,7 @@ complete -c steno -n '_shtab_steno_using fork' -l name -x -d 'the author of chan
 complete -c steno -n '_shtab_steno_using fork' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using fork' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using fork' -l at -x -d 'the state before POSITION'
-complete -c steno -n '_shtab_steno_using fork' -l checkpoint -x -d 'the state after a revert to this checkpoint'
+complete -c steno -n '_shtab_steno_using fork' -l checkpoint -x -d 'the state after a revert to this checkpoint, an id or a handle'
 complete -c steno -n '_shtab_steno_using fork' -l turn -x -d 'the state at the end of turn N, counted from 0; -1 is before the first turn'
 complete -c steno -n '_shtab_steno_using fork' -l title -x -d 'the title of the new session (default: derived from SESSION'"'"'s)'
 complete -c steno -n '_shtab_steno_using fork' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'

@@ -452,7 +452,7 @@ _shtab_steno_dmail_send_options=(
   "--key=[idempotency key\: a repeated command with the same key is applied once\; it is also the id of the D-Mail]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   ":a session id or a unique prefix:_steno_session_ids"
-  ":the id of the checkpoint:"
+  ":the id of the checkpoint, or its handle from \`steno checkpoint --json\`:"
   ":the message, or - for stdin:"
 )
 
@@ -541,7 +541,7 @@ _shtab_steno_fork_options=(
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
   "--at=[the state before POSITION]:POSITION:"
-  "--checkpoint=[the state after a revert to this checkpoint]:N:"
+  "--checkpoint=[the state after a revert to this checkpoint, an id or a handle]:N:"
   "--turn=[the state at the end of turn N, counted from 0\; -1 is before the first turn]:N:"
   "--title=[the title of the new session (default\: derived from SESSION\'s)]:TEXT:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
@@ -937,7 +937,7 @@ _shtab_steno_revert_options=(
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
-  ":the id of the checkpoint:"
+  ":the id of the checkpoint, or its handle from \`steno checkpoint --json\`:"
 )
 
 # guard to ensure default positional specs are added only once per session
