@@ -7,7 +7,7 @@ assume that any part of the call took effect.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 import msgspec
@@ -146,8 +146,13 @@ class Disk(Protocol):
 
         The caller writes the bytes that the file already has: after a failed sync the page cache
         shows them, but no later sync writes them unless they are written again. The file is given
-        by its handle, because another program can put another file at its name.
+        by its handle, because another program can put another file at its name. Its modification
+        time stays, because its content does: sessions are listed in the order of these times.
         """
+        ...
+
+    def unmodified(self, handle: int) -> AbstractContextManager[None]:
+        """Keep the modification time of a file or folder through a `with` block."""
         ...
 
     def fdatasync(self, handle: int) -> None:

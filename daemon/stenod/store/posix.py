@@ -143,10 +143,25 @@ class PosixDisk:
 
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """Overwrite bytes of a file in place; a failure may leave any part of them written."""
-        with _without_append_flag(handle):
+        with self.unmodified(handle), _without_append_flag(handle):
             done = 0
             while done < len(data):
                 done += os.pwrite(handle, memoryview(data)[done:], offset + done)
+
+    @contextmanager
+    def unmodified(self, handle: int) -> Generator[None]:
+        """Keep the modification time of a file or folder through a `with` block.
+
+        A file that another program appended to or cut meanwhile keeps the time of that.
+        """
+        before = os.fstat(handle)
+        yield
+        after = os.fstat(handle)
+        if stat.S_ISDIR(after.st_mode) or after.st_size == before.st_size:
+            # Some file systems keep no times; a reader's order of sessions is all that depends on
+            # them.
+            with suppress(OSError):
+                os.utime(handle, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
