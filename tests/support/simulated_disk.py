@@ -102,6 +102,7 @@ class SimulatedDisk:
 
     syncs_share_fate = True
     has_rivals = False
+    is_read_only = False
 
     def __init__(
         self,

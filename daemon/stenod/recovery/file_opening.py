@@ -310,7 +310,7 @@ def _open_files(
     before_change = None if opening.changed_while_open else end.head_before_change()
     size, replay, recovery_point, checksums = _recover_file(end, opening, entries)
     created = not entries and replay.lines == 0
-    if timeline.incarnation_of(entries) is None:
+    if timeline.incarnation_of(entries) is None and not disk.is_read_only:
         first = _first_entry(opening, generation, created=created)
         # A folder that is adopted may be opened for a reader alone.
         with contextlib.nullcontext() if created else disk.unmodified(folder):
@@ -318,7 +318,7 @@ def _open_files(
         entries = [*entries, first]
     _apply_checkpoint_floor(replay, entries, generation)
     head = Position(generation, replay.lines)
-    if before_change is not None:
+    if before_change is not None and not disk.is_read_only:
         _record_change(end, entries, before_change, head, opening.now)
     log = JsonlLog(
         disk, folder, opening.path, context, generation, size,

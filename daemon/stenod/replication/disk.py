@@ -34,6 +34,7 @@ class ReplicatedDisk:
 
     syncs_share_fate = False
     has_rivals = True
+    is_read_only = False
 
     def __init__(self, disk: Disk, tree: str, ownership: Ownership) -> None:
         self._disk = disk

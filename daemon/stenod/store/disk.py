@@ -60,6 +60,7 @@ class Disk(Protocol):
         syncs_share_fate: if one of several syncs at the same time failed, the success of another
             proves nothing.
         has_rivals: the daemon of another machine may take a session over and change it.
+        is_read_only: no file is changed: an opening repairs nothing, and records nothing.
     """
 
     @property
@@ -67,6 +68,9 @@ class Disk(Protocol):
 
     @property
     def has_rivals(self) -> bool: ...
+
+    @property
+    def is_read_only(self) -> bool: ...
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """Open a folder by its path; with `create`, make it and its parents with mode 0700."""

@@ -46,6 +46,7 @@ class PosixDisk:
 
     syncs_share_fate = True
     has_rivals = False
+    is_read_only = False
 
     def __init__(self) -> None:
         self.overlap = Overlap()
@@ -68,16 +69,16 @@ class PosixDisk:
 
     def open_read(self, folder: int, name: str) -> int:
         """Open a regular file of the daemon's user for reading."""
-        return _open_file(folder, name, os.O_RDONLY)
+        return open_file(folder, name, os.O_RDONLY)
 
     def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
         """Open a regular file of the daemon's user for reading and appending."""
         made = os.O_CREAT if create else 0
-        return _open_file(folder, name, os.O_RDWR | os.O_APPEND | made)
+        return open_file(folder, name, os.O_RDWR | os.O_APPEND | made)
 
     def open_new(self, folder: int, name: str) -> int:
         """Create a file; FileExistsError if the name is taken, even by a dangling link."""
-        return _open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        return open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
 
     def close(self, handle: int) -> None:
         """Close a handle."""
@@ -375,7 +376,15 @@ def _check_name(*names: str) -> None:
             raise OSError(errno.EINVAL, "not the name of a file in this folder", name)
 
 
-def _open_file(folder: int, name: str, flags: int) -> int:
+def open_file(folder: int, name: str, flags: int, *, is_own: bool = True) -> int:
+    """Open a regular file without following a link or waiting.
+
+    Args:
+        folder: the open folder.
+        name: the name of the file in it.
+        flags: the flags of the opening.
+        is_own: only a file of the daemon's user is opened.
+    """
     _check_name(name)
     try:
         handle = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=folder)
@@ -385,17 +394,17 @@ def _open_file(folder: int, name: str, flags: int) -> int:
             raise _refused(name, kind_of(found.st_mode)) from None
         raise
     try:
-        _check_own_regular_file(os.fstat(handle), name)
+        _check_regular_file(os.fstat(handle), name, is_own=is_own)
     except OSError:
         os.close(handle)
         raise
     return handle
 
 
-def _check_own_regular_file(found: os.stat_result, name: str) -> None:
+def _check_regular_file(found: os.stat_result, name: str, *, is_own: bool) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise _refused(name, kind_of(found.st_mode))
-    if found.st_uid != os.geteuid():
+    if is_own and found.st_uid != os.geteuid():
         raise _refused(name, f"a file of user {found.st_uid}, not of user {os.geteuid()}")
 
 
