@@ -1,4 +1,4 @@
-"""Reads leave the files of a session as they are: their times, sizes and inodes, and no new file."""
+"""Reads leave the files of a session as they are: times, sizes and inodes, and no new file."""
 
 import os
 import signal

@@ -221,9 +221,7 @@ async def test_items_before_a_clear_are_not_read(client: steno.Client) -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize(
-    "value", [float("nan"), {1, 2}, object()], ids=["nan", "set", "object"]
-)
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()], ids=["nan", "set", "object"])
 async def test_an_item_that_is_not_json_is_refused_and_nothing_is_stored(
     client: steno.Client, value: object
 ) -> None:

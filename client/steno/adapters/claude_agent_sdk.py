@@ -41,8 +41,8 @@ class StenoSessionStore:
     """A `SessionStore` whose entries are on the disk when `append` returns.
 
     A batch is stored as a whole or not at all, once even if it is sent again; of entries with the
-    same `uuid` `load` returns the first, with half a surrogate pair where it had one. Every process with a client of the same daemon sees the
-    same entries in one order.
+    same `uuid` `load` returns the first. Half a surrogate pair in an entry is kept. Every process
+    with a client of the same daemon sees the same entries in one order.
 
     Args:
         client: an open client; its owner closes it after the last use of the store.

@@ -65,13 +65,13 @@ class NoFileYet(NotFound):
     """The file of a stream or of events does not exist, and its follower does not create it.
 
     Attributes:
-        head: the position of the file's first record.
+        first: the position of the file's first record.
         incarnation: the session's incarnation.
     """
 
-    def __init__(self, opening: "Opening", head: Position, incarnation: str) -> None:
+    def __init__(self, opening: "Opening", first: Position, incarnation: str) -> None:
         super().__init__("the file has no record yet", session=opening.session)
-        self.head = head
+        self.first = first
         self.incarnation = incarnation
 
 

@@ -179,7 +179,7 @@ class OpenFiles:
                 try:
                     await self._open(self._completed(how))
                 except NoFileYet as missing:
-                    self._feed.attach_missing(missing.head, missing.incarnation)
+                    self._feed.attach_missing(missing.first, missing.incarnation)
                     raise
             assert self.opened is not None
             change, self._change = self._change, None

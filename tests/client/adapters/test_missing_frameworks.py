@@ -7,10 +7,18 @@ import textwrap
 import pytest
 
 NEEDS = {
-    "claude_agent_sdk": ("claude_agent_sdk", "StenoSessionStore(None)", "'stenod[claude-agent-sdk]'"),
+    "claude_agent_sdk": (
+        "claude_agent_sdk",
+        "StenoSessionStore(None)",
+        "'stenod[claude-agent-sdk]'",
+    ),
     "kimi": ("kimi_cli", "SimpleCompaction().prepare([])", "kimi-cli"),
     "langgraph": ("langgraph", "StenoSaver(None)", "'stenod[langgraph]'"),
-    "openai_agents": ("agents", "StenoSession('talk', None, {'limit': 1})", "'stenod[openai-agents]'"),
+    "openai_agents": (
+        "agents",
+        "StenoSession('talk', None, {'limit': 1})",
+        "'stenod[openai-agents]'",
+    ),
     "pydantic_ai": ("pydantic_ai", "StenoConversationStore(None)", "'stenod[pydantic-ai]'"),
 }
 """An adapter: the package of its framework, a call that needs it, and what installs it."""
