@@ -14,6 +14,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from support import journal_below
 from support.daemon_in_thread import DaemonInThread
 from support.daemons import remove_root
+from support.left_behind import end_left_behind, mark_children
 
 CI_SEED = 20_260_101
 """CI runs draw the same numbers each time, so a merged change was tested with them."""
@@ -79,12 +80,30 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_daemon_left_behind() -> Iterator[None]:
+    """Fail at the end of a run whose tests left daemons behind, and end those.
+
+    A test uses the fixture `root`, or `second_root` for another one, which end their daemons.
+    """
+    mark_children()
+    yield
+    left = end_left_behind()
+    assert not left, "daemons were left behind:" + "".join(f"\n  {each}" for each in left)
+
+
 @pytest.fixture
 def root() -> Iterator[Path]:
     """A root whose path is short, because the path of a socket in it ends at 107 bytes.
 
     A daemon that still runs on it after the test is ended, and the folder is removed.
     """
+    yield from _short_root()
+
+
+@pytest.fixture
+def second_root() -> Iterator[Path]:
+    """Another root, as `root`."""
     yield from _short_root()
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from steno_protocol import __version__, paths
@@ -53,6 +54,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log", metavar="FILE", help="in the foreground, log to this file, which is rotated"
     )
+    parser.add_argument(
+        "--reader", action="store_true",
+        help="serve reads of the root to the program at stdin, and change nothing in it: print an"
+        " address, and end when stdin does",
+    )  # fmt: skip
     return parser
 
 
@@ -65,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_system()
         daemon.prepare_process()
+        if options.reader:
+            return _serve_reader(_real_root(options.root))
         # A detached daemon does not notify the service manager.
         supervisor = take_supervisor(os.environ)
         fd_limit.check_enough()
@@ -84,10 +92,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
-def _settings(root: str | None, socket: str | None) -> Config:
+def _real_root(root: str | None) -> Path:
     home = os.path.expanduser("~")  # noqa: PTH111 (Path.home raises if the home is unknown)
     real = os.path.realpath(paths.root_folder(root, os.environ, home))
-    folder = Path(paths.check_path(real, "root"))
+    return Path(paths.check_path(real, "root"))
+
+
+def _serve_reader(root: Path) -> int:
+    """Serve reads of a root at a private address, without its lock, log and options.
+
+    The address lies in a new folder of this user: nobody else can listen there, and nothing is
+    written to the root.
+    """
+    daemon_log.discard()
+    # Its listing fails here for a root that this user may not read.
+    os.listdir(root)  # noqa: PTH208 (no Paths are made)
+    with TemporaryDirectory(prefix="steno-reader-") as folder:
+        settings = config.load_to_read(root, str(Path(folder, "socket")))
+        daemon.serve_reader(settings, lambda: print(settings.endpoint, flush=True))
+    return 0
+
+
+def _settings(root: str | None, socket: str | None) -> Config:
+    folder = _real_root(root)
     try:
         make_root(folder)
     except OSError as error:

@@ -49,6 +49,7 @@ from stenod.sessions.session_folders import SessionFolders
 from stenod.store.disk import Disk
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
+from stenod.store.read_only import ReadOnlyDisk
 from stenod.store.usage import free_bytes
 from stenod.systemd import Supervisor
 from stenod.writer.group_commit import AdaptiveCommits
@@ -65,15 +66,22 @@ class Daemon:
         config: its root, socket, mounts and options.
         on_ready: called once it accepts clients.
         supervisor: the service manager, if there is one.
+        is_reader: it changes no file of the root, and ends with its standard input.
     """
 
     def __init__(
-        self, config: Config, on_ready: Callable[[], None], supervisor: Supervisor
+        self,
+        config: Config,
+        on_ready: Callable[[], None],
+        supervisor: Supervisor,
+        *,
+        is_reader: bool = False,
     ) -> None:
+        self._is_reader = is_reader
         self._config = config
         self._supervisor = supervisor
         self._on_ready = on_ready
-        local = PosixDisk()
+        local = ReadOnlyDisk() if is_reader else PosixDisk()
         # Before anything is opened: this refuses a cluster that cannot be used.
         self._member = self._join(local)
         self._handles = process_limit()
@@ -107,7 +115,7 @@ class Daemon:
         collector = Collector(trees, disk, self._registry, self._services)
         self._router = self._make_router(queries, collector)
 
-    async def run(self, lock: RootLock) -> None:
+    async def run(self, lock: RootLock | None) -> None:
         """Serve until a signal or a `drain`; every acknowledged byte is on disk on return."""
         self._lock = lock
         self._supervisor.check_listening(self._config.socket)
@@ -132,10 +140,10 @@ class Daemon:
                     tasks.start_soon(self._member.serve, self._registry.lose)
                 # A notified parent may send a signal at once.
                 await tasks.start(self._watch_signals)
-                if lock.left_by is not None:
-                    # The killed daemon's own log ends abruptly; the kernel's log has the reason.
-                    daemon_log.log("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
-                lock.write_note(self._note())
+                if lock is None:
+                    tasks.start_soon(self._end_with_stdin)
+                else:
+                    self._take_over(lock)
                 daemon_log.log("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
                 self._supervisor.ready()
@@ -152,6 +160,16 @@ class Daemon:
             for transport in self._transports:
                 transport.close()
             daemon_log.log("ended", pid=os.getpid())
+
+    def _take_over(self, lock: RootLock) -> None:
+        if lock.left_by is not None:
+            # The killed daemon's own log ends abruptly; the kernel's log has the reason.
+            daemon_log.log("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
+        lock.write_note(self._note())
+
+    async def _end_with_stdin(self) -> None:
+        await anyio.wait_readable(sys.stdin.fileno())
+        self._drained.set()
 
     def _note(self) -> bytes:
         note = paths.LockNote(
@@ -171,7 +189,8 @@ class Daemon:
 
     async def _keep_house(self) -> None:
         while True:
-            self._spawn(self._operations.sweep_when_due)
+            if not self._is_reader:
+                self._spawn(self._operations.sweep_when_due)
             await anyio.sleep(limits.HOUSEKEEPING_S)
             self._registry.retire_idle()
             self._registry.end_stalled()
@@ -318,6 +337,7 @@ class Daemon:
             self._admission,
         )
         router.drain = self._drained.set
+        router.is_reader = self._is_reader
         return router
 
     def _listen_for_others(self) -> None:
@@ -401,15 +421,26 @@ def serve(
         StenoError, OSError: the daemon could not start or continue.
     """
 
-    async def main() -> None:
-        await Daemon(config, on_ready, supervisor).run(lock)
-
     try:
-        anyio.run(main)
-    except ExceptionGroup as group:
-        raise _first_of(group) from group
+        _run(Daemon(config, on_ready, supervisor), lock)
     finally:
         lock.release()
+
+
+def serve_reader(config: Config, on_ready: Callable[[], None]) -> None:
+    """Serve reads until the standard input ends; nothing in the root changes.
+
+    Raises:
+        StenoError, OSError: the reader could not start or continue.
+    """
+    _run(Daemon(config, on_ready, Supervisor(), is_reader=True), None)
+
+
+def _run(daemon: Daemon, lock: RootLock | None) -> None:
+    try:
+        anyio.run(daemon.run, lock)
+    except ExceptionGroup as group:
+        raise _first_of(group) from group
 
 
 def _first_of(group: ExceptionGroup[Exception]) -> Exception:

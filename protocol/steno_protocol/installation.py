@@ -32,6 +32,11 @@ def extra_command(extra: str) -> str:
     installed distribution satisfies the name `stenod`, so only the packages of the extra are
     fetched.
     """
+    return install_command(f"stenod[{extra}]")
+
+
+def install_command(package: str) -> str:
+    """Return the shell command that installs a package in the environment of this process."""
     # Imported only now: this is for errors.
     import shlex  # noqa: PLC0415
     from importlib.util import find_spec  # noqa: PLC0415
@@ -43,4 +48,4 @@ def extra_command(extra: str) -> str:
         if find_spec("pip")
         else (f"uv pip install --python {interpreter}")
     )
-    return f"{pip} 'stenod[{extra}]'"
+    return f"{pip} {shlex.quote(package)}"

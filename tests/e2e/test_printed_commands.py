@@ -178,8 +178,8 @@ def _commands_in(text: str) -> list[list[str]]:
     return [shlex.split(call)[1:] for call in CALL.findall(text)]
 
 
-def test_a_printed_command_acts_on_the_root_that_was_given(root: Path, tmp_path: Path) -> None:
-    steno = Steno(tmp_path / "default")
+def test_a_printed_command_acts_on_the_root_that_was_given(root: Path, second_root: Path) -> None:
+    steno = Steno(second_root)
     named = ["--root", str(root)]
     assert steno("append", "oddx", "mine").code == 0
     assert steno("append", "odd", "one", *named).code == 0
@@ -188,7 +188,7 @@ def test_a_printed_command_acts_on_the_root_that_was_given(root: Path, tmp_path:
     (undelete,) = _commands_in(steno(*delete, "--yes").err)
 
     assert not (root / "sessions" / "oddx").exists()
-    assert (tmp_path / "default" / "sessions" / "oddx").exists()
+    assert (second_root / "sessions" / "oddx").exists()
     (show,) = _commands_in(steno(*undelete).err)
     assert "two" in steno(*show).out
     assert show == ["show", "oddx", *named]

@@ -121,3 +121,15 @@ def test_too_few_messages_stay_unchanged(folder: Path) -> None:
         assert said(context) == ["question"]
 
     asyncio.run(run())
+
+
+def test_what_prepare_returns_is_a_result_of_the_class_as_in_kimi_cli() -> None:
+    messages = [message.Message(role="user", content=str(number)) for number in range(4)]
+    for few in (messages, messages[:1], []):
+        ours, kimis = (kind().prepare(few) for kind in (SimpleCompaction, theirs.SimpleCompaction))
+        assert ours == kimis
+        assert ours == SimpleCompaction.PrepareResult(
+            compact_message=ours.compact_message, to_preserve=ours.to_preserve
+        )
+        assert isinstance(ours, SimpleCompaction.PrepareResult)
+        assert ours._fields == theirs.SimpleCompaction.PrepareResult._fields

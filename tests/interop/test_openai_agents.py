@@ -1,14 +1,17 @@
 """The session of the OpenAI Agents SDK, compared with the SDK's own."""
 
+import inspect
 import multiprocessing
 import os
 import random
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import steno
@@ -19,6 +22,7 @@ from support.daemons import end_daemon_of
 
 memory = framework("agents.memory")
 compaction = framework("agents.memory.openai_responses_compaction_session")
+run_items = framework("agents.run_internal.items")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -117,6 +121,95 @@ async def test_a_compaction_replaces_all_items_in_one_batch(client: steno.Client
 
 
 @BACKENDS
+async def test_half_an_emoji_is_kept(client: steno.Client) -> None:
+    theirs, ours = memory.SQLiteSession("talk"), StenoSession("talk", client)
+    for session in (theirs, ours):
+        await session.add_items([item("cut \ud83d"), item("whole \U0001f44d")])
+    assert await ours.get_items() == await theirs.get_items()
+    await ours._atomic_replace_items([item("\udc4d")])
+    assert await ours.pop_item() == item("\udc4d")
+    theirs.close()
+
+
+class Summarising:
+    """A client of the API whose summary takes as long as another process needs to add items."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self.responses = self
+        self._meanwhile = meanwhile
+
+    async def compact(self, **_: Any) -> Any:
+        await self._meanwhile()
+        return SimpleNamespace(usage=None, output=[item("summary")])
+
+
+async def compacted(session: Any, meanwhile: Callable[[], Awaitable[None]]) -> list[Any]:
+    """Compact as the SDK's runner does after a turn; returns the items."""
+    model_items = await session.get_items()
+    digests = tuple(map(run_items.digest_input_item, model_items))
+    outer = compaction.OpenAIResponsesCompactionSession(
+        "talk",
+        underlying_session=session,
+        client=Summarising(meanwhile),
+        should_trigger_compaction=lambda _: True,
+    )
+    wrapper = SimpleNamespace(
+        _session_compaction_is_automatic=True,
+        _session_compaction_model_exchange=(digests, None),
+    )
+    await outer.run_compaction({"compaction_mode": "input"}, wrapper=wrapper)
+    return await session.get_items()
+
+
+@BACKENDS
+@pytest.mark.parametrize("kind", ["theirs", "ours"])
+async def test_an_item_that_is_added_while_one_compacts_stays(
+    client: steno.Client, kind: str
+) -> None:
+    session = StenoSession("talk", client) if kind == "ours" else memory.SQLiteSession("talk")
+    await session.add_items([item("a"), item("b")])
+
+    async def add() -> None:
+        other = StenoSession("talk", client) if kind == "ours" else session
+        await other.add_items([item("meanwhile")])
+
+    assert await compacted(session, add) == [item("a"), item("b"), item("meanwhile")]
+
+
+@BACKENDS
+async def test_an_undisturbed_compaction_replaces_what_the_model_saw(client: steno.Client) -> None:
+    session = StenoSession("talk", client)
+    await session.add_items([item("a"), item("b")])
+    assert await compacted(session, anyio.lowlevel.checkpoint) == [item("summary")]
+
+
+@BACKENDS
+async def test_a_snapshot_replaces_a_suffix_and_only_once(client: steno.Client) -> None:
+    theirs, ours = memory.SQLiteSession("talk"), StenoSession("talk", client)
+    for session in (theirs, ours):
+        await session.add_items([item(str(number)) for number in range(5)])
+        whole, part = [await session._get_compaction_snapshot(limit) for limit in (5, 3)]
+        assert (whole.complete, part.complete) == (True, False)
+        assert part.items == [item("2"), item("3"), item("4")]
+        assert not await part.replace_suffix(3, [item("x")])
+        assert await part.replace_suffix(1, [item("x"), item("y")])
+        assert await session.get_items() == [item(each) for each in ("0", "1", "2", "x", "y")]
+        assert not await whole.replace_suffix(0, [item("z")])
+    theirs.close()
+
+
+def test_the_hooks_of_the_sdk_are_those_that_this_release_was_written_for() -> None:
+    """They are private: a new release may call others, and would then use none of ours."""
+    source = inspect.getsource(compaction)
+    assert '"_get_compaction_snapshot"' in source
+    assert '"_atomic_replace_items"' in source
+    assert "await read_snapshot(len(model_items) + 1)" in source
+    assert "await snapshot.replace_suffix(suffix_start, output_items)" in source
+    snapshot = framework("agents.memory.session")._CompactionSnapshot
+    assert list(inspect.signature(snapshot).parameters) == ["items", "complete", "replace_suffix"]
+
+
+@BACKENDS
 async def test_items_before_a_clear_are_not_read(client: steno.Client) -> None:
     session = StenoSession("talk", client)
     await session.add_items([item(str(number)) for number in range(300)])
@@ -128,9 +221,7 @@ async def test_items_before_a_clear_are_not_read(client: steno.Client) -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize(
-    "value", [float("nan"), {1, 2}, object(), "\ud800"], ids=["nan", "set", "object", "surrogate"]
-)
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()], ids=["nan", "set", "object"])
 async def test_an_item_that_is_not_json_is_refused_and_nothing_is_stored(
     client: steno.Client, value: object
 ) -> None:

@@ -20,7 +20,8 @@ import copy
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from stenod.store.disk import FileStat
@@ -101,6 +102,7 @@ class SimulatedDisk:
 
     syncs_share_fate = True
     has_rivals = False
+    is_read_only = False
 
     def __init__(
         self,
@@ -261,13 +263,19 @@ class SimulatedDisk:
 
         def put(size: int) -> None:
             if size:
-                file.change(Written(offset, bytes(data[:size])), self.now_s)
+                file.change(Written(offset, bytes(data[:size])), file.modified_s)
 
         self._change(
             Call("overwrite", self._opened(handle).name, f"{len(data)} bytes at {offset}"),
             lambda: put(len(data)),
             part=lambda: put(self._chance.randint(0, len(data))),
         )
+
+    @contextmanager
+    def unmodified(self, handle: int) -> Generator[None]:
+        """See `Disk`; a changed name changes no time of a simulated folder."""
+        self._opened(handle)
+        yield
 
     def fdatasync(self, handle: int) -> None:
         """See `Disk`; when it fails, the dirty pages are dropped and count as clean.

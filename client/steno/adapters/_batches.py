@@ -1,12 +1,23 @@
-"""Records of a framework as batches that are complete before the first one is sent."""
+"""Records of a framework as batches that are complete before the first one is sent.
 
+A text of a framework can hold half a surrogate pair, where a program cut an emoji. UTF-8 has no
+bytes for it, but JSON has an escape, so `json` and the frameworks' own stores keep it. A record
+with such a half has U+FFFD in its place, which every reader can show, and beside it the exact JSON
+under the key `EXACT`, of which the adapter makes the original again.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from steno._sansio.foreign.surrogates import replace_lone_surrogates
 from steno._sansio.messages import encode_messages
 from steno_protocol import limits
-from steno_protocol.errors import Refused
+from steno_protocol.errors import BadRequest, Refused
 from steno_protocol.records import check_record
+
+EXACT: Final = "steno:exact"
+"""The key of the exact JSON, in ASCII, of a record that is shown with U+FFFD."""
 
 
 def batches_of(records: Sequence[Mapping[str, Any]], session: str) -> list[list[bytes]]:
@@ -30,5 +41,29 @@ def batches_of(records: Sequence[Mapping[str, Any]], session: str) -> list[list[
         raise
 
 
+def original(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored record as the framework gave it."""
+    exact = record.get(EXACT)
+    if not isinstance(exact, str):
+        return record
+    found: dict[str, Any] = json.loads(exact)
+    return found
+
+
 def _batch(records: Sequence[Mapping[str, Any]]) -> list[bytes]:
-    return [check_record(data) for data in encode_messages(records, "record")]
+    try:
+        encoded = encode_messages(records, "record")
+    except BadRequest:
+        encoded = encode_messages([_shown(each) for each in records], "record")
+    return [check_record(data) for data in encoded]
+
+
+def _shown(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record with U+FFFD for halves of surrogate pairs, and with its exact JSON."""
+    try:
+        exact = json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError, RecursionError):
+        # The encoder names the reason.
+        return record
+    shown = replace_lone_surrogates(exact)
+    return record if shown == exact else {**json.loads(shown), EXACT: exact.decode()}

@@ -1,9 +1,14 @@
-"""Frameworks that are imported when an adapter first needs them."""
+"""Frameworks and programs that are imported when an adapter first needs them.
 
+An adapter can always be imported. What needs a missing package raises `ModuleNotFoundError`, whose
+message has the command that installs it.
+"""
+
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from steno_protocol.installation import extra_command
+from steno_protocol.installation import extra_command, install_command
 
 
 def framework(module: str, extra: str) -> Any:
@@ -16,10 +21,39 @@ def framework(module: str, extra: str) -> Any:
     Raises:
         ModuleNotFoundError: it is not installed; the message has the command.
     """
+    return _imported(module, extra_command, extra)
+
+
+def program(module: str, package: str) -> Any:
+    """Import a module of a program that no extra installs, because its releases are final.
+
+    Args:
+        module: its name.
+        package: the package that has it.
+
+    Raises:
+        ModuleNotFoundError: it is not installed; the message has the command.
+    """
+    return _imported(module, install_command, package)
+
+
+def base_class(module: str, name: str) -> type:
+    """Return a class of a framework as the base of an adapter's; `object` if it is missing.
+
+    So the adapter can be imported; it calls `framework` when an object of its class is made.
+    """
+    try:
+        found: type = getattr(import_module(module), name)
+    except ModuleNotFoundError:
+        return object
+    return found
+
+
+def _imported(module: str, command: Callable[[str], str], what: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"this needs the package of the module {error.name!r}: run `{extra_command(extra)}`",
+            f"this needs the package of the module {error.name!r}: run `{command(what)}`",
             name=error.name,
         ) from error

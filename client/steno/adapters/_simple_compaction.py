@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec, module_from_spec
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from steno.adapters._compacting_file import History
-from steno_protocol.errors import BadRequest
+from steno.adapters._optional import program
 
 _THEIRS: Final = "kimi_cli.soul.compaction"
 
@@ -36,12 +35,19 @@ class SimpleCompaction:
         max_preserved_messages: how many of the last user and assistant messages stay as they are.
     """
 
+    class PrepareResult(NamedTuple):
+        """The request to the model, None if there is nothing to summarise; and what stays."""
+
+        compact_message: Any
+        to_preserve: Sequence[Any]
+
     def __init__(self, max_preserved_messages: int = 2) -> None:
         self.max_preserved_messages = max_preserved_messages
 
-    def prepare(self, messages: Sequence[Any], *, custom_instruction: str = "") -> Any:
+    def prepare(self, messages: Sequence[Any], *, custom_instruction: str = "") -> PrepareResult:
         """Return the request of kimi-cli's class, and the messages that would stay."""
-        return self._theirs().prepare(messages, custom_instruction=custom_instruction)
+        prepared = self._theirs().prepare(messages, custom_instruction=custom_instruction)
+        return self.PrepareResult(*prepared)
 
     async def compact(
         self, messages: Sequence[Any], llm: Any, *, custom_instruction: str = ""
@@ -52,7 +58,7 @@ class SimpleCompaction:
             kimi-cli's CompactionResult. Nothing is written yet.
 
         Raises:
-            BadRequest: kimi-cli is not installed.
+            ModuleNotFoundError: kimi-cli is not installed.
             Busy: another client compacts the session.
             All errors of kimi-cli's class pass, too; nothing was changed.
         """
@@ -77,13 +83,7 @@ class SimpleCompaction:
 
 
 def _their_class() -> Any:
-    try:
-        theirs = import_module(_THEIRS).SimpleCompaction
-    except ImportError:
-        raise BadRequest(
-            "a compaction of this kind needs kimi-cli, which is not installed:"
-            " pip install kimi-cli, or compact the session with steno.connect"
-        ) from None
+    theirs = program(_THEIRS, "kimi-cli").SimpleCompaction
     # A program that replaces kimi-cli's class by this one leaves the original in the file only.
     return _class_in_file() if issubclass(theirs, SimpleCompaction) else theirs
 

@@ -9,10 +9,10 @@ skips such a line.
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, Final, Protocol
 
 from steno._sansio.messages import encode_messages
+from steno.adapters._optional import program
 from steno_protocol.context import CHARS_PER_TOKEN, decode_tolerantly
 from steno_protocol.errors import BadRequest
 from steno_protocol.records import text_chars
@@ -188,12 +188,6 @@ def kosong_message() -> Any:
     """Import kosong's Message.
 
     Raises:
-        BadRequest: kosong is not installed.
+        ModuleNotFoundError: kosong is not installed.
     """
-    try:
-        return import_module("kosong.message").Message
-    except ImportError:
-        raise BadRequest(
-            "the messages of this file are to be kosong's, which is not installed:"
-            " pip install kosong, or read the session with steno.connect"
-        ) from None
+    return program("kosong.message", "kosong").Message

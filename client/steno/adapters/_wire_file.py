@@ -14,12 +14,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from steno._async.in_thread import in_thread
 from steno._sansio.messages import encode_messages
+from steno.adapters._optional import program
 from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
 from steno_protocol import limits, wire
@@ -150,10 +150,4 @@ def _some_lines(file: BinaryIO) -> list[bytes]:
 
 
 def _record_type() -> Any:
-    try:
-        return import_module("kimi_cli.wire.file").WireMessageRecord
-    except ImportError:
-        raise BadRequest(
-            "the events of this file are to be kimi-cli's, which is not installed:"
-            " pip install kimi-cli, or read the session with steno.connect"
-        ) from None
+    return program("kimi_cli.wire.file", "kimi-cli").WireMessageRecord

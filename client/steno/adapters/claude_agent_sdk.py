@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
-from steno.adapters._batches import batches_of
+from steno.adapters._batches import batches_of, original
 from steno.adapters._names import digest_of, name_of, segment_of, segment_or_digest
 from steno.adapters._optional import framework
 
@@ -41,8 +41,8 @@ class StenoSessionStore:
     """A `SessionStore` whose entries are on the disk when `append` returns.
 
     A batch is stored as a whole or not at all, once even if it is sent again; of entries with the
-    same `uuid` `load` returns the first. Every process with a client of the same daemon sees the
-    same entries in one order.
+    same `uuid` `load` returns the first. Half a surrogate pair in an entry is kept. Every process
+    with a client of the same daemon sees the same entries in one order.
 
     Args:
         client: an open client; its owner closes it after the last use of the store.
@@ -150,15 +150,16 @@ class StenoSessionStore:
         while True:
             before = await summaries.last(1)
             expect = _behind(before[0]) if before else await summaries.head()
-            summary = before[0].record["summary"] if before else None
-            after = before[0].record["after"] if before else None
+            last = original(before[0].record) if before else {}
+            summary, after = last.get("summary"), last.get("after")
             added = [record async for record in entries.records(after)]
             if not added:
                 return summary
-            folded = self._fold(summary, key, [record.record for record in added])
+            folded = self._fold(summary, key, [original(record.record) for record in added])
             record = {"summary": folded, "after": str(_behind(added[-1]))}
+            [lines] = batches_of([record], self._id(key))
             try:
-                await summaries.append(record, expect=expect)
+                await summaries.append(lines, expect=expect)
             except steno.Conflict:
                 # Another process folded the same entries.
                 continue
@@ -213,4 +214,4 @@ async def _distinct(stream: "Stream") -> AsyncIterator[Entry]:
             if uuid in seen:
                 continue
             seen.add(uuid)
-        yield record.record
+        yield original(record.record)

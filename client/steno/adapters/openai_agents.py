@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
-from steno.adapters._batches import batches_of
+from steno.adapters._batches import batches_of, original
 from steno.adapters._names import segment_or_digest
 from steno.adapters._optional import framework
 from steno_protocol import limits
@@ -35,7 +35,9 @@ class StenoSession:
 
     Any number of processes may use one conversation: a batch of items stays together, and
     `pop_item` returns each item to one caller only. It can also be the session below an
-    `OpenAIResponsesCompactionSession`, whose replacement is then one atomic batch.
+    `OpenAIResponsesCompactionSession`: its replacement is one atomic batch, and the automatic one
+    replaces nothing if another process added an item meanwhile. A compaction that a program asks
+    for itself (`run_compaction`) replaces all items, as with the SDK's own stores.
 
     Args:
         session_id: the id of the conversation.
@@ -101,9 +103,47 @@ class StenoSession:
 
     async def _atomic_replace_items(self, items: Sequence[Item]) -> bool:
         """Replace all items at once; the SDK's compaction asks for it under this name."""
-        if len(items) >= limits.BATCH_RECORDS_MAX:
+        return await self._replace([{"clear": True}], items)
+
+    async def _get_compaction_snapshot(self, limit: int) -> Any:
+        """Return the latest items with a replacement of their end that only they can get.
+
+        The SDK's compaction asks for it under this name before it asks the model, and replaces the
+        items of which the summary was made. If another process changed the conversation in
+        between, nothing is replaced: its item is not part of the summary.
+        """
+        snapshot = framework("agents.memory.session", "openai-agents")._CompactionSnapshot
+        latest, head = await self._read(limit + 1)
+        items = latest[-limit:]
+
+        async def replace_suffix(start: int, output: Sequence[Item]) -> bool:
+            taken = len(items) - start
+            if taken <= 0:
+                return False
+            return await self._replace([{"pop": True}] * taken, output, expect=head)
+
+        return snapshot(items, len(latest) <= limit, replace_suffix)
+
+    async def _replace(
+        self,
+        operations: Sequence[dict[str, Any]],
+        items: Sequence[Item],
+        expect: steno.Position | None = None,
+    ) -> bool:
+        """Take items away and add others, as one batch.
+
+        Returns:
+            False if there are too many for a batch, or if another process changed the conversation
+            since `expect`; nothing was stored.
+        """
+        records = [*operations, *({"item": item} for item in items)]
+        if len(records) > limits.BATCH_RECORDS_MAX:
             return False
-        await self._append([{"clear": True}, *({"item": item} for item in items)])
+        [lines] = batches_of(records, self._id)
+        try:
+            await self._append(lines, expect=expect)
+        except steno.Conflict:
+            return False
         return True
 
     async def _append(
@@ -126,7 +166,7 @@ class StenoSession:
             head = await stream.head()
             while not is_complete:
                 records = await stream.last(window)
-                items, is_complete = _fold(record.record for record in reversed(records))
+                items, is_complete = _fold(original(each.record) for each in reversed(records))
                 is_complete |= wanted is not None and len(items) >= wanted
                 # Not by the records: of damaged lines there are none.
                 is_complete |= window >= head.line

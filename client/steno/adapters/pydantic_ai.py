@@ -19,12 +19,11 @@ fork of the session, whose entries the new conversation then has in its own stre
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
 from steno.adapters._names import name_of, segment_of
-from steno.adapters._optional import framework
+from steno.adapters._optional import base_class, framework
 from steno_protocol import limits
 
 if TYPE_CHECKING:
@@ -84,11 +83,7 @@ if TYPE_CHECKING:
         async def delete(self, conversation_id: str, *, scope: str | None = None) -> None: ...
 
 else:
-    try:
-        _ConversationStore = import_module(_STORES).ConversationStore
-    except ModuleNotFoundError:
-        # The module can be imported all the same; an object of the class names the extra.
-        _ConversationStore = object
+    _ConversationStore = base_class(_STORES, "ConversationStore")
 
 
 class StenoConversationStore(_ConversationStore):

@@ -3,11 +3,12 @@
 import os
 import pwd
 import re
+import sys
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
@@ -17,6 +18,9 @@ from steno.cli.exits import WrongUsage
 from steno.cli.render.output import Output
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
+
+if TYPE_CHECKING:
+    from steno._connect.reader import Reader
 
 
 @contextmanager
@@ -108,13 +112,54 @@ def how_to_connect(options: Namespace, *, spawn: bool = True) -> HowToConnect:
     """
     if spawn:
         _check_root(options)
+    reader = _reader_for(options, may_start=spawn)
     return {
-        "root": prepared_root(options),
-        "endpoint": endpoint_of(options),
+        "root": prepared_root(options) if reader is None else None,
+        "endpoint": endpoint_of(options) if reader is None else reader.endpoint,
         "name": options.name or _login_name(),
         "key_file": options.key_file or os.environ.get("STENO_KEY_FILE") or None,
         "timeout": limits.REQUEST_TIMEOUT_S if options.timeout is None else options.timeout,
     }
+
+
+def _reader_for(options: Namespace, *, may_start: bool) -> "Reader | None":
+    """The reader of a root that is not this user's, or is on a read-only file system.
+
+    A command that changes something gets none, and its daemon refuses or fails as ever.
+    """
+    if endpoint_of(options) is not None or is_change(options):
+        return None
+    # Imported here: most roots are this user's own, and have or get a daemon.
+    root = root_of(options)
+    if _is_own_and_writable(root):
+        return None
+    from steno._connect.reader import (  # noqa: PLC0415
+        running_reader,
+        start_reader,
+        why_read_only,
+    )
+
+    found = running_reader(root)
+    why = None if found is not None or not may_start else why_read_only(root)
+    if why is None:
+        return found
+    started = start_reader(root)
+    options.messages.say(f"{why}: this reads its files as they are, without its daemon")
+    return started
+
+
+def _is_own_and_writable(root: Path) -> bool:
+    try:
+        return root.stat().st_uid == os.geteuid() and os.access(root, os.W_OK)
+    except OSError:
+        # A root that does not exist is made, or named in an error.
+        return True
+
+
+def is_change(options: Namespace) -> bool:
+    """True if a command changes something with these options."""
+    given = getattr(options, "changes", False)
+    return getattr(options, given) is not None if isinstance(given, str) else bool(given)
 
 
 def root_of(options: Namespace) -> Path:
@@ -216,6 +261,11 @@ def local_root(client: BlockingClient) -> Path | None:
     the same process.
     """
     root = Path(client.welcome.root)
+    # Imported here with the reader only.
+    module = sys.modules.get("steno._connect.reader")
+    reader = None if module is None else module.running_reader(root)
+    if reader is not None and reader.pid == client.welcome.pid:
+        return root
     try:
         note = paths.decode_lock_note(read_regular(root / paths.LOCK))
     except OSError:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TextIO
 
+from steno.cli.connection import is_change
 from steno.cli.exits import Exit, exit_of, reason_of
 from steno.cli.parser import build_parser
 from steno.cli.render.output import Output, silence
@@ -26,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         as_json=options.json,
         destination=destination(options),
     )
+    # Where a command says what it finds out of itself, such as that it reads without a daemon.
+    options.messages = output
     if sys.stdout is None:
         # Refused before the command does anything: its result could not be printed.
         output.failure("stdout is closed: nothing was done; `> /dev/null` discards the output")
@@ -68,7 +71,7 @@ def _carry_out(options: Namespace, output: Output) -> int:
 
 def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
     """The exit code after a failure of stdin or stdout."""
-    if _is_change(options):
+    if is_change(options):
         session = getattr(options, "session", None)
         look = f"steno tail {session}" if session else "steno sessions"
         output.failure(f"{reason_of(error)}; the change may have happened: see `{look}`")
@@ -78,8 +81,3 @@ def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
         return Exit.DONE
     output.failure(reason_of(error))
     return Exit.FAILED
-
-
-def _is_change(options: Namespace) -> bool:
-    given = getattr(options, "changes", False)
-    return getattr(options, given) is not None if isinstance(given, str) else bool(given)

@@ -77,7 +77,7 @@ from steno_protocol.replies import (
     Subscribed,
     TimelineReport,
 )
-from steno_protocol.rights import right_needed
+from steno_protocol.rights import Right, right_needed
 from stenod.api.auth import Admission
 from stenod.api.peers import (
     KEYS_REMEDY,
@@ -101,6 +101,13 @@ from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.writer.mailbox import Item
 from stenod.writer.services import Services
+
+
+def _only_read(command: AnyCommand) -> Unauthorized:
+    return Unauthorized(
+        f"the files of this root are only read here, and {command_name(command)} changes them: run"
+        " it as the user of the root, on a file system that can be written"
+    )
 
 
 class _Asker(msgspec.Struct, frozen=True, eq=False):
@@ -166,6 +173,7 @@ class Router:
         ignored: messages that no reply is possible to.
         foreign_poll: polls followed sessions for changes by other programs.
         drain: called when a client asks the daemon to end.
+        is_reader: commands that change something are refused.
     """
 
     def __init__(
@@ -185,6 +193,7 @@ class Router:
         self.ignored = 0
         self.foreign_poll = ForeignPoll(registry, spawn)
         self.drain: Callable[[], None] = lambda: None
+        self.is_reader = False
         self._drainers: list[_Asker] = []
         self._registry = registry
         self._queries = queries
@@ -250,6 +259,8 @@ class Router:
         session = command.session if isinstance(command, SessionCommand) else None
         asker = _Asker(peer, request.id, session, self._outbox, self._count_error)
         try:
+            if self.is_reader and right_needed(command) > Right.READ:
+                raise _only_read(command)
             if user is not None:
                 command = self._admitted(peer, user, command)
             self._serve(asker, command, request)

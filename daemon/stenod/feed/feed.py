@@ -50,6 +50,18 @@ class FollowedLog(Protocol):
         ...
 
 
+class _NoFile:
+    """The log of a stream or wire file that does not exist yet; nothing in it can be read."""
+
+    def view(self, generation: int) -> View:
+        """Raises FileNotFoundError."""
+        raise FileNotFoundError(f"there is no generation {generation}")
+
+    def timeline(self) -> bytes:
+        """Returns an empty timeline."""
+        return b""
+
+
 def _always() -> bool:
     return True
 
@@ -177,9 +189,7 @@ class Feed:
             machine: the state of the file. A stream's generations follow its deletions.
         """
         if isinstance(machine, StreamMachine):
-            made = range(1, machine.head.generation + 1)[-limits.REWRITE_HISTORY_MAX :]
-            for generation in made:
-                self._rewrites.add(generation, RewriteEffect(0, STREAM_DELETED, 0))
+            self._load_deletions(machine.head.generation)
         if not isinstance(machine, Machine):
             return
         self.checkpoint_floor = machine.checkpoint_floor
@@ -194,6 +204,21 @@ class Feed:
             self.mailed(
                 msgspec.structs.replace(last, state="delivered" if is_delivered else "expired")
             )
+
+    def attach_missing(self, head: Position, incarnation: str) -> None:
+        """Begin without a file: subscribers are at its first record, which will create it.
+
+        Args:
+            head: the position of that record.
+            incarnation: the session's incarnation.
+        """
+        self.attach(_NoFile(), head, incarnation)
+        self._load_deletions(head.generation)
+
+    def _load_deletions(self, generation: int) -> None:
+        """Load the resets of a stream, whose generations follow its deletions."""
+        for made in range(1, generation + 1)[-limits.REWRITE_HISTORY_MAX :]:
+            self._rewrites.add(made, RewriteEffect(0, STREAM_DELETED, 0))
 
     def mailed(self, event: DmailEvent) -> None:
         """Publish a change of a D-Mail's state."""

@@ -22,7 +22,12 @@ from stenod.store.quarantine import quarantine
 
 
 def recover(disk: Disk, folder: int) -> list[TimelineEntry]:
-    """Repair the timeline's tail, and void an interrupted rewrite; returns the timeline."""
+    """Repair the timeline's tail, and void an interrupted rewrite; returns the timeline.
+
+    On a disk that is only read the timeline is returned as it is.
+    """
+    if disk.is_read_only:
+        return timeline.decode(read_file(disk, folder, paths.TIMELINE))
     remove(disk, folder, paths.REWRITE)
     _repair_timeline(disk, folder)
     is_undone = _unlink_second_name(disk, folder)

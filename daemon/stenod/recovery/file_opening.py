@@ -50,6 +50,7 @@ class OpenOptions(msgspec.Struct, frozen=True):
         proven: the durable bytes of the file when a sync of it failed in this process; None if no
             sync failed.
         changed_while_open: another program changed the files while they were open in this process.
+        to_follow: a missing stream or wire file is not created: its first record creates it.
     """
 
     create: bool = False
@@ -59,6 +60,21 @@ class OpenOptions(msgspec.Struct, frozen=True):
     key: str | None = None
     proven: int | None = None
     changed_while_open: bool = False
+    to_follow: bool = False
+
+
+class NoFileYet(NotFound):
+    """The file of a stream or of events does not exist, and its follower does not create it.
+
+    Attributes:
+        first: the position of the file's first record.
+        incarnation: the session's incarnation.
+    """
+
+    def __init__(self, opening: "Opening", first: Position, incarnation: str) -> None:
+        super().__init__("the file has no record yet", session=opening.session)
+        self.first = first
+        self.incarnation = incarnation
 
 
 class Opening(OpenOptions, frozen=True, kw_only=True):
@@ -296,16 +312,18 @@ def _open_files(
     before_change = None if opening.changed_while_open else end.head_before_change()
     size, replay, recovery_point, checksums = _recover_file(end, opening, entries)
     created = not entries and replay.lines == 0
-    if timeline.incarnation_of(entries) is None:
+    if timeline.incarnation_of(entries) is None and not disk.is_read_only:
         first = _first_entry(opening, generation, created=created)
-        jsonl.append_timeline(disk, folder, timeline.encode(first))
+        # A folder that is adopted may be opened for a reader alone.
+        with contextlib.nullcontext() if created else disk.unmodified(folder):
+            jsonl.append_timeline(disk, folder, timeline.encode(first))
         entries = [*entries, first]
     reuses_ids = opening.shared or not _has_stamps(entries)
     if not reuses_ids:
         entries = _count_checkpoints(disk, folder, opening, entries, generation)
     _apply_checkpoint_floor(replay, entries, generation)
     head = Position(generation, replay.lines)
-    if before_change is not None:
+    if before_change is not None and not disk.is_read_only:
         _record_change(end, entries, before_change, head, opening.now)
     log = JsonlLog(
         disk, folder, opening.path, context, generation, size,
@@ -395,7 +413,8 @@ def open_stream(
 ) -> Opened:
     """Open a stream or the wire file of a session whose context this process has open and locked.
 
-    Takes over the folder's handle, and closes it on failure. A missing file is created.
+    Takes over the folder's handle, and closes it on failure. A missing file is created, unless it
+    is opened for followers only.
 
     Args:
         disk: the disk of the session.
@@ -406,6 +425,7 @@ def open_stream(
         context_head: returns the durable head of the context.
 
     Raises:
+        NoFileYet: the file is missing, and opened for followers only.
         TooLarge: the session has `STREAMS_MAX` streams, and none of this name.
         Busy: another program seems to be writing lines.
         OSError: the disk failed; any repair may or may not have been made.
@@ -414,9 +434,12 @@ def open_stream(
     try:
         deleted = _deleted_files(disk, folder, name)
         generation = stream_generation(deleted)
+        entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
+        if opening.to_follow and disk.stat_name(folder, name) is None:
+            incarnation = timeline.incarnation_of(entries) or ""
+            raise NoFileYet(opening, Position(generation, 0), incarnation)
         _check_stream_count(disk, folder, name, opening)
         handle = disk.open_append(folder, name, create=True)
-        entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
         end = FileEnd(
             disk, folder, handle, name, generation, opening.session, opening.path,
             opening.failed_syncs,

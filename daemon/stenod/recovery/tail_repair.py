@@ -133,7 +133,8 @@ class FileEnd(msgspec.Struct, frozen=True):
     def is_fresh(self, now: float, *, shared: bool) -> bool:
         """Returns whether another program that shares the folder may be writing right now."""
         age_s = now - self.disk.stat(self.handle).modified_s
-        return shared and abs(age_s) < limits.FOREIGN_SETTLE_S
+        is_writing = shared and not self.disk.is_read_only
+        return is_writing and abs(age_s) < limits.FOREIGN_SETTLE_S
 
     def check_not_being_written(self, recovery_point: RecoveryPoint | None) -> None:
         """Refuse a damaged end, which another program may be in the middle of writing.
@@ -172,7 +173,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         *,
         durable: int,
     ) -> int:
-        """Repair the end of the file, durable on return.
+        """Repair the end of the file, durable on return; on a read-only disk, leave it out.
 
         1. The damaged bytes are copied. 2. The timeline gets an entry. 3. The bytes are cut off if
         they are unchanged since they were copied. 4. The new end is examined. A crash between two
@@ -193,6 +194,8 @@ class FileEnd(msgspec.Struct, frozen=True):
             Busy: another program keeps writing, or edits bytes before the recovery point; its
                 bytes were not cut off.
         """
+        if self.disk.is_read_only:
+            return self.readable_size(recovery_point)
         last = entries[-1] if entries else None
         for _ in range(limits.MEND_LOOKS_MAX):
             repair = self._examine(recovery_point)

@@ -8,7 +8,7 @@ else, such as mounts and the trash, is this machine's alone.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from errno import EEXIST
 
 from steno_protocol import paths
@@ -34,6 +34,7 @@ class ReplicatedDisk:
 
     syncs_share_fate = False
     has_rivals = True
+    is_read_only = False
 
     def __init__(self, disk: Disk, tree: str, ownership: Ownership) -> None:
         self._disk = disk
@@ -147,6 +148,10 @@ class ReplicatedDisk:
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """Overwrite bytes with the same bytes, which the journal has."""
         self._disk.overwrite(handle, offset, data)
+
+    def unmodified(self, handle: int) -> AbstractContextManager[None]:
+        """Keep the modification time of a file or folder through a `with` block."""
+        return self._disk.unmodified(handle)
 
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append a range of one file to another; the journal has a reference if it can."""

@@ -75,6 +75,18 @@ def load(root: Path, socket: str, environ: Mapping[str, str] = os.environ) -> Co
     return Config(root, Path(socket), _folders(settings), settings)
 
 
+def load_to_read(root: Path, socket: str) -> Config:
+    """Load the configuration of a reader: the mounts of a root of this user, and no option.
+
+    The mounts of another user may name folders of this user's home.
+
+    Raises:
+        BadRequest: the configuration is not valid; the message names file, option and remedy.
+    """
+    is_own = root.stat().st_uid == os.geteuid()
+    return Config(root, Path(socket), _folders(read(root, {})) if is_own else {})
+
+
 def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings of a root's file and the environment; raises as `load`."""
     path = root / paths.CONFIG

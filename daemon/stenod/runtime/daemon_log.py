@@ -43,6 +43,12 @@ def start(path: Path | None, outputs: tuple[int, ...] = ()) -> None:
     _logger.propagate = False
 
 
+def discard() -> None:
+    """Write no event anywhere: a reader's client has its errors as replies."""
+    _logger.addHandler(logging.NullHandler())
+    _logger.propagate = False
+
+
 def adopt(settings: Settings) -> None:
     """Apply these settings from now on."""
     _logger.setLevel(settings.text("log.level").upper())

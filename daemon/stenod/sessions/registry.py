@@ -11,7 +11,7 @@ from steno_protocol import limits
 from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import OpenSession
-from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.recovery.file_opening import NoFileYet, Opened, OpenOptions
 from stenod.replication.member import ClusterMember, no_cluster, not_replicated
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
@@ -23,7 +23,7 @@ from stenod.store.disk import Disk
 from stenod.writer.group_commit import GroupCommit
 from stenod.writer.mailbox import Item, Mailbox
 from stenod.writer.services import Services
-from stenod.writer.writer import Writer
+from stenod.writer.writer import TO_FOLLOW, Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
 _MOVED: Final = "another program moved or replaced its folder: open it again"
@@ -287,10 +287,11 @@ class Registry:
         return msgspec.structs.replace(opened, created=is_made)
 
     async def writer(self, session: str, file: File) -> Writer:
-        """Return the writer of a file of an existing session, with the file open."""
+        """Return the writer of a file of an existing session, with the file open if it exists."""
         found = await self._session(session, create=False)
         writer = found.writer(file)
-        await writer.open()
+        with suppress(NoFileYet):
+            await writer.open(TO_FOLLOW)
         await writer.settle()
         return writer
 

@@ -125,6 +125,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             key=how.key,
             proven=how.proven,
             changed_while_open=how.changed_while_open,
+            to_follow=how.to_follow,
             failed_syncs=self.folders.failed_syncs,
         )
 

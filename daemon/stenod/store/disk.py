@@ -7,7 +7,7 @@ assume that any part of the call took effect.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 import msgspec
@@ -60,6 +60,7 @@ class Disk(Protocol):
         syncs_share_fate: if one of several syncs at the same time failed, the success of another
             proves nothing.
         has_rivals: the daemon of another machine may take a session over and change it.
+        is_read_only: no file is changed: an opening repairs nothing, and records nothing.
     """
 
     @property
@@ -67,6 +68,9 @@ class Disk(Protocol):
 
     @property
     def has_rivals(self) -> bool: ...
+
+    @property
+    def is_read_only(self) -> bool: ...
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """Open a folder by its path; with `create`, make it and its parents with mode 0700."""
@@ -146,8 +150,13 @@ class Disk(Protocol):
 
         The caller writes the bytes that the file already has: after a failed sync the page cache
         shows them, but no later sync writes them unless they are written again. The file is given
-        by its handle, because another program can put another file at its name.
+        by its handle, because another program can put another file at its name. Its modification
+        time stays, because its content does: sessions are listed in the order of these times.
         """
+        ...
+
+    def unmodified(self, handle: int) -> AbstractContextManager[None]:
+        """Keep the modification time of a file or folder through a `with` block."""
         ...
 
     def fdatasync(self, handle: int) -> None:

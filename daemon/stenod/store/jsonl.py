@@ -331,7 +331,8 @@ class JsonlLog:
             True if a generation was created. A file that was moved to a generation's name is a
             generation already, and a file that was appended to or cut is still in its place.
         """
-        if self.name != paths.CONTEXT or self._is_in_place():
+        is_kept = self.name != paths.CONTEXT or self._disk.is_read_only
+        if is_kept or self._is_in_place():
             return False
         past = past_generations(self._disk, self._folder)
         for generation in past:
@@ -394,7 +395,12 @@ class JsonlLog:
             return read_file(self._disk, folder, paths.TIMELINE)
 
     def append_timeline(self, line: bytes) -> None:
-        """Append a line to the timeline; it is durable on return."""
+        """Append a line to the timeline; it is durable on return.
+
+        The log of a read-only disk appends nothing: the owner's daemon records what happens.
+        """
+        if self._disk.is_read_only:
+            return
         with self.folder_handle.held() as folder:
             self._timeline_size = append_timeline(self._disk, folder, line, self._timeline_size)
 

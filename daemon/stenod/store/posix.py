@@ -46,6 +46,7 @@ class PosixDisk:
 
     syncs_share_fate = True
     has_rivals = False
+    is_read_only = False
 
     def __init__(self) -> None:
         self.overlap = Overlap()
@@ -68,16 +69,16 @@ class PosixDisk:
 
     def open_read(self, folder: int, name: str) -> int:
         """Open a regular file of the daemon's user for reading."""
-        return _open_file(folder, name, os.O_RDONLY)
+        return open_file(folder, name, os.O_RDONLY)
 
     def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
         """Open a regular file of the daemon's user for reading and appending."""
         made = os.O_CREAT if create else 0
-        return _open_file(folder, name, os.O_RDWR | os.O_APPEND | made)
+        return open_file(folder, name, os.O_RDWR | os.O_APPEND | made)
 
     def open_new(self, folder: int, name: str) -> int:
         """Create a file; FileExistsError if the name is taken, even by a dangling link."""
-        return _open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        return open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
 
     def close(self, handle: int) -> None:
         """Close a handle."""
@@ -143,10 +144,25 @@ class PosixDisk:
 
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """Overwrite bytes of a file in place; a failure may leave any part of them written."""
-        with _without_append_flag(handle):
+        with self.unmodified(handle), _without_append_flag(handle):
             done = 0
             while done < len(data):
                 done += os.pwrite(handle, memoryview(data)[done:], offset + done)
+
+    @contextmanager
+    def unmodified(self, handle: int) -> Generator[None]:
+        """Keep the modification time of a file or folder through a `with` block.
+
+        A file that another program appended to or cut meanwhile keeps the time of that.
+        """
+        before = os.fstat(handle)
+        yield
+        after = os.fstat(handle)
+        if stat.S_ISDIR(after.st_mode) or after.st_size == before.st_size:
+            # Some file systems keep no times; a reader's order of sessions is all that depends on
+            # them.
+            with suppress(OSError):
+                os.utime(handle, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
@@ -360,7 +376,15 @@ def _check_name(*names: str) -> None:
             raise OSError(errno.EINVAL, "not the name of a file in this folder", name)
 
 
-def _open_file(folder: int, name: str, flags: int) -> int:
+def open_file(folder: int, name: str, flags: int, *, is_own: bool = True) -> int:
+    """Open a regular file without following a link or waiting.
+
+    Args:
+        folder: the open folder.
+        name: the name of the file in it.
+        flags: the flags of the opening.
+        is_own: only a file of the daemon's user is opened.
+    """
     _check_name(name)
     try:
         handle = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=folder)
@@ -370,17 +394,17 @@ def _open_file(folder: int, name: str, flags: int) -> int:
             raise _refused(name, kind_of(found.st_mode)) from None
         raise
     try:
-        _check_own_regular_file(os.fstat(handle), name)
+        _check_regular_file(os.fstat(handle), name, is_own=is_own)
     except OSError:
         os.close(handle)
         raise
     return handle
 
 
-def _check_own_regular_file(found: os.stat_result, name: str) -> None:
+def _check_regular_file(found: os.stat_result, name: str, *, is_own: bool) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise _refused(name, kind_of(found.st_mode))
-    if found.st_uid != os.geteuid():
+    if is_own and found.st_uid != os.geteuid():
         raise _refused(name, f"a file of user {found.st_uid}, not of user {os.geteuid()}")
 
 

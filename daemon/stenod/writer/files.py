@@ -14,7 +14,7 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.recovery.file_opening import NoFileYet, Opened, OpenOptions
 from stenod.runtime.error_mapping import ended
 from stenod.store.jsonl import TailChecksum
 from stenod.writer.services import Services
@@ -176,7 +176,11 @@ class OpenFiles:
             if self.opened is None:
                 if self._aside is not None:
                     await self._keep(self._aside)
-                await self._open(self._completed(how))
+                try:
+                    await self._open(self._completed(how))
+                except NoFileYet as missing:
+                    self._feed.attach_missing(missing.first, missing.incarnation)
+                    raise
             assert self.opened is not None
             change, self._change = self._change, None
             if change is not None:

@@ -41,6 +41,9 @@ from stenod.writer.storing import store_soon
 
 _AS_IT_IS = OpenOptions()
 
+TO_FOLLOW = OpenOptions(to_follow=True)
+"""Opens a file for those who follow it, without creating it."""
+
 _APPENDING = (Append, AppendWire, AppendStream, Checkpoint, UpdateTokenCount)
 """Commands that only append."""
 
@@ -312,7 +315,7 @@ class Writer:
         """Reopen failed files for the followers."""
         if self.opened is None and self.feed:
             with contextlib.suppress(StenoError, OSError):
-                await self.open()
+                await self.open(TO_FOLLOW)
 
     async def _serve_item(self, item: Item) -> None:
         try:

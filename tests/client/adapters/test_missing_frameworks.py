@@ -1,4 +1,4 @@
-"""Adapters of frameworks that are not installed: they are imported, and name the extra."""
+"""Adapters of frameworks that are not installed: they are imported, and name the command."""
 
 import subprocess
 import sys
@@ -7,24 +7,37 @@ import textwrap
 import pytest
 
 NEEDS = {
-    "pydantic_ai": ("pydantic_ai", "StenoConversationStore", "pydantic-ai"),
+    "claude_agent_sdk": (
+        "claude_agent_sdk",
+        "StenoSessionStore(None)",
+        "'stenod[claude-agent-sdk]'",
+    ),
+    "kimi": ("kimi_cli", "SimpleCompaction().prepare([])", "kimi-cli"),
+    "langgraph": ("langgraph", "StenoSaver(None)", "'stenod[langgraph]'"),
+    "openai_agents": (
+        "agents",
+        "StenoSession('talk', None, {'limit': 1})",
+        "'stenod[openai-agents]'",
+    ),
+    "pydantic_ai": ("pydantic_ai", "StenoConversationStore(None)", "'stenod[pydantic-ai]'"),
 }
-"""An adapter: the package of its framework, its class, and the extra."""
+"""An adapter: the package of its framework, a call that needs it, and what installs it."""
 
 
 @pytest.mark.parametrize("adapter", NEEDS)
-def test_an_adapter_without_its_framework_names_the_extra(adapter: str) -> None:
-    package, name, extra = NEEDS[adapter]
+def test_an_adapter_without_its_framework_names_the_command(adapter: str) -> None:
+    package, call, installed = NEEDS[adapter]
     program = f"""
         import sys
         sys.modules[{package!r}] = None
-        from steno.adapters.{adapter} import {name}
+        from steno.adapters.{adapter} import {call.partition("(")[0]}
         print("imported")
-        {name}(None)
+        {call}
     """
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert ran.stdout == "imported\n"
-    assert f"pip install 'stenod[{extra}]'" in ran.stderr
+    assert "ModuleNotFoundError" in ran.stderr
+    assert f"pip install {installed}`" in ran.stderr
