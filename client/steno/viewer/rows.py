@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
+from steno._safe_text import without_ansi
 from steno._sansio.transcript import THOUGHTS
 from steno.cli.render.messages import arguments_of, described, folded, text_of, written_at
 from steno.values import Record
@@ -130,11 +131,12 @@ class Rows:
         return self._json(described(text_of(kind), part), part)
 
     def _text(self, text: str) -> Row:
+        text = without_ansi(text)
         shown, more = self._cut(text)
         return {"kind": "text", "trees": markdown(shown, self._clock), "more": more}
 
     def _thought(self, part: dict[str, Any], kind: str) -> Row:
-        text = text_of(part.get(kind, part.get("text", "")))
+        text = without_ansi(text_of(part.get(kind, part.get("text", ""))))
         shown, more = self._cut(text)
         return {
             "kind": "thought", "chars": len(text), "hint": folded(text),
@@ -142,6 +144,7 @@ class Rows:
         }  # fmt: skip
 
     def _result(self, text: str) -> Row:
+        text = without_ansi(text)
         shown, more = self._cut(text)
         lines = shown.count("\n") + 1
         folds = lines > FOLDED_LINES_MAX + 2

@@ -42,7 +42,13 @@ def test_each_server_has_a_token_of_its_own_which_a_header_has() -> None:
     assert LOCAL.token != EVERYWHERE.token
     assert LOCAL.has_bearer(f"Bearer {LOCAL.token}")
     assert LOCAL.has_bearer(f"bearer  {LOCAL.token} ")
-    for other in (f"Basic {LOCAL.token}", LOCAL.token, f"Bearer {EVERYWHERE.token}", "Bearer ü", ""):
+    for other in (
+        f"Basic {LOCAL.token}",
+        LOCAL.token,
+        f"Bearer {EVERYWHERE.token}",
+        "Bearer ü",
+        "",
+    ):
         assert not LOCAL.has_bearer(other)
 
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, action, actions, command
 from steno.cli.command_limits import WATCHDOG_S
 from steno.cli.connection import refuse_endpoint, root_of
 from steno.cli.exits import Exit
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Exists
 

@@ -76,6 +76,7 @@ def run(options: Namespace, output: Output) -> int:
 
 async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
     # Imported here: no other command needs a web server.
+    from steno.viewer.one_time_token import OneTimeToken  # noqa: PLC0415
     from steno.viewer.search import SearchService  # noqa: PLC0415
     from steno.viewer.server import (  # noqa: PLC0415
         open_browser,
@@ -83,7 +84,6 @@ async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
         private_page,
         serve,
     )
-    from steno.viewer.one_time_token import OneTimeToken  # noqa: PLC0415
     from steno.web.serving import listen  # noqa: PLC0415
 
     how = how_to_connect(options)

@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from steno._safe_text import printable, without_ansi
 from steno.cli.command_limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINES_MAX
 from steno.cli.render.messages import (
     FOLDED_CHARS,
@@ -26,7 +27,6 @@ from steno.cli.render.messages import (
     text_of,
     written_at,
 )
-from steno.cli.render.output import printable
 from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
@@ -241,8 +241,11 @@ class Conversation:
 
 
 def _with_escapes(text: str) -> str:
-    """A text that cannot control a terminal; the line ends of other systems are line ends."""
-    return printable(text.replace("\r\n", "\n"))
+    """A text that cannot control a terminal; colours of a tool are no part of it.
+
+    The line ends of other systems are line ends.
+    """
+    return printable(without_ansi(text).replace("\r\n", "\n"))
 
 
 def _cut(line: str, room: int) -> Iterator[str]:

@@ -31,9 +31,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
+from steno._safe_text import printable
 from steno.cli.command_limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
 from steno.cli.render.lexers import lexer_named
-from steno.cli.render.output import printable
 from steno.cli.render.time_limit import TimeIsUp
 
 # Without HTML: a tag in a text is text.
