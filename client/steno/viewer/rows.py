@@ -27,7 +27,7 @@ from steno.viewer.limits import (
     TEXT_CHARS_MAX,
     WHOLE_TEXT_CHARS_MAX,
 )
-from steno.viewer.markup import Clock, code, markdown
+from steno.viewer.markup import Budget, Clock, code, markdown
 from steno_protocol._json import is_array, is_object
 
 Row = dict[str, Any]
@@ -57,6 +57,7 @@ class Rows:
 
     def __init__(self, clock: Clock, *, is_whole: bool = False) -> None:
         self._clock = clock
+        self._budget = Budget(clock)
         self._calls: dict[str, Call] = {}
         self._chars_max = WHOLE_TEXT_CHARS_MAX if is_whole else TEXT_CHARS_MAX
 
@@ -72,6 +73,7 @@ class Rows:
         """The row of one record."""
         value = record.record
         self.note(value)
+        self._budget = Budget(self._clock)
         row: Row = {"line": record.cursor.line, "time": written_at(value)}
         if isinstance(by := value.get("_by"), str):
             row["by"] = by
@@ -133,14 +135,14 @@ class Rows:
     def _text(self, text: str) -> Row:
         text = without_ansi(text)
         shown, more = self._cut(text)
-        return {"kind": "text", "trees": markdown(shown, self._clock), "more": more}
+        return {"kind": "text", "trees": markdown(shown, self._budget), "more": more}
 
     def _thought(self, part: dict[str, Any], kind: str) -> Row:
         text = without_ansi(text_of(part.get(kind, part.get("text", ""))))
         shown, more = self._cut(text)
         return {
             "kind": "thought", "chars": len(text), "hint": folded(text),
-            "trees": markdown(shown, self._clock), "more": more,
+            "trees": markdown(shown, self._budget), "more": more,
         }  # fmt: skip
 
     def _result(self, text: str) -> Row:
@@ -168,7 +170,7 @@ class Rows:
         return {
             "kind": "call", "id": call_id, "name": name,
             "hint": hint if len(hint) <= _HINT_CHARS else f"{hint[:_HINT_CHARS]}…",
-            "trees": code(text, "json", self._clock), "more": more,
+            "trees": code(text, "json", self._budget), "more": more,
         }  # fmt: skip
 
     def _json(self, title: str, value: object) -> Row:
@@ -176,7 +178,7 @@ class Rows:
         return {
             "kind": "json",
             "title": title,
-            "trees": code(shown, "json", self._clock),
+            "trees": code(shown, "json", self._budget),
             "more": more,
         }
 

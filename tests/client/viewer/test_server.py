@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import islice
@@ -385,6 +387,29 @@ def test_a_state_is_exported_as_a_file(viewer: RunningViewer, form: str, holds: 
     )
     assert response.headers["content-disposition"].startswith('attachment; filename="talk-0-1.')
     assert holds in response.text
+
+
+def test_others_are_answered_while_a_long_file_is_made(viewer: RunningViewer, steno: Steno) -> None:
+    # Each text uses up the budget of its record.
+    texts = ["[" * 20_000, "```c\n" + "\\\n" * 4_000 + "```"]
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        messages = [{"role": "user", "content": text} for text in texts * 20]
+        client.open("slow").append_message(messages)
+    asked = {"session": "slow", "until": "0:40", "format": "html"}
+    with viewer.visit.http.stream("GET", "/api/export", params=asked) as response:
+        pieces = response.iter_raw()
+        next(pieces)
+        waits: list[float] = []
+        reader = threading.Thread(target=lambda: list(pieces))
+        reader.start()
+        while reader.is_alive():
+            begun = time.monotonic()
+            assert viewer.visit.get("hello")
+            waits.append(time.monotonic() - begun)
+        reader.join()
+    # A record alone takes a quarter of a second, and the whole file many of them.
+    assert len(waits) > 10
+    assert sorted(waits)[len(waits) // 2] < 0.25
 
 
 def test_the_page_gets_what_the_daemon_and_the_doctor_say(viewer: RunningViewer) -> None:

@@ -51,8 +51,15 @@ _TIME_CHARS: Final = 19
 _ROLE_STYLES: Final = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "magenta"}
 
 
+_AS_IT_IS: Final = "▸ shown as it is: too long, too wide or too deep to be laid out"
+
+
 class Markup(Protocol):
     """Lays out texts for a terminal. Its lines contain nothing that controls one but styles."""
+
+    def begin_record(self) -> None:
+        """Count the time for the next texts anew."""
+        ...
 
     def markdown(self, text: str, columns: int) -> list[str] | None:
         """Return the lines of a Markdown text; None if it has to be shown as it is."""
@@ -88,6 +95,8 @@ class Conversation:
 
     def record(self, record: Record) -> list[str]:
         """The lines that show one record."""
+        if self._markup is not None:
+            self._markup.begin_record()
         value = record.record
         match value.get("role"):
             case "_system_prompt":
@@ -160,6 +169,7 @@ class Conversation:
             lines = self._markup.markdown(_with_escapes(text), self._room or _RULE_CHARS)
             if lines is not None:
                 return _indented(lines)
+            return [*self._text(text), *self._text(_AS_IT_IS, "dim")]
         return self._text(text)
 
     def _thought(self, text: str) -> list[str]:
