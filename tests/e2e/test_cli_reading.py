@@ -261,7 +261,7 @@ def test_show_prints_the_whole_conversation(root: Path) -> None:
         "tool · Shell",
         "… 19 more lines, shown with --full",
         "── 1 472 tokens ──",
-        "\\x1b[2Jclear",
+        "clear",
     ):
         assert expected in shown
     assert "\x1b" not in shown

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -348,7 +348,11 @@ def make_app(viewer: Viewer) -> ASGIApp:
     async def refused(_: Request, error: Exception) -> Response:
         return _refusal(error, viewer.redactor)
 
-    app = Starlette(routes=routes.all(), exception_handlers={StenoError: refused})
+    async def left(_: Request, __: Exception) -> Response:
+        return Response(status_code=400)
+
+    handlers = {StenoError: refused, ClientDisconnect: left}
+    app = Starlette(routes=routes.all(), exception_handlers=handlers)
     return Guard(app, viewer.access)
 
 

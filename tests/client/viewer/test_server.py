@@ -16,6 +16,7 @@ import pytest
 
 import steno as steno_client
 from steno.viewer.limits import ROW_KEPT_BYTES_MAX, STREAMS_HELD_MAX
+from steno.web.limits import STRANGERS_MAX
 from support.command import Steno
 from support.viewer import RunningViewer, Visit, token_of, viewing, wait_for
 
@@ -151,6 +152,42 @@ def test_no_file_beside_those_of_the_page_is_served(viewer: RunningViewer, name:
 
 def test_a_huge_body_is_refused(viewer: RunningViewer) -> None:
     assert viewer.visit.post("login", token="x" * 100_000).status_code == 413
+
+
+def test_connections_without_the_token_hold_nobody_up(viewer: RunningViewer, steno: Steno) -> None:
+    visit = viewer.visit
+    port = int(visit.address.rpartition(":")[2])
+    steno("append", "held", "one", "--create")
+    with ExitStack() as opened, visit.stream("held") as stream:
+        stream.wait_for("heads")
+        strangers: list[socket.socket] = []
+        for number in range(4 * STRANGERS_MAX):
+            stranger = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            head = f"POST /api/login HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+            body = f"origin: {visit.address}\r\ncontent-type: application/json\r\n"
+            whole = f"{head}{body}content-length: 9\r\n\r\n"
+            stranger.sendall((head if number % 2 else whole).encode())
+            strangers.append(stranger)
+        # A new visitor is served, and who is in stays in.
+        with closing(Visit(viewer.next_address())) as other:
+            assert other.login().status_code == 200
+            assert other.get("hello")
+        assert visit.get("hello")
+        steno("append", "held", "two")
+        stream.wait_for("heads", head="0:2")
+
+        def is_closed(stranger: socket.socket) -> bool:
+            stranger.setblocking(False)
+            try:
+                return stranger.recv(1) == b""
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+
+        wait_for(lambda: is_closed(strangers[0]))
+        open_ones = [each for each in strangers if not is_closed(each)]
+        assert len(open_ones) <= STRANGERS_MAX
 
 
 def test_an_unknown_session_is_not_found(viewer: RunningViewer) -> None:
