@@ -29,7 +29,7 @@ RIGHTS: Final = {right.label: right for right in Right}
 """Every right by its name."""
 
 _READ: Final = (
-    commands.Hello, commands.Status, commands.Stats, commands.Configuration, commands.List,
+    commands.Hello, commands.Status, commands.Stats, commands.List,
     commands.Trash, commands.Stat, commands.Read,
     commands.ReadWire, commands.ReadStream, commands.Streams, commands.Timeline,
     commands.Subscribe, commands.Grant,

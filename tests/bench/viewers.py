@@ -135,7 +135,7 @@ def _view(
         opened.append_message({"role": "user", "content": "begin"})
         watching: list[ViewerPage] = []
         for _ in range(pages):
-            page = ViewerPage(browser, f"{viewer.visit.printed}&session={session}")
+            page = ViewerPage(browser, f"{viewer.next_address()}&session={session}")
             stack.callback(page.close)
             page.wait_for_text("begin")
             page.page.evaluate(_WATCH)

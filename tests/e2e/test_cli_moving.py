@@ -97,13 +97,13 @@ def test_markdown_is_the_conversation_with_its_calls_and_results(root: Path) -> 
     for expected in (
         "# A title\n",
         "session `demo`, up to `0:6`, labels red",
-        "## system prompt\n\nbe kind\n",
+        "## system prompt\n\n> be kind\n",
         "*checkpoint 0*",
         "*1 472 tokens*",
-        "<details><summary>thought</summary>\n\nhm\n",
-        'Calls `Shell`:\n\n```json\n{"a":1}\n```\n',
+        "<details><summary>thought</summary>\n\n> hm\n",
+        'Calls `Shell`:\n\n> ```json\n> {"a":1}\n> ```\n',
         "## tool · Shell · ",
-        "````\n```\nfenced\n```\n````\n",
+        "> ````\n> ```\n> fenced\n> ```\n> ````\n",
     ):
         assert expected in text
 

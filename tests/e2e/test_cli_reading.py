@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
+from steno_protocol import paths
 from support.command import Ran, Steno
 from support.lines import foreign
 from support.session_files import records_in
@@ -259,7 +261,7 @@ def test_show_prints_the_whole_conversation(root: Path) -> None:
         "tool · Shell",
         "… 19 more lines, shown with --full",
         "── 1 472 tokens ──",
-        "\\x1b[2Jclear",
+        "clear",
     ):
         assert expected in shown
     assert "\x1b" not in shown
@@ -282,14 +284,22 @@ def test_show_is_coloured_on_a_terminal_only_and_fits_into_it(root: Path) -> Non
 
 def test_a_record_cannot_control_the_terminal(root: Path) -> None:
     steno = Steno(root)
-    steno("append", "demo", "\u009b2J and \u202e and \x1b[2J")
+    hostile = "\u009b2J and \u202e and \x1b[2J and \u200b\U000e0041\x7f"
+    steno("append", "demo", hostile)
+    with (root / paths.LOG).open("a") as log:
+        log.write(f"{hostile}\n")
     piped = steno("read", "demo").out
     assert "\u009b2J" in piped
-    for arguments in (("read", "demo"), ("tail", "demo", "--json"), ("show", "demo")):
+    assert hostile in steno("logs").out
+    for arguments in (
+        ("read", "demo"), ("tail", "demo", "--json"), ("show", "demo"), ("show", "demo", "--json"),
+        ("export", "demo"), ("export", "demo", "--format", "json"), ("logs",), ("logs", "--json"),
+        ("export", "demo", "--format", "html"), ("read", hostile), ("--json", "read", hostile),
+        ("grep", "and"), ("tail", "demo"), (hostile,),
+    ):  # fmt: skip
         shown = steno.on_terminal(80, *arguments)
-        assert "\u009b" not in shown
-        assert "\u202e" not in shown
-        assert "\x1b[2J" not in shown
+        assert "and" in shown
+        assert not re.search("[\u007f-\u009f\u200b\u202e\U000e0041]|\x1b\\[2J", shown), arguments
     assert json.loads(steno.on_terminal(80, "read", "demo")) == json.loads(piped)
 
 

@@ -84,5 +84,5 @@ def test_a_title_of_another_program_is_one_printable_line_in_a_list(root: Path) 
     title = r"a\nb\tc\u2028d\u001b[31m"
     (root / "sessions" / "d" / "state.json").write_text(f'{{"custom_title":"{title}"}}')
     (line,) = steno("sessions").out.split("\n")[:-1]
-    assert line.endswith(r"a b c\x2028d\x1b[31m")
+    assert line.endswith(r"a b c\u2028d\x1b[31m")
     assert limits.TITLE_CHARS_MAX == 200

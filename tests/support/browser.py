@@ -98,17 +98,19 @@ class ViewerPage:
         page: the page.
         errors: exceptions of its scripts, and messages of its console that are errors.
         requests: the addresses that it asked for.
+        printed: the address that the viewer printed.
     """
 
     def __init__(self, browser: "Browser", printed: str, **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": WIDE, **options})
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(WAIT_MS)
+        self.printed = printed
         self.errors: list[str] = []
         self.requests: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._note)
-        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("request", lambda request: self._requested(request.url))
         self.page.goto(printed)
 
     @classmethod
@@ -169,6 +171,11 @@ class ViewerPage:
         """Close the page; nothing may have gone wrong on it."""
         self.context.close()
         assert self.errors == []
+
+    def _requested(self, address: str) -> None:
+        # An address inside the page asks nobody.
+        if not address.startswith("blob:"):
+            self.requests.append(address)
 
     def _note(self, message: Any) -> None:
         # The browser logs requests that fail while the daemon is away; the page repeats them.

@@ -40,7 +40,7 @@ class PageStream:
     """The events of one stream, read as they are wanted.
 
     Attributes:
-        last_id: the id of the last event that had one, as a browser remembers it.
+        last_id: the id of the last event that had one, as the page remembers it.
     """
 
     lines: Iterator[str]
@@ -78,9 +78,10 @@ class PageStream:
 
 
 class Visit:
-    """A browser without a screen: one cookie jar, and the headers of a page of the viewer.
+    """A browser without a screen: the token of a page of the viewer, and its headers.
 
     Attributes:
+        printed: the printed address.
         address: the address of the page, without the token.
         token: the token of the printed address.
         http: the client that sends the requests.
@@ -90,16 +91,19 @@ class Visit:
         parts = urlsplit(printed)
         self.printed = printed
         self.address = f"{parts.scheme}://{parts.netloc}"
-        self.token = parse_qs(parts.fragment)["token"][0]
+        self.token = token_of(printed)
         self.http = httpx2.Client(base_url=self.address, timeout=WAIT_S, trust_env=False)
 
     def login(self, token: str | None = None) -> httpx2.Response:
-        """Exchange a token, the right one by default, for the cookie."""
-        return self.http.post(
+        """Exchange a token, by default that of the printed address, for the one of requests."""
+        response = self.http.post(
             "/api/login",
             json={"token": self.token if token is None else token},
             headers={"origin": self.address},
         )
+        if response.status_code == 200:
+            self.http.headers["authorization"] = f"Bearer {response.json()['token']}"
+        return response
 
     def get(self, path: str, **parameters: object) -> Any:
         """The JSON answer to a question."""
@@ -116,16 +120,14 @@ class Visit:
         self,
         session: str,
         after: str | None = None,
-        last_id: str | None = None,
         browser: str | None = None,
     ) -> Iterator[PageStream]:
-        """Follow a session, from a state on or from that of a lost stream."""
+        """Follow a session, from a state on such as that of a lost stream."""
         given = {"session": session, "after": after, "browser": browser}
         parameters = {name: value for name, value in given.items() if value is not None}
-        headers = {} if last_id is None else {"last-event-id": last_id}
-        with self.http.stream("GET", "/api/events", params=parameters, headers=headers) as response:
+        with self.http.stream("GET", "/api/events", params=parameters) as response:
             assert response.status_code == 200
-            yield PageStream(response.iter_lines(), after or last_id)
+            yield PageStream(response.iter_lines(), after)
 
     def close(self) -> None:
         """Close its connections."""
@@ -138,11 +140,15 @@ class RunningViewer:
 
     Attributes:
         process: its process.
-        visit: a browser that has the cookie.
+        visit: a browser that has the token.
     """
 
     process: "subprocess.Popen[str]"
     visit: Visit
+
+    def next_address(self) -> str:
+        """The printed address that no browser has opened; to be used before the next call."""
+        return _next_address(self.process)
 
     def interrupt(self) -> int:
         """Press Ctrl-C, and return the exit code."""
@@ -150,17 +156,26 @@ class RunningViewer:
         return self.process.wait(WAIT_S)
 
 
+def token_of(address: str) -> str:
+    """The token of a printed address."""
+    return parse_qs(urlsplit(address).fragment)["token"][0]
+
+
+def _next_address(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        assert process.stderr is not None
+        raise AssertionError(process.stderr.read())
+    return str(json.loads(line)["address"])
+
+
 @contextmanager
 def viewing(steno: Steno, *arguments: str) -> Iterator[RunningViewer]:
     """A viewer with these arguments, ended by Ctrl-C."""
     process = steno.begin("--json", "view", "--no-browser", *arguments, stderr=subprocess.PIPE)
     try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            assert process.stderr is not None
-            raise AssertionError(process.stderr.read())
-        visit = Visit(json.loads(line)["address"])
+        visit = Visit(_next_address(process))
         try:
             visit.login()
             yield RunningViewer(process, visit)

@@ -43,7 +43,7 @@ def take(folder: Path) -> list[Path]:
                     for scheme in ("light", "dark")
                     for name, size in (("wide", WIDE), ("narrow", NARROW))
                     for file in _views(
-                        browser, viewer.visit.printed, folder, f"{name}-{scheme}", size, scheme
+                        browser, viewer.next_address(), folder, f"{name}-{scheme}", size, scheme
                     )
                 ]
         finally:

@@ -8,7 +8,7 @@ import pytest
 
 from support.browser import ViewerPage, chromium
 from support.command import Steno
-from support.viewer import viewing
+from support.viewer import RunningViewer, viewing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -35,18 +35,24 @@ def steno(root: Path, tmp_path: Path) -> Steno:
 
 
 @pytest.fixture
-def open_page(browser: "Browser", steno: Steno) -> Iterator[Open]:
-    """Pages of one viewer on the root; at the end no page may have met an error."""
-    pages: list[ViewerPage] = []
+def viewer(steno: Steno) -> Iterator[RunningViewer]:
+    """A viewer on the root."""
     steno("start")
-    with viewing(steno) as viewer:
+    with viewing(steno) as running:
+        yield running
 
-        def open_one(session: str = "", **options: Any) -> ViewerPage:
-            at = f"&session={session}" if session else ""
-            page = ViewerPage(browser, viewer.visit.printed + at, **options)
-            pages.append(page)
-            return page
 
-        yield open_one
-        for page in pages:
-            page.close()
+@pytest.fixture
+def open_page(browser: "Browser", viewer: RunningViewer) -> Iterator[Open]:
+    """Pages of one viewer; at the end no page may have met an error."""
+    pages: list[ViewerPage] = []
+
+    def open_one(session: str = "", **options: Any) -> ViewerPage:
+        at = f"&session={session}" if session else ""
+        page = ViewerPage(browser, viewer.next_address() + at, **options)
+        pages.append(page)
+        return page
+
+    yield open_one
+    for page in pages:
+        page.close()

@@ -24,7 +24,7 @@ def talk(steno: Steno, browser: "Browser") -> Iterator[ViewerPage]:
     steno("checkpoint", "talk")
     steno("append", "talk", "goes")
     with viewing(steno, "--write", "talk") as viewer:
-        page = ViewerPage(browser, viewer.visit.printed)
+        page = ViewerPage(browser, viewer.next_address())
         page.wait_for_text("goes")
         yield page
         page.close()

@@ -1,8 +1,12 @@
 """Private folders, made and synced to the disk."""
 
 import os
+import shlex
+import stat
 from contextlib import suppress
 from pathlib import Path
+
+from steno_protocol.errors import Unauthorized
 
 
 def make_private(folder: Path) -> list[Path]:
@@ -26,6 +30,30 @@ def make_private(folder: Path) -> list[Path]:
         with suppress(PermissionError):
             sync_folder(each.parent)
     return missing
+
+
+def own_private(folder: Path) -> None:
+    """Make a private folder, or refuse one that another user owns or may replace.
+
+    Raises:
+        Unauthorized: another user could put files there.
+        OSError: it cannot be made.
+    """
+    make_private(folder)
+    found = folder.stat()
+    if found.st_uid not in {os.geteuid(), 0}:
+        raise Unauthorized(
+            f"{folder} belongs to user {found.st_uid}, who could replace the files in it: move it"
+            " away, or name another place"
+        )
+    for each in (folder, *folder.absolute().parents):
+        mode = each.stat().st_mode
+        # In a sticky folder such as /tmp, nobody can rename what belongs to this user.
+        if mode & stat.S_IWOTH and not (mode & stat.S_ISVTX and each != folder):
+            raise Unauthorized(
+                f"every user may write to {each} and replace the files in it: check them, then run"
+                f" `chmod o-w {shlex.quote(str(each))}`"
+            )
 
 
 def sync_folder(folder: Path) -> None:

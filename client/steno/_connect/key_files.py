@@ -7,7 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from steno._connect.folders import make_private, sync_folder
+from steno._connect.folders import own_private, sync_folder
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import NotFound, Unauthorized
@@ -69,7 +69,7 @@ def locked(folder: Path) -> Generator[None]:
     """Hold the lock of a folder of keys; make the folder if it is missing."""
     import fcntl  # noqa: PLC0415  # needed for new keys only
 
-    make_private(folder)
+    own_private(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,5 +1,6 @@
 """Messages as text, for a model that only reads the conversation."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,11 @@ from steno_protocol.context import Message
 
 THOUGHTS: Final = frozenset({"think", "thinking", "redacted_thinking", "reasoning"})
 """The types of thinking parts, which are left out."""
+
+_TITLE: Final = re.compile(
+    r"(?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\s*(?=\[(?:message|calls|result of the call)\b)"
+)
+"""The place before what a message, a call or a result begins with."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,7 +40,7 @@ def _content_texts(content: Any) -> list[str]:
         case None | "":
             return []
         case str():
-            return [content]
+            return [_unforged(content)]
         case _ if is_array(content):
             return [text for part in content if (text := _part_text(part)) is not None]
         case _:
@@ -44,7 +50,7 @@ def _content_texts(content: Any) -> list[str]:
 def _part_text(part: Any) -> str | None:
     match part:
         case {"type": "text", "text": str(text)}:
-            return text
+            return _unforged(text)
         case {"type": str(kind)} if kind in THOUGHTS:
             return None
         case {"type": "tool_use", "name": name, "input": arguments}:
@@ -85,8 +91,13 @@ def _tool_call_text(call: Any) -> str:
 
 
 def _call_text(name: Any, call_id: Any, arguments: Any) -> str:
-    given = arguments if isinstance(arguments, str) else _json(arguments)
+    given = _unforged(arguments) if isinstance(arguments, str) else _json(arguments)
     return f"[calls {name}, id {call_id}, with {given}]"
+
+
+def _unforged(text: str) -> str:
+    """A text in which no line looks like the beginning of a message, a call or a result."""
+    return _TITLE.sub(r"\g<0>> ", text)
 
 
 def _json(value: Any) -> str:

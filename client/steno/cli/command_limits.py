@@ -93,6 +93,10 @@ MARKDOWN_CHARS_MAX: Final = 40_000
 CODE_CHARS_MAX: Final = 40_000
 """Longer code has no colours on a terminal, for the same reason."""
 
+RECORD_RENDER_S_MAX: Final = 1.0
+"""The time after which the further texts of one record are shown as they are: a record may have
+any number of them."""
+
 RENDER_S_MAX: Final = 0.5
 """Time for the layout of one text: some lexers take minutes for a few hostile characters."""
 

@@ -260,6 +260,9 @@ def local_root(client: BlockingClient) -> Path | None:
     A path alone proves nothing, since both machines may have it. The lock file and the daemon name
     the same process.
     """
+    if not client.welcome.root:
+        # A client of another machine that may only read.
+        return None
     root = Path(client.welcome.root)
     # Imported here with the reader only.
     module = sys.modules.get("steno._connect.reader")

@@ -164,7 +164,7 @@ class _Writer:
         if source.is_file():
             self._copy_file(source, target)
         elif source.is_dir():
-            target.mkdir()
+            target.mkdir(mode=0o700)
             is_session_part = is_session_part and source.name != paths.UPLOADS
             if is_session_part and (source / paths.CONTEXT).is_file() and _is_id(address):
                 self.session(address, target)
@@ -216,7 +216,8 @@ class _Writer:
             yield piece
 
     def _write(self, path: Path, pieces: Iterable[bytes]) -> None:
-        with path.open("xb") as file:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
             for piece in pieces:
                 file.write(piece)
             file.flush()

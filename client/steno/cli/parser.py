@@ -7,6 +7,7 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Final, NoReturn, cast
 
+from steno._safe_text import printable
 from steno.cli.arguments import HelpFormatter, add_common, is_utf8
 from steno.cli.command_table import ALIASES, COMMANDS, GROUPS
 from steno.cli.exits import MEANINGS, Exit
@@ -130,7 +131,7 @@ class _Parser(argparse.ArgumentParser):
         if rest:
             words = " ".join(rest)
             text = f"unrecognized arguments: {words}; see `steno {options.command} --help`"
-            self.exit(Exit.USAGE, f"steno: {text}\n")
+            self.exit(Exit.USAGE, f"steno: {printable(text, one_line=True)}\n")
         return options
 
     def parse_known_args(  # type: ignore[override]  # the overloads are for other namespaces
@@ -176,6 +177,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line instead of argparse's usage."""
+        message = printable(message, one_line=True)
         see = " See" if message.endswith("?") else "; see"
         self.exit(Exit.USAGE, f"steno: {message}{see} `{self.prog} --help`\n")
 

@@ -5,13 +5,14 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
+from steno._safe_text import printable
 from steno._sansio.reading import check_reached
 from steno._sync.client import BlockingClient
 from steno._sync.subscription import BlockingSubscription
 from steno.cli.command_limits import READER_POLL_S
 from steno.cli.exits import WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import shortened
 from steno.cli.render.wording import count, instant, number
 from steno.values import (

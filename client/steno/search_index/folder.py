@@ -19,6 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from steno._connect.folders import own_private
 from steno.search_index.index import VERSION, Damaged, Index
 from steno.search_index.limits import LOCK_POLL_S
 from steno_protocol.errors import StorageFailed, Unauthorized
@@ -125,8 +126,8 @@ class IndexFolder:
 
     def _make(self) -> None:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path.mkdir(mode=0o700, exist_ok=True)
+            for each in (self.path.parent, self.path):
+                own_private(each)
             state = self.path.lstat()
             if state.st_uid != os.getuid():
                 raise Unauthorized(

@@ -3,7 +3,7 @@
 server      the process: sockets, signals, the printed address
 app         the routes of the page and of its API
 guard       checks of each request, and the headers of each answer
-access      the token, the cookie and the addresses that a request may name
+one_time_token  the token of a printed address, which opens the viewer once
 watches     sessions that pages follow, each with one subscription
 pulse       the daemon's state, asked for by one task for all pages
 feed        the server-sent events of one page

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,6 +24,7 @@ from steno.viewer.export import Format, exported
 from steno.viewer.feed import Feed, PageState
 from steno.viewer.guard import LOGIN, Guard
 from steno.viewer.limits import BODY_BYTES_MAX
+from steno.viewer.one_time_token import OneTimeToken
 from steno.viewer.pulse import Pulse
 from steno.viewer.queries import Queries
 from steno.viewer.search import SearchService
@@ -73,7 +74,8 @@ class Viewer:
     """The parts of a viewer that its routes use.
 
     Attributes:
-        access: the token, the cookie and the names of this viewer.
+        access: the token and the names of this viewer.
+        printed: the token of the printed address.
         client: the client of the daemon.
         watches: the followed sessions.
         pulse: the state of the daemon.
@@ -86,6 +88,7 @@ class Viewer:
     """
 
     access: Access
+    printed: OneTimeToken
     client: Client
     watches: Watches
     pulse: Pulse
@@ -163,16 +166,14 @@ class _Routes:
         return self._file(request.path_params["name"])
 
     async def login(self, request: Request) -> Response:
-        """Exchange the token for the cookie."""
+        """Exchange the token of the printed address for the token of requests."""
         given = _object(await _body(request)).get("token")
-        access = self._viewer.access
-        if not isinstance(given, str) or not access.is_token(given):
-            return Response("this is not the token of this viewer", 403)
-        response = Response(status_code=204)
-        response.set_cookie(
-            access.cookie_name, access.cookie, path="/", httponly=True, samesite="strict"
-        )
-        return response
+        if not isinstance(given, str) or not self._viewer.printed.use(given):
+            raise Unauthorized(
+                "this address was used before, or it is that of another viewer: the terminal of"
+                " `steno view` shows the address that works now"
+            )
+        return _json({"token": self._viewer.access.token})
 
     async def hello(self, _: Request) -> Response:
         """What the page shows on every view."""
@@ -273,7 +274,7 @@ class _Routes:
 
     async def events(self, request: Request) -> Response:
         """The stream of one page."""
-        given = request.headers.get("last-event-id") or request.query_params.get("after")
+        given = request.query_params.get("after")
         state = None if not given else PageState.parse(given)
         viewer = self._viewer
         async with AsyncExitStack() as stack:
@@ -347,7 +348,11 @@ def make_app(viewer: Viewer) -> ASGIApp:
     async def refused(_: Request, error: Exception) -> Response:
         return _refusal(error, viewer.redactor)
 
-    app = Starlette(routes=routes.all(), exception_handlers={StenoError: refused})
+    async def left(_: Request, __: Exception) -> Response:
+        return Response(status_code=400)
+
+    handlers = {StenoError: refused, ClientDisconnect: left}
+    app = Starlette(routes=routes.all(), exception_handlers=handlers)
     return Guard(app, viewer.access)
 
 
@@ -387,7 +392,7 @@ def _object(data: bytes) -> dict[str, Any]:
     """
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body is no JSON object: {error}") from None
 
 

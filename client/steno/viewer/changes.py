@@ -98,7 +98,7 @@ class Changes:
             raise Unauthorized("this viewer only reads: start it with `steno view --write`")
         try:
             change = _decoder.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"the body is no change: {error}") from None
         match change:
             case Title() | Labels():

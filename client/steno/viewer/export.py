@@ -4,9 +4,9 @@ import enum
 import json
 import re
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 
-import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 
 from steno._async.session import Session
@@ -15,7 +15,9 @@ from steno._redaction.redactor import Redactor
 from steno.cli.redaction import masked_record, masked_stat
 from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
+from steno.values import Record
 from steno.viewer.document import Document
+from steno.viewer.limits import EXPORT_BATCH_BYTES
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
@@ -66,27 +68,53 @@ async def exported(
         case Format.JSON:
             pieces = _json(stat, records, redactor)
     async for text in pieces:
-        # A long session has blocks of many records, and other pages wait for their turn.
-        await anyio.lowlevel.checkpoint()
         yield text.encode("utf-8", "backslashreplace")
+
+
+async def _rendered(
+    records: RecordStream, render: Callable[[Record], str], between: str = ""
+) -> AsyncGenerator[str]:
+    """The texts of records, made by a thread: a record may take a second, and other pages wait."""
+
+    def texts(batch: Sequence[Record]) -> str:
+        return between.join(map(render, batch))
+
+    batch: list[Record] = []
+    size, before = 0, ""
+    async for record in records:
+        batch.append(record)
+        size += len(record.raw)
+        if size >= EXPORT_BATCH_BYTES:
+            yield before + await anyio.to_thread.run_sync(texts, batch)
+            batch, size, before = [], 0, between
+    if batch:
+        yield before + await anyio.to_thread.run_sync(texts, batch)
 
 
 async def _markdown(
     stat: SessionStat, records: RecordStream, redactor: Redactor
 ) -> AsyncGenerator[str]:
-    yield "\n".join(head_of(stat))
     rendering = Markdown()
-    async for record in records:
-        yield "\n".join(rendering.record(masked_record(redactor, record))) + "\n"
+
+    def text(record: Record) -> str:
+        return "\n".join(rendering.record(masked_record(redactor, record))) + "\n"
+
+    yield "\n".join(head_of(stat)) + "\n"
+    async for piece in _rendered(records, text):
+        yield piece
 
 
 async def _html(
     stat: SessionStat, records: RecordStream, redactor: Redactor
 ) -> AsyncGenerator[str]:
     document = Document(stat, time.monotonic)
+
+    def text(record: Record) -> str:
+        return document.record(masked_record(redactor, record), record)
+
     yield document.head()
-    async for record in records:
-        yield document.record(masked_record(redactor, record), record)
+    async for piece in _rendered(records, text):
+        yield piece
     yield document.foot(records.damaged)
 
 
@@ -96,8 +124,10 @@ async def _json(
     fields = contract.reply(stat)
     head = {name: fields[name] for name in contract.EXPORT_HEAD}
     yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":[\n'
-    between = ""
-    async for record in records:
-        yield between + contract.record(masked_record(redactor, record)).decode().rstrip("\n")
-        between = ",\n"
+
+    def text(record: Record) -> str:
+        return contract.record(masked_record(redactor, record)).decode().rstrip("\n")
+
+    async for piece in _rendered(records, text, ",\n"):
+        yield piece
     yield f'],"damaged":{records.damaged}}}\n'

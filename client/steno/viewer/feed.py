@@ -8,9 +8,9 @@
     data: {"head":"2:120","wire":"0:431"}
 
 The id is the state that a page has after an event: incarnation, position in the context, position
-in the wire file, changes of D-Mails. A browser that lost the stream sends the last one, and
-continues there. A stream that is not held ends after the events that are due, and the browser opens
-it again after `retry`.
+in the wire file, changes of D-Mails. A page that lost the stream names the last one in `after`, and
+continues there. A stream that is not held ends after the events that are due, and the page opens it
+again after `retry`.
 
 heads     how far the files are durable: context, wire
 rewrite   a rewrite; the lines from `kept` on are gone from the present generation

@@ -9,14 +9,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from steno.web.access import Access
 
 LOGIN: Final = "/api/login"
-"""The only address below `/api` that needs no cookie."""
+"""The only address below `/api` that needs no token: the one-time token is exchanged there."""
 
 _POLICY: Final = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        "img-src 'self'",
+        # An image is fetched with the token, and then shown from the memory of the page.
+        "img-src 'self' blob:",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
@@ -40,11 +41,11 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Refuses requests of other pages, of other names and without the cookie.
+    """Refuses requests of other pages, of other names and without the token.
 
     Args:
         app: the routes behind it.
-        access: the token, the cookie and the names of this viewer.
+        access: the token and the names of this viewer.
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -80,8 +81,8 @@ class Guard:
             return PlainTextResponse("requests of other pages are refused", 403)
         if is_change and headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("the body has to be JSON", 415)
-        needs_cookie = path.startswith("/api/") and path != LOGIN
-        if needs_cookie and not self._access.has_cookie(headers.get("cookie", "")):
+        needs_token = path.startswith("/api/") and path != LOGIN
+        if needs_token and not self._access.has_bearer(headers.get("authorization", "")):
             return PlainTextResponse("open the address that `steno view` printed", 401)
         return None
 

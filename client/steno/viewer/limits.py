@@ -31,11 +31,19 @@ WHOLE_TEXT_CHARS_MAX: Final = 4_000_000
 MARKDOWN_CHARS_MAX: Final = 40_000
 """A longer text is shown as it is: Markdown takes about 1 ms for each 1 000 characters."""
 
+RECORD_MARKDOWN_CHARS_MAX: Final = 100_000
+"""Markdown of one record, which may have any number of texts; the later ones are shown as they
+are."""
+
+MARKDOWN_STEPS_MAX: Final = 25_000
+"""Places of one record at which the parser tries its rules: 40 000 characters of prose have 6 000,
+and as many brackets 80 000, which would take a second."""
+
 CODE_CHARS_MAX: Final = 10_000
 """Longer code has no colours, for the same reason; one step of a lexer takes up to 0.2 s then."""
 
 COLOURING_S_MAX: Final = 0.25
-"""The time for the colours of one piece of code; the rest of it has none."""
+"""The time for the colours of the code in one record; the rest of it has none."""
 
 FOLDED_LINES_MAX: Final = 8
 """Lines of a tool's result that are in sight before it is unfolded."""
@@ -90,6 +98,10 @@ LIST_AGE_S: Final = 2.0
 
 NOW_AGE_S: Final = 1.0
 """The age up to which one report of the daemon serves every page that shows its state."""
+
+EXPORT_BATCH_BYTES: Final = 64 * KIB
+"""Records that are written at once into an exported file, by a thread: it takes as long to hand
+over one record as to write it."""
 
 DIFF_LINES_MAX: Final = 4000
 """Differing lines on one side that are compared one by one; more are shown as replaced."""

@@ -13,12 +13,20 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from pygments.lexer import Lexer
 from pygments.token import STANDARD_TYPES, Text
 
 from steno.cli.render.lexers import lexer_named
-from steno.viewer.limits import CODE_CHARS_MAX, COLOURING_S_MAX, MARKDOWN_CHARS_MAX
+from steno.viewer.limits import (
+    CODE_CHARS_MAX,
+    COLOURING_S_MAX,
+    MARKDOWN_CHARS_MAX,
+    MARKDOWN_STEPS_MAX,
+    RECORD_MARKDOWN_CHARS_MAX,
+)
 
 Tree = str | list[Any]
 """A text, or `[tag, attributes, *children]`."""
@@ -26,10 +34,8 @@ Tree = str | list[Any]
 Clock = Callable[[], float]
 """Seconds on a clock that never goes back."""
 
-# Without HTML: a tag in a text is text. A line break is one, as agents and terminals write.
-_PARSER: Final = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(
-    ["table", "strikethrough"]
-)
+_BUDGET: Final = "budget"
+"""The name of the rule that counts, and of the budget in the parser's environment."""
 
 _TAGS: Final = frozenset(
     "p ul ol li blockquote em strong s table thead tbody tr th td".split()  # noqa: SIM905
@@ -39,25 +45,114 @@ _HEADING_FIRST: Final = 4
 """The page has the headings above this level."""
 
 
-def markdown(text: str, clock: Clock) -> list[Tree]:
-    """The elements of a Markdown text; a very long one is one element with the text as it is."""
-    if len(text) > MARKDOWN_CHARS_MAX:
-        return [["pre", {}, text]]
-    return _Builder(clock).build(_PARSER.parse(text))
+class _Spent(Exception):
+    """A text takes more steps than its record has left."""
 
 
-def code(text: str, language: str, clock: Clock) -> list[Tree]:
+class Budget:
+    """The work that one record may cost, however many texts it has.
+
+    Args:
+        clock: measures the time for the colours of code.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._steps = MARKDOWN_STEPS_MAX
+        self._chars = RECORD_MARKDOWN_CHARS_MAX
+        self._colours_s = COLOURING_S_MAX
+
+    def take(self, steps: int) -> None:
+        """Take steps of the parser.
+
+        Raises:
+            _Spent: there are not as many left.
+        """
+        self._steps -= steps
+        if self._steps < 0:
+            raise _Spent
+
+    def parse(self, text: str) -> list[Token] | None:
+        """The parser's list for a text; None if it would cost too much."""
+        self._chars -= len(text)
+        if len(text) > MARKDOWN_CHARS_MAX or self._chars < 0 or self._steps < 0:
+            return None
+        try:
+            return _PARSER.parse(text, {_BUDGET: self})
+        except _Spent:
+            return None
+
+    def tokens(self, lexer: Lexer, text: str) -> Iterator[tuple[Any, str]]:
+        """The tokens of a program, as long as the record has time for colours."""
+        begun = self.clock()
+        try:
+            yield from _tokens(lexer, text, self.clock, begun + self._colours_s)
+        finally:
+            self._colours_s -= self.clock() - begun
+
+    @property
+    def has_colours(self) -> bool:
+        """Whether there is time left for colours."""
+        return self._colours_s > 0
+
+
+def _counted_inline(state: StateInline, silent: bool) -> bool:  # noqa: ARG001  # a rule
+    """A rule that matches nothing and counts the places where the parser tries its rules."""
+    state.env[_BUDGET].take(1)
+    return False
+
+
+def _counted_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:  # noqa: ARG001
+    """The same for lines; the first line of a table counts the cells that it may have.
+
+    The parser fills each row up to the width of the table: a few characters make many cells.
+    """
+    cells = state.src.count("|", state.bMarks[line], state.eMarks[line])
+    rows = 0
+    if cells > 1:
+        rows = next((each - line for each in range(line, end) if state.isEmpty(each)), end - line)
+    state.env[_BUDGET].take(1 + cells * rows // _CELLS_PER_STEP)
+    return False
+
+
+_CELLS_PER_STEP: Final = 2
+"""An empty cell of a table takes half of the time of a step."""
+
+
+def _parser() -> MarkdownIt:
+    """Without HTML: a tag in a text is text. A line break is one, as agents and terminals write."""
+    made = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    made.enable(["table", "strikethrough"])
+    made.inline.ruler.before("text", _BUDGET, _counted_inline)
+    made.block.ruler.before("table", _BUDGET, _counted_block)
+    return made
+
+
+_PARSER: Final = _parser()
+
+
+def markdown(text: str, budget: Budget) -> list[Tree]:
+    """The elements of a Markdown text; one that costs too much is shown as it is, with a note."""
+    tokens = budget.parse(text)
+    if tokens is None:
+        note = "Shown as it is: its Markdown would take too long."
+        return [["p", {"class": "muted"}, note], ["pre", {}, text]]
+    return _Builder(budget).build(tokens)
+
+
+def code(text: str, language: str, budget: Budget) -> list[Tree]:
     """The pieces of a program, each with the class of its kind; an unknown language has one."""
-    lexer = None if len(text) > CODE_CHARS_MAX else lexer_named(language)
+    is_coloured = len(text) <= CODE_CHARS_MAX and budget.has_colours
+    lexer = lexer_named(language) if is_coloured else None
     if lexer is None:
         return [text]
     return [
         ["span", {"class": name}, piece] if (name := _class_of(kind)) else piece
-        for kind, piece in _joined(_tokens(lexer, text, clock))
+        for kind, piece in _joined(budget.tokens(lexer, text))
     ]
 
 
-def _tokens(lexer: Lexer, text: str, clock: Clock) -> Iterator[tuple[Any, str]]:
+def _tokens(lexer: Lexer, text: str, clock: Clock, until: float) -> Iterator[tuple[Any, str]]:
     """The tokens of a program; what is left when the time is over is one token.
 
     Many lexers take a time that grows with the square of a hostile text: ten thousand line breaks
@@ -65,7 +160,7 @@ def _tokens(lexer: Lexer, text: str, clock: Clock) -> Iterator[tuple[Any, str]]:
     """
     # As every lexer changes a text before it begins.
     text = text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-    until, done = clock() + COLOURING_S_MAX, 0
+    done = 0
     for kind, piece in lexer.get_tokens(text):
         yield kind, piece
         done += len(piece)
@@ -98,8 +193,8 @@ def _class_of(kind: Any) -> str:
 class _Builder:
     """A tree from the parser's list of opening, closing and single tokens."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._open: list[list[Any]] = [["div", {}]]
 
     def build(self, tokens: Sequence[Token]) -> list[Tree]:
@@ -117,7 +212,7 @@ class _Builder:
         elif token.nesting < 0:
             self._end()
         else:
-            self._add(_single(token, self._clock))
+            self._add(_single(token, self._budget))
 
     def _begin(self, token: Token) -> None:
         node: list[Any] = [*_element(token)]
@@ -148,7 +243,7 @@ def _element(token: Token) -> tuple[str, dict[str, Any]]:
     return (tag, {}) if tag in _TAGS else ("span", {})
 
 
-def _single(token: Token, clock: Clock) -> Tree:
+def _single(token: Token, budget: Budget) -> Tree:
     match token.type:
         case "text" | "text_special":
             return token.content
@@ -159,7 +254,7 @@ def _single(token: Token, clock: Clock) -> Tree:
         case "code_inline":
             return ["code", {}, token.content]
         case "fence" | "code_block":
-            return ["pre", {}, ["code", {}, *code(token.content, token.info, clock)]]
+            return ["pre", {}, ["code", {}, *code(token.content, token.info, budget)]]
         case "image":
             return _picture(token.attrs, token.content)
         case _:

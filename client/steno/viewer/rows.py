@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
+from steno._safe_text import without_ansi
 from steno._sansio.transcript import THOUGHTS
 from steno.cli.render.messages import arguments_of, described, folded, text_of, written_at
 from steno.values import Record
@@ -26,7 +27,7 @@ from steno.viewer.limits import (
     TEXT_CHARS_MAX,
     WHOLE_TEXT_CHARS_MAX,
 )
-from steno.viewer.markup import Clock, code, markdown
+from steno.viewer.markup import Budget, Clock, code, markdown
 from steno_protocol._json import is_array, is_object
 
 Row = dict[str, Any]
@@ -56,6 +57,7 @@ class Rows:
 
     def __init__(self, clock: Clock, *, is_whole: bool = False) -> None:
         self._clock = clock
+        self._budget = Budget(clock)
         self._calls: dict[str, Call] = {}
         self._chars_max = WHOLE_TEXT_CHARS_MAX if is_whole else TEXT_CHARS_MAX
 
@@ -71,6 +73,7 @@ class Rows:
         """The row of one record."""
         value = record.record
         self.note(value)
+        self._budget = Budget(self._clock)
         row: Row = {"line": record.cursor.line, "time": written_at(value)}
         if isinstance(by := value.get("_by"), str):
             row["by"] = by
@@ -130,18 +133,20 @@ class Rows:
         return self._json(described(text_of(kind), part), part)
 
     def _text(self, text: str) -> Row:
+        text = without_ansi(text)
         shown, more = self._cut(text)
-        return {"kind": "text", "trees": markdown(shown, self._clock), "more": more}
+        return {"kind": "text", "trees": markdown(shown, self._budget), "more": more}
 
     def _thought(self, part: dict[str, Any], kind: str) -> Row:
-        text = text_of(part.get(kind, part.get("text", "")))
+        text = without_ansi(text_of(part.get(kind, part.get("text", ""))))
         shown, more = self._cut(text)
         return {
             "kind": "thought", "chars": len(text), "hint": folded(text),
-            "trees": markdown(shown, self._clock), "more": more,
+            "trees": markdown(shown, self._budget), "more": more,
         }  # fmt: skip
 
     def _result(self, text: str) -> Row:
+        text = without_ansi(text)
         shown, more = self._cut(text)
         lines = shown.count("\n") + 1
         folds = lines > FOLDED_LINES_MAX + 2
@@ -165,7 +170,7 @@ class Rows:
         return {
             "kind": "call", "id": call_id, "name": name,
             "hint": hint if len(hint) <= _HINT_CHARS else f"{hint[:_HINT_CHARS]}…",
-            "trees": code(text, "json", self._clock), "more": more,
+            "trees": code(text, "json", self._budget), "more": more,
         }  # fmt: skip
 
     def _json(self, title: str, value: object) -> Row:
@@ -173,7 +178,7 @@ class Rows:
         return {
             "kind": "json",
             "title": title,
-            "trees": code(shown, "json", self._clock),
+            "trees": code(shown, "json", self._budget),
             "more": more,
         }
 

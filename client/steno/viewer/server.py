@@ -14,6 +14,7 @@ import anyio.to_thread
 from steno._async.client import Client
 from steno._redaction.redactor import Redactor
 from steno.viewer.app import Finding, Viewer, make_app
+from steno.viewer.one_time_token import OneTimeToken
 from steno.viewer.pulse import Pulse
 from steno.viewer.search import SearchService
 from steno.viewer.watches import Watches
@@ -21,14 +22,15 @@ from steno.web.access import Access
 from steno.web.serving import Door, serve_app
 
 
-def page_address(access: Access, session: str | None) -> str:
-    """The address of the page, with the token in its fragment."""
+def page_address(access: Access, token: str, session: str | None) -> str:
+    """The address of the page, with the one-time token in its fragment."""
     at = "" if session is None else f"&session={quote(session, safe='')}"
-    return f"{access.address}#token={access.token}{at}"
+    return f"{access.address}#token={token}{at}"
 
 
 async def serve(
     door: Door,
+    printed: OneTimeToken,
     client: Client,
     root: str,
     diagnose: Callable[[], list[Finding]],
@@ -42,6 +44,7 @@ async def serve(
 
     Args:
         door: where it is reached; its socket is closed at the end.
+        printed: the token of the printed address.
         client: an open client of the daemon.
         root: what the page shows as the place of the sessions.
         diagnose: the doctor's checks.
@@ -56,6 +59,7 @@ async def serve(
         watches = Watches(client, tasks, redactor)
         viewer = Viewer(
             door.access,
+            printed,
             client,
             watches,
             pulse,

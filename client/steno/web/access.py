@@ -1,8 +1,7 @@
-"""The token, the cookie and the addresses that a request may name.
+"""The token of each request, and the names that a request may give the server.
 
-The address that `steno view` prints has the token in its fragment, which no browser sends to a
-server. The page exchanges it for a cookie that no script can read. A client of `steno mcp --http`
-sends the token in each request.
+The token travels in a header. There is no cookie: a browser sends the cookies of a host to every
+server of that host, whatever its port.
 """
 
 import ipaddress
@@ -16,8 +15,14 @@ _LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104  # compared with, not bound to
 
 
-def _secret() -> str:
+def new_secret() -> str:
+    """A secret of 256 random bits, of letters, digits, dashes and underscores."""
     return secrets.token_urlsafe(32)
+
+
+def is_same(given: str, secret: str) -> bool:
+    """Whether a given text is the secret; the time of the answer does not depend on it."""
+    return secrets.compare_digest(given.encode("utf-8", "backslashreplace"), secret.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +34,13 @@ class Access:
         port: its port.
         names: further names of this machine that a browser may use, for a server that other
             machines reach.
-        token: the secret that the server prints.
-        cookie: the value of the cookie that the token is exchanged for.
+        token: the secret that each request has in its Authorization header.
     """
 
     host: str
     port: int
     names: Collection[str] = ()
-    token: str = field(default_factory=_secret)
-    cookie: str = field(default_factory=_secret)
-
-    @property
-    def cookie_name(self) -> str:
-        """A name with the port: browsers share cookies between the ports of a host."""
-        return f"steno_view_{self.port}"
+    token: str = field(default_factory=new_secret)
 
     @property
     def address(self) -> str:
@@ -50,21 +48,10 @@ class Access:
         host = "127.0.0.1" if self.host in _WILDCARDS else self.host
         return f"http://{_in_brackets(host)}:{self.port}/"
 
-    def is_token(self, given: str) -> bool:
-        """Whether this is the token."""
-        return secrets.compare_digest(given.encode(), self.token.encode())
-
     def has_bearer(self, header: str) -> bool:
         """Whether an Authorization header has the token."""
         scheme, _, given = header.partition(" ")
-        return scheme.lower() == "bearer" and self.is_token(given.strip())
-
-    def has_cookie(self, header: str) -> bool:
-        """Whether a Cookie header has the cookie of this viewer."""
-        wanted = f"{self.cookie_name}={self.cookie}".encode()
-        return any(
-            secrets.compare_digest(each.strip().encode(), wanted) for each in header.split(";")
-        )
+        return scheme.lower() == "bearer" and is_same(given.strip(), self.token)
 
     def is_host(self, header: str) -> bool:
         """Whether a Host header names this viewer.

@@ -1,6 +1,7 @@
 """A web server on one socket, until a signal ends it."""
 
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Generator
@@ -11,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from steno.web.access import Access
+from steno.web.connections import bounded_protocol
 from steno.web.limits import BACKLOG_MAX, SHUTDOWN_S
 
 
@@ -69,7 +71,7 @@ async def serve_app(
         ready: called once requests are answered.
         closing: called at the first signal, to end the streams of the application.
     """
-    server = _Server(_config(app), ready)
+    server = _Server(_config(app, door.access), ready)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_at_signal, server, closing)
         await server.serve([door.listener])
@@ -94,14 +96,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, access: Access) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=bounded_protocol(access),
+        # As many are accepted at once; more of them would take all handles before one is refused.
+        backlog=BACKLOG_MAX,
         loop="asyncio",
         ws="none",
         lifespan="off",
         log_config=None,
+        # A warning for each malformed request would let strangers fill the terminal.
+        log_level=logging.ERROR,
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -234,6 +234,7 @@ class Peer(msgspec.Struct, eq=False):
         number: the number of the connection since the daemon's start.
         user: the public key of a client on another machine; None for a client on this machine.
         link: its connection; None if unknown.
+        is_reader: it may only read, as of its last request.
         key_name: the name of its key, as of its last request.
         name: the name that the client gave in its `hello`.
         pid: the process id that the client gave in its `hello`.
@@ -254,6 +255,7 @@ class Peer(msgspec.Struct, eq=False):
     number: int = 0
     user: str | None = None
     link: Link | None = None
+    is_reader: bool = False
     key_name: str | None = None
     name: str | None = None
     pid: int | None = None

@@ -89,6 +89,7 @@ from stenod.api.peers import (
     Socket,
     Subscription,
 )
+from stenod.api.privacy import for_reader
 from stenod.api.status import Reporter
 from stenod.feed.feed import Subscriber
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
@@ -119,6 +120,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         session: the session that the request is about; None for any other request.
         outbox: sends the reply.
         count_error: counts and logs an error, given its code and session.
+        folders: the root and the mounts.
         is_stale: the reply comes from files that may be older than those of the session's owner.
     """
 
@@ -127,6 +129,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     session: str | None
     outbox: Outbox
     count_error: Callable[[str, str | None], None]
+    folders: tuple[str, ...]
     is_stale: bool = False
 
     def reply(self, body: Reply) -> None:
@@ -134,7 +137,9 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.outbox.reply(self.peer, self.request_id, self.marked(body))
 
     def marked(self, body: Reply) -> Reply:
-        """Return a reply that says whether it is stale."""
+        """Return a reply that says whether it is stale, without what its reader may not know."""
+        if self.peer.is_reader:
+            body = for_reader(body, self.folders)
         return msgspec.structs.replace(body, stale=True) if self.is_stale else body
 
     def refuse(self, error: StenoError) -> None:
@@ -252,12 +257,16 @@ class Router:
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1
         if isinstance(request, Unreadable):
-            asker = _Asker(peer, request.id, None, self._outbox, self._count_error)
+            asker = _Asker(
+                peer, request.id, None, self._outbox, self._count_error, self._reporter.folders
+            )
             asker.refuse(request.error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
-        asker = _Asker(peer, request.id, session, self._outbox, self._count_error)
+        asker = _Asker(
+            peer, request.id, session, self._outbox, self._count_error, self._reporter.folders
+        )
         try:
             if self.is_reader and right_needed(command) > Right.READ:
                 raise _only_read(command)
@@ -345,6 +354,7 @@ class Router:
                 does not suffice.
         """
         client = self._admission.client(user)
+        peer.is_reader = client is None or client.right == Right.READ
         needed = right_needed(command)
         if client is not None and client.right >= needed:
             peer.key_name = client.name

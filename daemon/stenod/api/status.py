@@ -43,11 +43,13 @@ class Reporter:
     Attributes:
         is_draining: the daemon refuses further commands.
         remote_endpoint: its address for other machines, None without one.
+        folders: the paths of the root and of the mounts.
     """
 
     def __init__(self, config: Config, registry: Registry, services: Services) -> None:
         self.is_draining = False
         self.remote_endpoint: str | None = None
+        self.folders = (str(config.root), *map(str, config.mounts.values()))
         self._config = config
         self._registry = registry
         self._services = services

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from steno_protocol import paths
 from steno_protocol.errors import StorageFailed
+from stenod.store.private_folders import make_private
 
 
 class SocketPath:
@@ -44,7 +45,7 @@ def prepare(path: Path) -> None:
         StorageFailed: the path exists and is not a socket of this user.
         Unauthorized: another user could create a socket at the path.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     for found in (path.parent.lstat(), path.parent.stat()):
         paths.check_socket_folder(
             str(path.parent), owner=found.st_uid, mode=found.st_mode, own=os.getuid()

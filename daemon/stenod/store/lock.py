@@ -9,6 +9,7 @@ from pathlib import Path
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import Held, Unauthorized
+from stenod.store.private_folders import make_private
 
 
 class RootLock:
@@ -96,9 +97,8 @@ def make_root(root: Path) -> None:
     Raises:
         OSError: the root cannot be created, is not a folder, or the disk failed.
     """
-    missing = [each for each in (root, *root.parents) if not each.is_dir()]
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in {root, root.parent, *(folder.parent for folder in missing)}:
+    made = make_private(root)
+    for each in {root, root.parent, *(folder.parent for folder in made)}:
         # A folder that the user may not read was not created by this user.
         with suppress(PermissionError):
             _sync_folder(each)

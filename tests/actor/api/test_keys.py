@@ -10,10 +10,11 @@ import pytest
 import steno
 from steno._connect.connection import new_key_pair
 from steno._connect.key_files import client_key
+from steno.cli.connection import local_root
 from steno_protocol import credentials, limits, paths
-from steno_protocol.commands import Append, Read
+from steno_protocol.commands import Append, Configuration, Read
 from steno_protocol.credentials import ClientKey, KeyPair
-from steno_protocol.replies import Ack, Lines
+from steno_protocol.replies import Ack, ConfigurationReport, Lines
 from support.daemon_in_thread import DaemonInThread
 from support.remote_access import allow, endpoint_of, listen, revoke
 
@@ -71,6 +72,24 @@ def test_daemon_listens_at_an_ipv6_address(root: Path) -> None:
         with connect(root, endpoint, "laptop") as laptop:
             assert laptop.status().remote_endpoint == endpoint
             assert laptop.open("demo").append_message(HELLO).durability == "synced"
+
+
+def test_a_client_that_may_only_read_sees_no_path_of_the_machine(root: Path, endpoint: str) -> None:
+    with connect(root, endpoint, "write") as writer:
+        folder = writer.open("demo").append_message(HELLO) and writer.stat("demo").folder
+        assert writer.status().root == writer.welcome.root == str(root)
+        assert folder.startswith(str(root))
+    with connect(root, endpoint, "read") as reader:
+        assert (reader.welcome.root, reader.status().root, reader.status().endpoint) == ("", "", "")
+        assert reader.stat("demo").folder == ""
+        with pytest.raises(steno.Unauthorized) as refused:
+            reader.request(Configuration(), ConfigurationReport)
+        assert str(root) not in refused.value.message
+        for wrong in ("nowhere", "mount:nowhere", "a/../b"):
+            with pytest.raises(steno.StenoError) as failed:
+                reader.stat(wrong)
+            assert str(root) not in str(failed.value)
+        assert local_root(reader) is None
 
 
 def test_each_right_includes_the_lower_ones(root: Path, endpoint: str) -> None:

@@ -47,7 +47,7 @@ def test_arguments_that_are_no_object_are_shown_as_they_are(arguments: str | Non
     function = {"name": "\x1b[2JShell", "arguments": arguments}
     lines = lines_of({"role": "assistant", "tool_calls": [{"function": function}]})
     shown = "".join("".join(lines[1:]).split())
-    assert shown.startswith("→\\x1b[2JShell(" + (arguments or "")[:4])
+    assert shown.startswith("→Shell(" + (arguments or "")[:4])
 
 
 def test_summary_has_its_own_heading_and_the_words_of_the_program_are_no_markdown() -> None:

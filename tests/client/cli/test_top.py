@@ -190,7 +190,7 @@ def test_no_text_of_a_client_controls_the_terminal() -> None:
     text = "\n".join(plain(lines))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
     for place in ("demo", "by", "name", "key", "code", "title"):
-        assert f"{place}\\x1b]0;gotcha\\x07[bold red]x[/] :smile: \\x202ertl next" in text
+        assert f"{place}\\x1b]0;gotcha\\x07[bold red]x[/] :smile: \\u202ertl next" in text
     assert "\x1b[1;31mx" not in "".join(lines)
 
 

@@ -1,5 +1,6 @@
 """Markdown and code as trees of harmless elements."""
 
+import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -9,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.viewer import markup
-from steno.viewer.limits import CODE_CHARS_MAX, COLOURING_S_MAX, MARKDOWN_CHARS_MAX
-from steno.viewer.markup import Tree, code
+from steno.viewer.limits import (
+    CODE_CHARS_MAX,
+    COLOURING_S_MAX,
+    MARKDOWN_CHARS_MAX,
+    RECORD_MARKDOWN_CHARS_MAX,
+)
+from steno.viewer.markup import Budget, Tree, code
 
 HARMLESS = {
     "p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr",
@@ -23,7 +29,7 @@ def no_time() -> float:
 
 
 def markdown(text: str) -> list[Tree]:
-    return markup.markdown(text, no_time)
+    return markup.markdown(text, Budget(no_time))
 
 
 def elements(trees: list[Tree]) -> Iterator[list[Any]]:
@@ -57,14 +63,16 @@ def test_code_has_the_classes_of_its_language() -> None:
 
 
 def test_unknown_languages_and_long_code_are_plain() -> None:
-    assert code("x = 1", "no-such-language", no_time) == ["x = 1"]
-    assert code("x" * (CODE_CHARS_MAX + 1), "python", no_time) == ["x" * (CODE_CHARS_MAX + 1)]
+    assert code("x = 1", "no-such-language", Budget(no_time)) == ["x = 1"]
+    assert code("x" * (CODE_CHARS_MAX + 1), "python", Budget(no_time)) == [
+        "x" * (CODE_CHARS_MAX + 1)
+    ]
 
 
 def test_code_that_takes_too_long_is_plain_from_there_on() -> None:
     program = "\ufeffx = 1\r\n" * 20
     seconds = count(step=COLOURING_S_MAX / 10)
-    trees = code(program, "python", lambda: next(seconds))
+    trees = code(program, "python", Budget(lambda: next(seconds)))
     assert text_of(trees) == "x = 1\n" + "\ufeffx = 1\n" * 19
     assert sum(not isinstance(tree, str) for tree in trees) < 12
     assert trees[-1].count("\n") > 15
@@ -72,7 +80,66 @@ def test_code_that_takes_too_long_is_plain_from_there_on() -> None:
 
 def test_a_very_long_text_is_shown_as_it_is() -> None:
     text = "*x* " * MARKDOWN_CHARS_MAX
-    assert markdown(text) == [["pre", {}, text]]
+    assert markdown(text)[1:] == [["pre", {}, text]]
+
+
+COSTLY = {
+    "brackets": "[", "images": "![", "nested brackets": "[[]", "links": "[a](", "stars": "*_",
+    "runs": "a***", "backquotes": "`a ", "setext": "a\n=\n", "fences": "```\n",
+    "quotations": "> " * 90 + "a\n", "references": "[a]: /b\n", "entities": "&#1;",
+}  # fmt: skip
+
+
+def _is_as_it_is(trees: list[Tree], text: str) -> bool:
+    return trees[1:] == [["pre", {}, text]]
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_a_costly_text_takes_a_bounded_time(name: str) -> None:
+    piece = COSTLY[name]
+    text = piece * ((MARKDOWN_CHARS_MAX - 1000) // len(piece))
+    begun = time.process_time()
+    trees = markdown(text)
+    # Half a second here at most; brackets took a second, and two on a slower machine.
+    assert time.process_time() - begun < 2.5
+    if name in {"brackets", "images", "nested brackets"}:
+        assert _is_as_it_is(trees, text)
+
+
+def test_few_characters_make_no_million_of_cells() -> None:
+    wide = "|" + "a|" * 1000 + "\n|" + "-|" * 1000 + "\n"
+    text = wide + "a\n" * 10_000
+    assert _is_as_it_is(markdown(text), text)
+    table = "| a | b | c |\n|---|---|---|\n" + "| 1 | 2 | 3 |\n" * 300
+    assert [each[0] for each in elements(markdown(table))].count("td") == 900
+
+
+def test_prose_of_the_greatest_length_is_laid_out() -> None:
+    line = (
+        "A *word*, a `name`, a [link](https://a.b/c), **two words** and a list:\n\n- one\n- two\n\n"
+    )
+    text = line * ((MARKDOWN_CHARS_MAX - 1) // len(line))
+    assert len([each for each in elements(markdown(text)) if each[0] == "a"]) > 400
+
+
+def test_one_record_has_one_budget_for_all_its_texts() -> None:
+    text = "*x* " * 5000
+    budget = Budget(no_time)
+    shown = [markup.markdown(text, budget) for _ in range(10)]
+    laid_out = [each for each in shown if not _is_as_it_is(each, text)]
+    assert len(laid_out) * len(text) <= RECORD_MARKDOWN_CHARS_MAX
+    assert _is_as_it_is(shown[-1], text)
+    assert not _is_as_it_is(shown[0], text)
+
+
+def test_one_record_has_one_time_for_the_colours_of_all_its_code() -> None:
+    seconds = count(step=COLOURING_S_MAX / 40)
+    budget = Budget(lambda: next(seconds))
+    fence = "```python\nx = 1\n```\n"
+    (trees,) = [markup.markdown(fence * 100, budget)]
+    assert text_of(trees) == "x = 1\n" * 100
+    coloured = [each for each in elements(trees) if each[0] == "span"]
+    assert 0 < len(coloured) < 60
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 
@@ -14,8 +16,9 @@ import pytest
 
 import steno as steno_client
 from steno.viewer.limits import ROW_KEPT_BYTES_MAX, STREAMS_HELD_MAX
+from steno.web.limits import STRANGERS_MAX
 from support.command import Steno
-from support.viewer import RunningViewer, viewing, wait_for
+from support.viewer import RunningViewer, Visit, token_of, viewing, wait_for
 
 PATHS = ("/", "/static/main.js", "/api/hello", "/api/rows", "/nowhere", "/static/nowhere.js")
 
@@ -42,29 +45,48 @@ def test_the_token_is_in_the_fragment_which_no_server_sees(viewer: RunningViewer
     assert len(viewer.visit.token) >= 40
 
 
-def test_the_cookie_is_for_no_script_and_no_other_site(viewer: RunningViewer) -> None:
-    response = viewer.visit.login()
-    cookie = response.headers["set-cookie"].lower()
-    assert response.status_code == 204
-    assert viewer.visit.token not in cookie
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
+def test_no_answer_sets_a_cookie(viewer: RunningViewer) -> None:
+    with closing(Visit(viewer.next_address())) as visit:
+        answers = [visit.login(), visit.login(), visit.http.get("/"), visit.http.get("/api/hello")]
+    assert [each.status_code for each in answers] == [200, 403, 200, 200]
+    assert [each for each in answers if "set-cookie" in each.headers] == []
+    assert visit.token not in answers[0].text
 
 
-def test_a_wrong_token_gets_no_cookie(viewer: RunningViewer) -> None:
-    response = viewer.visit.login("x" * 43)
+def test_a_printed_address_works_once_and_the_next_one_is_printed(viewer: RunningViewer) -> None:
+    with closing(Visit(viewer.next_address())) as visit:
+        assert visit.login().status_code == 200
+        again = visit.login()
+        assert again.status_code == 403
+        assert "shows the address that works now" in again.json()["error"]["message"]
+        assert visit.login(token_of(viewer.next_address())).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["x" * 43, "", "ü"])
+def test_a_wrong_token_opens_nothing(viewer: RunningViewer, token: str) -> None:
+    response = viewer.visit.login(token)
     assert response.status_code == 403
-    assert "set-cookie" not in response.headers
+    assert set(response.json()) == {"error"}
 
 
-@pytest.mark.parametrize("cookie", ["", "steno_view=x", "steno_view_1=x; other=y"])
-def test_no_question_is_answered_without_the_cookie(viewer: RunningViewer, cookie: str) -> None:
+def test_no_question_is_answered_without_the_token(viewer: RunningViewer) -> None:
     visit = viewer.visit
-    headers = {"cookie": cookie}
-    for path in ("hello", "sessions", "events", "now", "doctor", "export"):
-        response = visit.http.build_request("GET", f"/api/{path}", headers=headers)
-        response.headers["cookie"] = cookie
-        assert visit.http.send(response).status_code == 401, path
+    for given in ("", "Bearer", f"Bearer {'x' * 43}", f"Basic {visit.token}"):
+        for path in ("hello", "sessions", "events", "now", "doctor", "export", "image"):
+            response = visit.http.get(f"/api/{path}", headers={"authorization": given})
+            assert response.status_code == 401, (path, given)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["[" * 50_000, '{"a":' * 10_000, '{"token": 5}', '{"token": "\\ud800"}', "{}", '"', ""],
+)
+def test_a_login_that_is_no_login_is_the_fault_of_its_sender(
+    viewer: RunningViewer, body: str
+) -> None:
+    headers = {"origin": viewer.visit.address, "content-type": "application/json"}
+    response = viewer.visit.http.post("/api/login", content=body, headers=headers)
+    assert response.status_code in {400, 403}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +152,42 @@ def test_no_file_beside_those_of_the_page_is_served(viewer: RunningViewer, name:
 
 def test_a_huge_body_is_refused(viewer: RunningViewer) -> None:
     assert viewer.visit.post("login", token="x" * 100_000).status_code == 413
+
+
+def test_connections_without_the_token_hold_nobody_up(viewer: RunningViewer, steno: Steno) -> None:
+    visit = viewer.visit
+    port = int(visit.address.rpartition(":")[2])
+    steno("append", "held", "one", "--create")
+    with ExitStack() as opened, visit.stream("held") as stream:
+        stream.wait_for("heads")
+        strangers: list[socket.socket] = []
+        for number in range(4 * STRANGERS_MAX):
+            stranger = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            head = f"POST /api/login HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+            body = f"origin: {visit.address}\r\ncontent-type: application/json\r\n"
+            whole = f"{head}{body}content-length: 9\r\n\r\n"
+            stranger.sendall((head if number % 2 else whole).encode())
+            strangers.append(stranger)
+        # A new visitor is served, and who is in stays in.
+        with closing(Visit(viewer.next_address())) as other:
+            assert other.login().status_code == 200
+            assert other.get("hello")
+        assert visit.get("hello")
+        steno("append", "held", "two")
+        stream.wait_for("heads", head="0:2")
+
+        def is_closed(stranger: socket.socket) -> bool:
+            stranger.setblocking(False)
+            try:
+                return stranger.recv(1) == b""
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+
+        wait_for(lambda: is_closed(strangers[0]))
+        open_ones = [each for each in strangers if not is_closed(each)]
+        assert len(open_ones) <= STRANGERS_MAX
 
 
 def test_an_unknown_session_is_not_found(viewer: RunningViewer) -> None:
@@ -275,7 +333,7 @@ def test_a_lost_stream_continues_where_it_ended(viewer: RunningViewer, steno: St
         session.revert_to(0)
         session.append_message({"role": "user", "content": "three"})
         session.clear()
-        with viewer.visit.stream("resumed", last_id=last_id) as stream:
+        with viewer.visit.stream("resumed", after=last_id) as stream:
             rewrites = [stream.wait_for("rewrite").data for _ in range(2)]
             assert [(each["generation"], each["kept"]) for each in rewrites] == [(1, 2), (2, 0)]
             stream.wait_for("heads", head="2:0")
@@ -290,7 +348,7 @@ def test_a_state_of_a_session_made_again_is_read_anew(viewer: RunningViewer, ste
             client.delete("again")
             stream.wait_for("gone")
         client.open("again").append_message({"role": "user", "content": "new"})
-        with viewer.visit.stream("again", last_id=state) as stream:
+        with viewer.visit.stream("again", after=state) as stream:
             rewrite = stream.wait_for("rewrite").data
             assert rewrite["kept"] == 0
             assert rewrite["incarnation"] != state.partition("/")[0]
@@ -313,7 +371,7 @@ def test_a_browser_has_some_open_streams_and_the_others_end_at_once(
             steno("append", "many", "two")
             for each in (*held, other):
                 each.wait_for("heads", head="0:2")
-        with visit.stream("many", last_id=ended.last_id, browser="one") as ended:
+        with visit.stream("many", after=ended.last_id, browser="one") as ended:
             assert [event.name for event in ended] == ["heads", "daemon"]
 
     # A place is free again as soon as the viewer has seen that its stream is closed.
@@ -339,7 +397,7 @@ def test_a_change_of_a_dmail_between_two_streams_is_reported(
                 state = stream.wait_for("heads").id
             session.send_dmail(0, "wrong way")
             other.wait_for("mail")
-            with viewer.visit.stream("mailed", last_id=state) as stream:
+            with viewer.visit.stream("mailed", after=state) as stream:
                 stream.wait_for("mail")
 
 
@@ -366,6 +424,29 @@ def test_a_state_is_exported_as_a_file(viewer: RunningViewer, form: str, holds: 
     )
     assert response.headers["content-disposition"].startswith('attachment; filename="talk-0-1.')
     assert holds in response.text
+
+
+def test_others_are_answered_while_a_long_file_is_made(viewer: RunningViewer, steno: Steno) -> None:
+    # Each text uses up the budget of its record.
+    texts = ["[" * 20_000, "```c\n" + "\\\n" * 4_000 + "```"]
+    with steno_client.connect_sync(steno.root, name="writer") as client:
+        messages = [{"role": "user", "content": text} for text in texts * 20]
+        client.open("slow").append_message(messages)
+    asked = {"session": "slow", "until": "0:40", "format": "html"}
+    with viewer.visit.http.stream("GET", "/api/export", params=asked) as response:
+        pieces = response.iter_raw()
+        next(pieces)
+        waits: list[float] = []
+        reader = threading.Thread(target=lambda: list(pieces))
+        reader.start()
+        while reader.is_alive():
+            begun = time.monotonic()
+            assert viewer.visit.get("hello")
+            waits.append(time.monotonic() - begun)
+        reader.join()
+    # A record alone takes a quarter of a second, and the whole file many of them.
+    assert len(waits) > 10
+    assert sorted(waits)[len(waits) // 2] < 0.25
 
 
 def test_the_page_gets_what_the_daemon_and_the_doctor_say(viewer: RunningViewer) -> None:
@@ -402,7 +483,7 @@ def test_the_stream_outlives_a_killed_daemon(root: Path) -> None:
             stream.wait_for("daemon", away=True)
             assert steno("append", "talk", "two").code == 0
             stream.wait_for_each({"heads": {"head": "0:2"}, "daemon": {"away": False}})
-        with viewer.visit.stream("talk", last_id=stream.last_id) as stream:
+        with viewer.visit.stream("talk", after=stream.last_id) as stream:
             steno("append", "talk", "three")
             stream.wait_for("heads", head="0:3")
 
@@ -437,11 +518,8 @@ def test_several_viewers_serve_at_once(steno: Steno, viewer: RunningViewer) -> N
     with viewing(steno) as other:
         assert other.visit.address != viewer.visit.address
         assert other.visit.get("hello") == viewer.visit.get("hello")
-        other.visit.http.cookies.update(viewer.visit.http.cookies)
-        assert other.visit.get("hello")
-        other.visit.http.cookies.clear()
-        other.visit.http.cookies.update(viewer.visit.http.cookies)
-        assert other.visit.http.get("/api/hello").status_code == 401
+        headers = {"authorization": viewer.visit.http.headers["authorization"]}
+        assert other.visit.http.get("/api/hello", headers=headers).status_code == 401
 
 
 def test_a_port_in_use_is_reported(steno: Steno) -> None:

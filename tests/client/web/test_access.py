@@ -38,14 +38,18 @@ def test_an_origin_of_another_scheme_is_another_page() -> None:
     assert not LOCAL.is_origin("null")
 
 
-def test_the_cookie_has_the_port_in_its_name_and_a_secret_of_its_own() -> None:
-    header = f"a=b; {LOCAL.cookie_name}={LOCAL.cookie}; c=d"
-    assert LOCAL.has_cookie(header)
-    assert not LOCAL.has_cookie(header.replace("8321", "8322"))
-    assert not EVERYWHERE.has_cookie(header)
-    assert len({LOCAL.token, LOCAL.cookie, EVERYWHERE.token, EVERYWHERE.cookie}) == 4
-    assert LOCAL.is_token(LOCAL.token)
-    assert not LOCAL.is_token("ü")
+def test_each_server_has_a_token_of_its_own_which_a_header_has() -> None:
+    assert LOCAL.token != EVERYWHERE.token
+    assert LOCAL.has_bearer(f"Bearer {LOCAL.token}")
+    assert LOCAL.has_bearer(f"bearer  {LOCAL.token} ")
+    for other in (
+        f"Basic {LOCAL.token}",
+        LOCAL.token,
+        f"Bearer {EVERYWHERE.token}",
+        "Bearer ü",
+        "",
+    ):
+        assert not LOCAL.has_bearer(other)
 
 
 def test_a_page_gets_the_rewrites_that_it_has_not_seen() -> None:

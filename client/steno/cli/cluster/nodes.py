@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from steno._connect.folders import make_private
 from steno.cli.cluster.server_files import Plan, Ports, files_of
 from steno.cli.command_limits import TRY_PORTS_MAX, TRY_START_S
 from steno_protocol.errors import BadRequest, Internal
@@ -92,7 +93,7 @@ async def running_nodes(folder: Path, count: int) -> AsyncGenerator[Nodes]:
 def _start(binary: str, folder: Path, count: int) -> tuple[Nodes, list[subprocess.Popen[bytes]]]:
     plan = Plan("try", count, store=str(folder), ports=tuple(_free_ports(count)))
     texts = files_of(plan)
-    folder.mkdir(parents=True)
+    make_private(folder)
     processes: list[subprocess.Popen[bytes]] = []
     for name, text in texts.items():
         (folder / name).write_text(text)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from steno._safe_text import printable
 from steno.cli.doctor.cluster import findings_about, promise
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import Column, beside, lines_of
 from steno.cli.render.wording import age, count, duration, moment, number, size
 from steno_protocol.replies import (

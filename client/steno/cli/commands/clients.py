@@ -3,11 +3,12 @@
 from argparse import Namespace
 from typing import Final
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import Column, lines_of
 from steno.cli.render.wording import duration, number
 from steno_protocol.replies import ClientEntry, ClientsReport

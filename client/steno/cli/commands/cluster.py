@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from steno._connect.folders import make_private
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import (
     Subcommands,
@@ -303,7 +304,7 @@ def _config(options: Namespace, output: Output) -> int:
 
 
 def _write_files(folder: str, files: dict[str, str], output: Output) -> int:
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    make_private(Path(folder))
     for name, text in files.items():
         with new_file(Path(folder) / name) as file:
             file.write(text.encode())

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command
 from steno.cli.configuration import read_file, shown_value, unread_options
 from steno.cli.connection import connected, endpoint_of, root_of
 from steno.cli.exits import Exit
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import table
 from steno_protocol import paths
 from steno_protocol.commands import Configuration

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
+from steno._safe_text import printable
 from steno._sync.client import BlockingSession
 from steno.cli.arguments import (
     Subcommands,
@@ -19,7 +20,7 @@ from steno.cli.changes import say_kept
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.wording import moment
 from steno.cli.stdin import text_or_stdin
 from steno.values import Mail

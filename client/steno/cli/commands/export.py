@@ -19,7 +19,7 @@ from steno.cli.records import report_damaged
 from steno.cli.redaction import masked_line, masked_record, masked_stat, redactor_of
 from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.sizes import size_of
@@ -98,10 +98,10 @@ def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
         pieces = _Pieces(session, stat, progress, redactor)
         lines = pieces.lines(options.format)
         if options.output is None:
-            is_prose = options.format == "markdown" and output.is_terminal
             for line in lines:
                 progress.make_room()
-                output.write(printable(line) if is_prose else line)
+                data = f"{line}\n".encode("utf-8", "backslashreplace")
+                (output.json_line if is_json else output.raw)(data)
         else:
             _write_file(Path(options.output), lines)
     if options.output is not None:

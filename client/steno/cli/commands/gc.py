@@ -3,11 +3,12 @@
 import shlex
 from argparse import Namespace
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command, days, number_from, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.printed_commands import destination
 from steno.cli.render.progress import Progress
 from steno.cli.render.tables import table

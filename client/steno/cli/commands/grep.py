@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, between, command, optional_argument, role
 from steno.cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
@@ -14,7 +15,7 @@ from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
 from steno.cli.render import contract
 from steno.cli.render.messages import texts_of, written_at
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import moment
 from steno.cli.since import Since, since_option

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._connect.folders import make_private, sync_folder
+from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, optional_argument, path_text
 from steno.cli.connection import connected, local_root
@@ -26,7 +27,7 @@ from steno.cli.exits import Exit
 from steno.cli.foreign_sources import ForeignSource, find_foreign
 from steno.cli.import_sources import ImportSource, damaged_lines, find
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count, number, size
 from steno.cli.work_dirs import note_work_dirs

@@ -4,11 +4,12 @@ import re
 from argparse import Namespace
 from typing import Final
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command, session_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 
 _LABEL: Final = r"[^\x00-\x1f\x7f-\x9f,]{1,64}"
 """The pattern of a valid label."""

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from steno._safe_text import printable
 from steno.cli.arguments import (
     Subcommands,
     change_options,
@@ -13,7 +14,7 @@ from steno.cli.arguments import (
 from steno.cli.changes import change
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.stdin import text_or_stdin
 from steno_protocol.records import system_prompt_record
 

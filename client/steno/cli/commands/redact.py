@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from steno._redaction.patterns import BUILT_IN
 from steno._redaction.redactor import Finding, Redactor
+from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, optional_argument
 from steno.cli.connection import connected, root_here
@@ -15,7 +16,7 @@ from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
 from steno.cli.redaction import redactor_of
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.stdin import is_typed, text_or_stdin
 from steno.values import decode_object

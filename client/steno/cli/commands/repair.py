@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from steno._safe_text import printable
 from steno.cli import repair_in_place
 from steno.cli.arguments import Subcommands, command, key_option, path_text, why_option
 from steno.cli.checking import described, patient, verify_session
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.session_ids import is_session_id

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from steno._connect.folders import own_private
 from steno._connect.safe_open import read_regular
 from steno._connect.target import make_target
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, action, actions, command
 from steno.cli.command_limits import WATCHDOG_S
 from steno.cli.connection import refuse_endpoint, root_of
 from steno.cli.exits import Exit
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Exists
 
@@ -120,9 +122,11 @@ def _install(options: Namespace, output: Output) -> int:
                 f"{unit.path} was not written by steno: move it away, or remove it, and try again"
             )
     for unit in units:
-        unit.path.parent.mkdir(parents=True, exist_ok=True)
+        own_private(unit.path.parent)
         aside = unit.path.with_name(f"{unit.path.name}.{os.getpid()}")
-        aside.write_text(unit.text, encoding="utf-8")
+        # With an open umask, another user could write into it what the daemon's user then runs.
+        with open(aside, "w", encoding="utf-8", opener=_readable) as file:
+            file.write(unit.text)
         aside.replace(unit.path)
     following = [
         f"steno stop --root {root}",
@@ -131,6 +135,11 @@ def _install(options: Namespace, output: Output) -> int:
     ]
     _print_result(units, output, following)
     return Exit.DONE
+
+
+def _readable(path: str, flags: int) -> int:
+    """Open a new file that others may read, whatever the umask."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
 def _refuse_cache(environment: Path) -> None:

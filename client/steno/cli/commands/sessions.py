@@ -5,12 +5,13 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, number_from, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.tables import Column, table, terminal_table
 from steno.cli.render.wording import age, moment, number, size

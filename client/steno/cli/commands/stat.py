@@ -2,11 +2,12 @@
 
 from argparse import Namespace
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command, session_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import table
 from steno.cli.render.wording import number, size
 from steno_protocol.replies import SessionStat

@@ -4,11 +4,12 @@ import importlib
 from argparse import Namespace
 from typing import Any
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import table
 from steno.cli.render.wording import count, duration, number, size
 from steno_protocol.commands import Stats

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from steno._safe_text import printable
 from steno.cli.arguments import (
     Subcommands,
     command,
@@ -12,7 +13,7 @@ from steno.cli.arguments import (
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 
 
 def add_parser(commands: Subcommands) -> None:

@@ -2,12 +2,13 @@
 
 from argparse import Namespace
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command, session_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
 from steno.cli.render.messages import texts_of
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.tables import shortened
 from steno.cli.render.wording import instant
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
+from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command, path_text
 from steno.cli.checking import described, list_sessions, patient, verify_session
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable
+from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.session_ids import is_session_id

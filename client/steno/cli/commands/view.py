@@ -3,7 +3,7 @@
 import errno
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -33,8 +33,9 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "view", run,
-        "Prints the address of a page and opens it in the browser. The address contains a secret:"
-        " a browser with it can read every session. Ctrl-C ends the viewer. Needs the extra"
+        "Prints the address of a page and opens it in the browser. The address contains a secret"
+        " that works once: the page that it opens can read every session, and the command prints"
+        " the next address. Ctrl-C ends the viewer. Needs the extra"
         " `stenod[view]`.",
         example="steno view demo\nsteno view --no-browser --port 8321",
     )  # fmt: skip
@@ -75,6 +76,7 @@ def run(options: Namespace, output: Output) -> int:
 
 async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
     # Imported here: no other command needs a web server.
+    from steno.viewer.one_time_token import OneTimeToken  # noqa: PLC0415
     from steno.viewer.search import SearchService  # noqa: PLC0415
     from steno.viewer.server import (  # noqa: PLC0415
         open_browser,
@@ -94,19 +96,26 @@ async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
         door = listen(options.host, options.port)
     except OSError as error:
         raise _not_listening(options, error) from None
-    address = page_address(door.access, options.session)
+
+    def announce(token: str) -> None:
+        _announce(page_address(door.access, token, options.session), output)
+
+    printed = OneTimeToken(announce)
+    address = page_address(door.access, printed.text, options.session)
     with ExitStack() as files:
         page = None if options.no_browser else files.enter_context(private_page(address))
 
         async def ready() -> None:
-            _announce(address, options, output)
+            announce(printed.text)
+            if options.host not in {"127.0.0.1", "localhost", "::1"}:
+                output.say("other machines reach it, and nothing on the way is encrypted")
             if page is not None and not await open_browser(page):
                 output.say("there is no browser here: open the address in one")
 
         search = SearchService(lambda: _searched(options), partial(masked_record, redactor))
         async with connect(**how, spawn=False) as client:
             await serve(
-                door, client, root, lambda: _diagnose(options), ready, search,
+                door, printed, client, root, lambda: _diagnose(options), ready, search,
                 redactor=redactor, may_write=options.write,
             )  # fmt: skip
 
@@ -119,14 +128,14 @@ def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder]":
     return client, index_folder(options, client.welcome.root)
 
 
-def _announce(address: str, options: Namespace, output: Output) -> None:
-    if output.as_json:
-        output.document({"address": address})
-    else:
-        output.write(address)
-    output.flush()
-    if options.host not in {"127.0.0.1", "localhost", "::1"}:
-        output.say("other machines reach it, and nothing on the way is encrypted")
+def _announce(address: str, output: Output) -> None:
+    """Print an address; a viewer whose output nobody reads any longer serves on."""
+    with suppress(BrokenPipeError):
+        if output.as_json:
+            output.document({"address": address})
+        else:
+            output.write(address)
+        output.flush()
 
 
 def _not_listening(options: Namespace, error: OSError) -> BadRequest:

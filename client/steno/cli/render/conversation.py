@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from steno._safe_text import printable, without_ansi
 from steno.cli.command_limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINES_MAX
 from steno.cli.render.messages import (
     FOLDED_CHARS,
@@ -26,7 +27,6 @@ from steno.cli.render.messages import (
     text_of,
     written_at,
 )
-from steno.cli.render.output import printable
 from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
@@ -51,8 +51,15 @@ _TIME_CHARS: Final = 19
 _ROLE_STYLES: Final = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "magenta"}
 
 
+_AS_IT_IS: Final = "▸ shown as it is: too long, too wide or too deep to be laid out"
+
+
 class Markup(Protocol):
     """Lays out texts for a terminal. Its lines contain nothing that controls one but styles."""
+
+    def begin_record(self) -> None:
+        """Count the time for the next texts anew."""
+        ...
 
     def markdown(self, text: str, columns: int) -> list[str] | None:
         """Return the lines of a Markdown text; None if it has to be shown as it is."""
@@ -88,6 +95,8 @@ class Conversation:
 
     def record(self, record: Record) -> list[str]:
         """The lines that show one record."""
+        if self._markup is not None:
+            self._markup.begin_record()
         value = record.record
         match value.get("role"):
             case "_system_prompt":
@@ -160,6 +169,7 @@ class Conversation:
             lines = self._markup.markdown(_with_escapes(text), self._room or _RULE_CHARS)
             if lines is not None:
                 return _indented(lines)
+            return [*self._text(text), *self._text(_AS_IT_IS, "dim")]
         return self._text(text)
 
     def _thought(self, text: str) -> list[str]:
@@ -241,8 +251,11 @@ class Conversation:
 
 
 def _with_escapes(text: str) -> str:
-    """A text that cannot control a terminal; the line ends of other systems are line ends."""
-    return printable(text.replace("\r\n", "\n"))
+    """A text that cannot control a terminal; colours of a tool are no part of it.
+
+    The line ends of other systems are line ends.
+    """
+    return printable(without_ansi(text).replace("\r\n", "\n"))
 
 
 def _cut(line: str, room: int) -> Iterator[str]:

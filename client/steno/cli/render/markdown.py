@@ -1,9 +1,18 @@
-"""A session as Markdown; pure."""
+"""A session as Markdown; pure.
+
+What a record says is quoted: a line that begins with `## ` is always the beginning of a record.
+
+    ## user · planner · 2026-03-01 12:00:00
+
+    > Look at the file.
+    > ## assistant
+"""
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+from steno._safe_text import without_ansi
 from steno.cli.render.messages import described, text_of, written_at
 from steno.cli.render.wording import count, moment
 from steno.values import Record
@@ -13,15 +22,22 @@ from steno_protocol.replies import SessionStat
 
 def head_of(stat: SessionStat) -> Iterator[str]:
     """The lines before the first message."""
-    yield f"# {stat.title or stat.session}"
+    yield f"# {_flat(stat.title or stat.session)}"
     yield ""
-    parts = [f"session `{stat.session}`", f"up to `{stat.head}`"]
+    parts = [f"session {_span(stat.session)}", f"up to {_span(stat.head)}"]
     if stat.labels:
-        parts.append("labels " + ", ".join(stat.labels))
+        parts.append("labels " + ", ".join(map(_flat, stat.labels)))
     if stat.forked_from:
-        parts.append(f"forked from `{stat.forked_from}`")
+        parts.append(f"forked from {_span(stat.forked_from)}")
     yield ", ".join(parts)
     yield ""
+
+
+_HTML: Final = re.compile(r"<(?!(?:https?://|mailto:)[^\s<>]*>)[A-Za-z/!?]")
+"""The beginning of HTML; a link in angle brackets is none."""
+
+_MARKS: Final = re.compile(r"[\\`*\[\]<>~|&]|(?<!\w)_|_(?!\w)|#+$|^[-+=#]|^\d+(?=[.)])")
+"""Characters with a meaning in a line of Markdown."""
 
 
 class Markdown:
@@ -39,7 +55,7 @@ class Markdown:
                 yield ""
                 yield from _paragraph(value.get("content"))
             case "_checkpoint":
-                yield f"*checkpoint {value.get('id')}*"
+                yield f"*checkpoint {_flat(text_of(value.get('id')))}*"
                 yield ""
             case "_usage":
                 tokens = value.get("token_count")
@@ -53,7 +69,7 @@ class Markdown:
         name = self._called.get(str(value.get("tool_call_id"))) if role == "tool" else None
         heading = [role, name, by if isinstance(by, str) else None]
         when = [moment(at)] if at is not None else []
-        yield "## " + " · ".join([*(each for each in heading if each), *when])
+        yield "## " + " · ".join([*(_flat(each) for each in heading if each), *when])
         yield ""
         yield from self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")
@@ -73,7 +89,7 @@ class Markdown:
             elif kind == "think":
                 yield from _folded(str(part.get("think")))
             else:
-                yield f"`[{described(kind, part)}]`"
+                yield _span(f"[{described(kind, part)}]")
                 yield ""
 
     def _call(self, call: object) -> Iterator[str]:
@@ -83,14 +99,28 @@ class Markdown:
             return
         name = str(function.get("name"))
         self._called[str(call.get("id"))] = name
-        yield f"Calls `{name}`:"
+        yield f"Calls {_span(name)}:"
         yield ""
         yield from _fenced(text_of(function.get("arguments")), "json")
 
 
-def _paragraph(text: object) -> Iterator[str]:
-    yield text_of(text)
+def _quoted(text: str) -> Iterator[str]:
+    """A text as a quotation, so that none of its lines can be a heading of the document.
+
+    A line ends wherever a reader may see an end: Markdown knows three ends, other programs more.
+    """
+    for line in without_ansi(text).splitlines():
+        yield f"> {line}" if line.strip() else ">"
     yield ""
+
+
+def _paragraph(value: object) -> Iterator[str]:
+    """The Markdown of a text; one with HTML, which could end a quotation, is shown as it is."""
+    text = text_of(value)
+    if _HTML.search(text):
+        yield from _fenced(text)
+    else:
+        yield from _quoted(text)
 
 
 def _folded(text: str) -> Iterator[str]:
@@ -102,10 +132,24 @@ def _folded(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str = "") -> Iterator[str]:
-    """Unchanged text in a fence that is longer than any fence in the text."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    yield fence + language
-    yield text.rstrip("\n")
-    yield fence
-    yield ""
+    """Unchanged text, quoted, in a fence that is longer than any fence in the text."""
+    fence = _fence_for(text, at_least=3)
+    yield from _quoted("\n".join((fence + language, text.rstrip("\n"), fence)))
+
+
+def _fence_for(text: str, at_least: int) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    return "`" * max(at_least, longest + 1)
+
+
+def _span(text: str) -> str:
+    """A text as code on one line."""
+    flat = " ".join(without_ansi(text).split())
+    fence = _fence_for(flat, at_least=1)
+    edge = " " if "`" in flat or not flat else ""
+    return f"{fence}{edge}{flat}{edge}{fence}"
+
+
+def _flat(text: str) -> str:
+    """A text on one line, without a meaning of its own as Markdown or HTML."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(without_ansi(text).split()))

@@ -1,12 +1,12 @@
 """The output of a command: data on stdout, messages on stderr, colours on a terminal only."""
 
 import os
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
+from steno._safe_text import coloured, printable, printable_json
 from steno.cli.render.printed_commands import with_destination
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 
@@ -21,9 +21,6 @@ _STYLES: Final = {
     "cyan": "36",
 }
 
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Control and direction characters: a record must not control the reader's terminal."""
-
 _ASCII: Final = str.maketrans(
     {
         "│": "|", "├": "|", "└": "`", "─": "-", "●": "*", "○": "o", "◌": "?", "·": "-",
@@ -36,6 +33,9 @@ _ASCII: Final = str.maketrans(
 
 class Output:
     """The two streams of one command.
+
+    What goes to a terminal passes here, and nothing of it controls the terminal but the colours
+    that the command itself sets.
 
     Args:
         data: the stream of results.
@@ -105,7 +105,10 @@ class Output:
         return (_for(self._data, text) + "\n").encode(encoding, "backslashreplace")
 
     def raw(self, data: bytes) -> None:
-        """Write data byte by byte."""
+        """Write data byte by byte; a terminal gets escapes for what could control it."""
+        if self.is_terminal:
+            self._data.write(_fitted(self._data, printable(data.decode(errors="replace"))))
+            return
         buffer = getattr(self._data, "buffer", None)
         if buffer is None:
             self._data.write(data.decode(errors="replace"))
@@ -114,16 +117,10 @@ class Output:
         buffer.write(data)
 
     def json_line(self, line: bytes) -> None:
-        """Write a line of JSON from a file; it cannot control a terminal.
-
-        JSON has its own escapes for control characters, so that the meaning stays the same.
-        """
-        if self.is_terminal:
-            line = _UNPRINTABLE.sub(
-                lambda found: found[0] if found[0] == "\r" else f"\\u{ord(found[0]):04x}",
-                line.decode(errors="replace"),
-            ).encode()
-        self.raw(line)
+        """Write a line of JSON from a file; a terminal gets JSON's own escapes."""
+        self.raw(
+            printable_json(line.decode(errors="replace")).encode() if self.is_terminal else line
+        )
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write a JSON document on a line of its own."""
@@ -159,7 +156,7 @@ class Output:
         shown = printable(text, one_line=True)[: _columns() - 1]
         with self._lock:
             self._is_updated = bool(text)
-            self._utter(_for(self._messages, f"\r\x1b[K{shown}"))
+            self._utter(f"\r\x1b[K{_for(self._messages, shown)}")
 
     def error(self, error: StenoError) -> None:
         """Print an error: one line, or one JSON object."""
@@ -221,12 +218,6 @@ def _code(error: StenoError) -> str:
     return "unreachable" if isinstance(error, Unreachable | OutcomeUnknown) else "failed"
 
 
-def printable(text: str, *, one_line: bool = False) -> str:
-    """`text` with escapes for the characters that could control a terminal."""
-    shown = _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
-
-
 def styled(text: str, *styles: str) -> str:
     """`text` with the sequences of these styles."""
     codes = ";".join(_STYLES[style] for style in styles)
@@ -250,11 +241,16 @@ def _json(stream: TextIO, value: Mapping[str, Any]) -> str:
     is_utf = (stream.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(value, ensure_ascii=not is_utf, separators=(",", ":"))
     # A lone surrogate becomes its escape, which is valid JSON.
-    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return (printable_json(text) if stream.isatty() else text) + "\n"
 
 
 def _for(stream: TextIO, text: str) -> str:
-    """`text` with escapes for what the encoding of the stream lacks."""
+    """`text` with escapes for what the encoding of the stream lacks, or what a terminal obeys."""
+    return _fitted(stream, coloured(text) if stream.isatty() else text)
+
+
+def _fitted(stream: TextIO, text: str) -> str:
     encoding = (stream.encoding or "utf-8").lower()
     if encoding.startswith("utf"):
         # UTF-8 cannot encode a lone surrogate.

@@ -4,6 +4,7 @@ A text of a transcript is never rich's own markup, never HTML, and never a link 
 follows: the target of a link is shown as text.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -31,9 +32,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from steno.cli.command_limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX
+from steno._safe_text import printable
+from steno.cli.command_limits import CODE_CHARS_MAX, MARKDOWN_CHARS_MAX, RECORD_RENDER_S_MAX
 from steno.cli.render.lexers import lexer_named
-from steno.cli.render.output import printable
 from steno.cli.render.time_limit import TimeIsUp
 
 # Without HTML: a tag in a text is text.
@@ -77,6 +78,10 @@ Limit = Callable[[], AbstractContextManager[None]]
 """Makes the limit for the time of one text: a context manager that interrupts its block."""
 
 
+Clock = Callable[[], float]
+"""Seconds on a clock that never goes back."""
+
+
 class NotRendered(Exception):
     """A text has no rendering within the limits."""
 
@@ -87,11 +92,20 @@ class RichMarkup:
     Args:
         has_colours: whether lines contain colours and other styles.
         limit: limits the time for one text.
+        clock: measures the time for the texts of one record.
     """
 
-    def __init__(self, *, has_colours: bool, limit: Limit = nullcontext) -> None:
+    def __init__(
+        self, *, has_colours: bool, limit: Limit = nullcontext, clock: Clock = time.monotonic
+    ) -> None:
         self._colours = ColorSystem.STANDARD if has_colours else None
         self._limit = limit
+        self._clock = clock
+        self._spent_s = 0.0
+
+    def begin_record(self) -> None:
+        """The texts that follow are those of another record."""
+        self._spent_s = 0.0
 
     def markdown(self, text: str, columns: int) -> list[str] | None:
         """The lines of a Markdown text; None if it has to be shown as it is."""
@@ -110,6 +124,9 @@ class RichMarkup:
         return [piece.plain for piece in Text(line).wrap(_console(columns), columns)]
 
     def _lines(self, make: Callable[[], RenderableType], columns: int) -> list[str] | None:
+        if self._spent_s > RECORD_RENDER_S_MAX:
+            return None
+        begun = self._clock()
         try:
             with self._limit():
                 lines = _console(columns).render_lines(make(), pad=False)
@@ -117,6 +134,8 @@ class RichMarkup:
         except (Exception, TimeIsUp):
             # Whatever three libraries make of a hostile text: the text itself can be shown.
             return None
+        finally:
+            self._spent_s += self._clock() - begun
         return _without_blank_ends(shown)
 
     def _styled(self, line: Iterable[Segment]) -> str:

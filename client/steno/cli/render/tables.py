@@ -5,7 +5,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from steno.cli.render.output import Output, printable
+from steno._safe_text import printable
+from steno.cli.render.output import Output
 
 _ROOM_COLUMNS: Final = 20
 """In less room than this beside the name, a folded text is harder to read than a long line."""

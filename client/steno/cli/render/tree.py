@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from steno._safe_text import printable
 from steno.cli.render.messages import folded
-from steno.cli.render.output import printable
 from steno.cli.render.wording import count, moment, number, size
 from steno_protocol import timeline_entries
 from steno_protocol.paths import generation_file

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from steno.cli.render.output import printable
+from steno._safe_text import printable
 from steno.cli.render.wording import count, duration, number, size
 from steno.cli.short_ids import short_ids
 from steno.cli.top.activity import Activity, ClientRow, SessionRow

@@ -1,7 +1,7 @@
 // The page: its login, its address and its views.
 
-import { get, post } from "./api.js";
-import { h, parsePosition, prose } from "./dom.js";
+import { get, isKnown, login } from "./api.js";
+import { at, h, parsePosition, prose } from "./dom.js";
 import { Now } from "./now.js";
 import { Search } from "./search.js";
 import { SessionPage } from "./session.js";
@@ -13,19 +13,28 @@ let page = null;
 let mayWrite = false;
 let shows = 0;
 
-/** Exchange the token of the printed address for the cookie, and take it out of the address. */
-async function enter() {
+/** What a printed address has in its fragment: its token, and the session to show. */
+function printed() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const token = given.get("token");
-  if (!token) return;
-  const session = given.get("session");
-  history.replaceState(null, "", session ? `#/s/${encodeURIComponent(session)}/transcript` : "#/");
-  await post("login", { token });
+  return { token: given.get("token"), session: given.get("session") };
+}
+
+/** Use the token of a printed address, and take it out of the address. */
+async function enter() {
+  const { token, session } = printed();
+  if (!token) return isKnown();
+  history.replaceState(null, "", session ? at(session) : "#/");
+  try {
+    await login(token);
+  } catch (error) {
+    // The address was used; this tab or another one may have done that.
+    if (!await isKnown()) throw error;
+  }
 }
 
 function fail(error) {
-  const text = error.status === 401 || error.status === 403
-    ? "This page is closed to you: open the address that `steno view` printed."
+  const text = error.status === 401
+    ? "This page is closed to you: open the last address that `steno view` printed in its terminal."
     : error.message;
   main.replaceChildren(h("p", { class: "empty", role: "alert" }, prose(text)));
 }
@@ -102,6 +111,12 @@ function setAway(isAway) {
 }
 
 async function begin() {
+  // A page that the browser makes before it is asked for must not use up the token.
+  if (document.prerendering) {
+    await new Promise((done) => {
+      document.addEventListener("prerenderingchange", done, { once: true });
+    });
+  }
   try {
     await enter();
     const { root, may_write } = await get("hello");
@@ -112,12 +127,15 @@ async function begin() {
     fail(error);
     return;
   }
-  sessions = new Sessions(document.getElementById("sessions"), {
-    changed: ({ isAway }) => setAway(isAway),
-  });
-  addEventListener("hashchange", go);
-  addEventListener("keydown", searched);
+  if (!sessions) {
+    sessions = new Sessions(document.getElementById("sessions"), {
+      changed: ({ isAway }) => setAway(isAway),
+    });
+    addEventListener("keydown", searched);
+  }
   go();
 }
 
+// A printed address may be opened in an open page, also in one that was closed to its reader.
+addEventListener("hashchange", () => (!sessions || printed().token ? begin() : go()));
 begin();

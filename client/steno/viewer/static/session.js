@@ -1,7 +1,7 @@
 // One session: its head, its stream of events, and its views.
 
-import { get, link, Stream } from "./api.js";
-import { at, count, h, parsePosition, say } from "./dom.js";
+import { get, save, Stream } from "./api.js";
+import { at, button, count, h, parsePosition, prose, say } from "./dom.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { answerFor, Throttle } from "./pacing.js";
@@ -129,11 +129,17 @@ export class SessionPage {
   }
 
   exports() {
-    const file = (format, text) => h("a", {
-      download: "", href: link("export", {
-        session: this.session, format, until: `${this.end.generation}:${this.end.line}`,
-      }),
-    }, text);
+    const file = (format, text) => button(text, async (event) => {
+      event.target.disabled = true;
+      try {
+        await save("export", {
+          session: this.session, format, until: `${this.end.generation}:${this.end.line}`,
+        });
+      } catch (error) {
+        this.panel.append(h("p", { role: "alert" }, prose(error.message)));
+      }
+      event.target.disabled = false;
+    });
     this.panel.replaceChildren(file("markdown", "Markdown"), file("html", "HTML"), file("json", "JSON"));
   }
 

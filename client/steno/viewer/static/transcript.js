@@ -1,6 +1,6 @@
 // The transcript: one row for each line, live and of any length.
 
-import { get, link } from "./api.js";
+import { get, showImage } from "./api.js";
 import { at, build, button, count, duration, h, moment, parsePosition, prose, time } from "./dom.js";
 import { VirtualList } from "./list.js";
 import { answerFor } from "./pacing.js";
@@ -79,14 +79,19 @@ export class RowMaker {
       case "result":
         return this.result(row, part, index);
       case "image":
-        return h("figure", {}, h("img", {
-          alt: part.text, loading: "lazy",
-          src: link("image", { session: this.session, at: this.position(row), part: part.part }),
-        }), h("figcaption", { class: "muted" }, part.text));
+        return this.image(row, part);
       default:
         return this.folded(row, index, "json", [h("span", { class: "tag" }, part.title)],
           () => [h("pre", { class: "code" }, build(part.trees)), this.more(row, part)]);
     }
+  }
+
+  image(row, part) {
+    const image = h("img", { alt: part.text });
+    const asked = { session: this.session, at: this.position(row), part: part.part };
+    // Without the daemon the description stands alone, until the row comes into sight again.
+    showImage(image, asked).catch(() => {});
+    return h("figure", {}, image, h("figcaption", { class: "muted" }, part.text));
   }
 
   result(row, part, index) {
