@@ -4,6 +4,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from steno._connect.private_files import sync_file
+
 
 def make_private(folder: Path) -> list[Path]:
     """Make a folder and its missing parents, each with mode 0700; existing ones keep their mode.
@@ -32,6 +34,6 @@ def sync_folder(folder: Path) -> None:
     """Sync a folder: new, moved and removed names in it are then on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(handle)
+        sync_file(handle)
     finally:
         os.close(handle)
