@@ -22,7 +22,8 @@ from stenod import daemon
 from stenod.runtime import config, daemon_log, fd_limit
 from stenod.runtime.config import Config
 from stenod.runtime.internal_errors import fault_of
-from stenod.store.lock import RootLock, check_private, make_root
+from stenod.store.lock import RootLock, make_root
+from stenod.store.private_files import check_folder
 from stenod.systemd import Supervisor, take_supervisor
 
 EXIT_FAILED: Final = 1
@@ -122,7 +123,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
             f"the root {folder} cannot be used: {error}; choose another with --root or STENO_HOME,"
             " or set HOME to a folder that you can write to"
         ) from error
-    check_private(folder)
+    check_folder(folder)
     path = paths.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))
 

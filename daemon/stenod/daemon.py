@@ -41,11 +41,13 @@ from stenod.runtime.fd_limit import process_limit
 from stenod.runtime.internal_errors import fault_of
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions.gc import Collector
 from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
+from stenod.store import syncs
 from stenod.store.disk import Disk
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
@@ -105,7 +107,7 @@ class Daemon:
             trees.folders,
             free_bytes,
         )
-        self._services = self._make_services(local)
+        self._services = self._make_services()
         self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
         self._registry.check_root = self._check_root
         self._registry.member = self._member
@@ -289,12 +291,12 @@ class Daemon:
         except Exception as error:
             daemon_log.log("internal", error=fault_of(error))
 
-    def _make_services(self, disk: PosixDisk) -> Services:
+    def _make_services(self) -> Services:
         is_alone = self._member is None
         return Services(
             commit=AdaptiveCommits(
                 Threads(limits.COMMIT_THREADS_MAX),
-                disk.overlap.is_empty,
+                syncs.are_none_running,
                 groups_max=1 if is_alone else limits.COMMIT_THREADS_MAX,
                 # The event loop carries what a cluster's commit sends.
                 may_block=is_alone,
@@ -308,6 +310,7 @@ class Daemon:
             settings=partial(attrgetter("settings"), self._config),
             quotas=self._quotas,
             spawn=self._spawn,
+            unknown=UnknownOutcomes(started_ms=int(time.time() * 1000)),
         )
 
     def _join(self, disk: Disk) -> Membership | None:

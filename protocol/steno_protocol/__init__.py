@@ -11,6 +11,7 @@ Files      records, wire                the checks of appended records; the line
            context, checkpoint_ids      the meaning of a context's lines; the next checkpoint id
            lines, blocks                bytes as lines, and lines by their numbers
            paths, file_types            names of files, rules of ids, and other files found there
+           private_files                whose files, folders and sockets are trusted
            work_dirs                    the work directories in kimi-cli's file
 Checks     checks, line_schemas         a check of a session's files; what their lines hold
            checksums                    the checksums of a file's blocks

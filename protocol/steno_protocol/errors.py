@@ -326,7 +326,7 @@ class Unauthorized(Refused):
         >>> key_file.touch(0o644)
         >>> steno.connect_sync(endpoint="tcp://127.0.0.1:7117", key_file=key_file)
         Traceback (most recent call last):
-        steno.Unauthorized: others may read .../laptop.key: run `chmod 600 ...
+        steno.Unauthorized: other users may read .../laptop.key: run `chmod 600 ...
     """
 
     code: ErrorCode | None = ErrorCode.UNAUTHORIZED

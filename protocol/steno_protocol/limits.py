@@ -210,6 +210,10 @@ UNSTAMPED_KEYS_MAX: Final = 4096
 KEYS_KEPT_MAX: Final = 16 * UNSTAMPED_KEYS_MAX
 """Keys of closed sessions whose lines have no stamps, about 16 MiB: no file has these keys."""
 
+UNKNOWN_KEYS_MAX: Final = 4 * MAILBOX_COMMANDS_MAX
+"""Keys of commands that were answered `unknown`, in one daemon, about 2 MiB: four full mailboxes on
+a failing disk. After more of them each key counts as one."""
+
 KEY_FILTER_KEY_BITS: Final = 32
 """Bits of a key filter for each key. With six hashes one key in 40 000 is a false positive, and
 each of those reads the session's files."""

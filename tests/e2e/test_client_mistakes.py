@@ -108,7 +108,7 @@ def test_a_connect_argument_error_names_the_argument(expected: str, given: dict[
 
 
 def test_a_folder_is_no_key_file(root: Path) -> None:
-    with pytest.raises(Unauthorized, match="is no file of yours"):
+    with pytest.raises(Unauthorized, match="has to be a regular file"):
         connect(root, key_file=root)
 
 

@@ -179,7 +179,7 @@ class ForeignSimulation(SessionSimulation):
         return self._drawing.draw_intruded()
 
     def _send(self, desk: Writers, order: Order) -> None:
-        command = order.repeated(repeat=order.tries > 0)
+        command = order.next_copy()
         order.tries += 1
         assert order.tries < TRIES_MAX, f"{order.key} was sent {order.tries} times in vain"
         sent = NotedSent(command, desk, partial(self._take_answer, order))

@@ -43,6 +43,7 @@ from stenod.replication.mirror import Mirror
 from stenod.replication.owned_folder import OwnedFolder
 from stenod.replication.ownership import Ownership
 from stenod.rewrite import compaction, planner
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions import registry, rename
 from stenod.sessions.moves import Moves
 from stenod.sessions.operations import Operations
@@ -135,6 +136,10 @@ def _second_argument(_: Any, second: Any) -> Any:
 
 async def _nothing_async(*_: Any) -> None:
     return None
+
+
+def _as_the_client_says(self: UnknownOutcomes, command: Any) -> bool:
+    return bool(command.repeat)
 
 
 def _uncut_tail(region: bytes, marked: bool) -> Tail:
@@ -458,6 +463,12 @@ MUTANTS = {
     ),
     "a resend that does not say that it is one": Mutant(
         [(exchange, "Mutation", ())], {"daemon": 26}
+    ),
+    "a refusal of a repeat that does not say that it is one": Mutant(
+        [(UnknownOutcomes, "may_be_applied", _as_the_client_says)], {"context": 0, "streams": 19}
+    ),
+    "a key of an unknown outcome that is forgotten": Mutant(
+        [(UnknownOutcomes, "add", _nothing)], {"context": 365}
     ),
     "a refusal of a repeat that could not be looked up": Mutant(
         [(registry, "doubted", _first_argument), (writer, "doubted", _first_argument)],

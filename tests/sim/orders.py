@@ -22,6 +22,7 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
+from steno_protocol.paths import key_time_ms
 from steno_protocol.replies import Ack
 from support.writing import Sent
 
@@ -69,6 +70,7 @@ class Order:
         after: the same agent's last durable order in the session's other file when it drew this.
         lines: its lines in the files, once it was acknowledged beside another program.
         is_lost: another program destroyed its lines.
+        is_unknown: the daemon that lives now answered `unknown`.
     """
 
     command: Change
@@ -83,6 +85,7 @@ class Order:
     after: "Order | None" = None
     lines: list[bytes] = field(default_factory=list[bytes])
     is_lost: bool = False
+    is_unknown: bool = False
 
     @property
     def key(self) -> str:
@@ -129,6 +132,16 @@ class Order:
         assert isinstance(self.command, commands.Mutation)
         return replace(self.command, repeat=repeat)
 
+    def next_copy(self) -> commands.Mutation:
+        """The command as its client sends it now.
+
+        It has `repeat` only where the daemon needs it: a key of another shape than steno's own does
+        without, and the daemon knows what it answered `unknown` itself.
+        """
+        has_time = key_time_ms(self.key) is not None
+        is_known = self.is_unknown and self.fate is Fate.OPEN
+        return self.repeated(repeat=self.tries > 0 and has_time and not is_known)
+
     def acknowledge(self, reply: Any) -> None:
         """Take a reply."""
         self.replies.append(reply)
@@ -158,6 +171,7 @@ class Order:
     def _take_error(self, error: StenoError) -> None:
         if isinstance(error, (OutcomeUnknown, Busy, ShuttingDown, Held)):
             # Its client sends it again, to the owner of the session if that is another daemon.
+            self.is_unknown |= isinstance(error, OutcomeUnknown)
             return
         assert isinstance(error, (*REFUSALS, StorageFailed, Expired)), f"{self.key}: {error!r}"
         assert self.fate is not Fate.DONE, f"{self.key} was acked, and now {error!r}"
@@ -178,6 +192,7 @@ def done(orders: Iterable[Order]) -> list[Order]:
 def lose_answers(orders: Iterable[Order]) -> None:
     """The daemon is gone: acks that it gave count, and nothing else is answered any more."""
     for order in orders:
+        order.is_unknown = False
         order.copies = [copy for copy in order.copies if isinstance(copy.answer, Ack)]
         order.take_answers()
 

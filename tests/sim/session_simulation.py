@@ -195,7 +195,7 @@ class SessionSimulation(Simulation):
         return self._drawing.draw(self._head, has_wire=self.world.has_wire, stream_head=stream_head)
 
     def _send(self, desk: Writers, order: Order) -> None:
-        command = order.repeated(repeat=order.tries > 0)
+        command = order.next_copy()
         order.tries += 1
         assert order.tries < TRIES_MAX, f"{order.key} was sent {order.tries} times in vain"
         late = desk.now_s - 1 if self._chance.random() < 0.03 else None

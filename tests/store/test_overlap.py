@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stenod.store.posix import Overlap, PosixDisk
+from stenod.store.posix import PosixDisk
+from stenod.store.syncs import Overlap
 
 WAIT_S = 10
 DEVICE, OTHER = 1, 2
@@ -89,15 +90,17 @@ def test_sync_of_another_device_has_its_own_verdict(syncs: Syncs) -> None:
 def test_disk_holds_a_commit_until_an_overlapping_rewrite_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, syncs: Syncs
 ) -> None:
+    overlap = Overlap()
+    monkeypatch.setattr("stenod.store.syncs._process", overlap)
     disk = PosixDisk()
     root = disk.open_root(str(tmp_path))
     commit, rewrite = disk.open_new(root, "commit"), disk.open_new(root, "rewrite")
-    syncs.overlap = disk.overlap
+    syncs.overlap = overlap
     device = disk.stat(rewrite).device
     end_rewrite, _ = syncs.begin(OSError(errno.EIO, "flush failed"), device)
     with ThreadPoolExecutor(1) as pool:
         verdict = pool.submit(disk.fdatasync, commit)
-        while not disk.overlap._waiting:
+        while not overlap._waiting:
             assert not verdict.done()
         end_rewrite()
         assert isinstance(verdict.exception(WAIT_S), OSError)

@@ -264,5 +264,5 @@ def test_an_error_that_is_reported_once_is_not_lost_when_threads_run_out(
     handles = [disk.open_new(root, f"f{number}") for number in range(20)]
     monkeypatch.setattr(threading.Thread, "start", start_one)
     monkeypatch.setattr(os, "fdatasync", fail_once)
-    assert all(isinstance(outcome, OSError) for outcome in disk._fdatasync_in_threads(handles))
+    assert all(isinstance(outcome, OSError) for outcome in disk.fdatasync_all(handles))
     assert len(failed) == 20

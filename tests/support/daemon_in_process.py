@@ -21,6 +21,7 @@ from stenod.api.status import Reporter
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.runtime.statistics import Statistics
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions.gc import Collector
 from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
@@ -89,6 +90,7 @@ class DaemonInProcess:
             statistics=statistics,
             log=self._log,
             spawn=self._spawn,
+            unknown=UnknownOutcomes(started_ms=int(self.wall_s * 1000)),
         )
         self.services = services
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"), {"kimi": Path(MOUNTED)})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steno._connect.connection import new_key_pair
 from steno._connect.folders import make_private
-from steno._connect.key_files import read_private, replace
+from steno._connect.key_files import read_secret, replace
 from steno_protocol import credentials, paths
 from steno_protocol.credentials import Allowed, ClientKey, KeyPair
 from steno_protocol.rights import RIGHTS
@@ -47,12 +47,12 @@ def _server_key(folder: Path) -> str:
     path = folder / credentials.SERVER_FILE
     if not path.exists():
         replace(path, credentials.encode_pair(KeyPair(*new_key_pair())))
-    return credentials.decode_pair(read_private(str(path)), str(path)).public
+    return credentials.decode_pair(read_secret(str(path)), str(path)).public
 
 
 def _clients(folder: Path) -> list[Allowed]:
     path = folder / credentials.CLIENTS_FILE
-    return credentials.decode_clients(read_private(str(path)), str(path)) if path.exists() else []
+    return credentials.decode_clients(read_secret(str(path)), str(path)) if path.exists() else []
 
 
 def _save(folder: Path, clients: list[Allowed]) -> None:

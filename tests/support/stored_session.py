@@ -18,9 +18,14 @@ from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import read_file
 from support.happenings import check_facts
-from support.lines import SESSION
+from support.lines import SESSION, uuid7
 
 NOW_S = 1_700_000_000.0
+
+
+def fresh_key(number: int = 1) -> str:
+    """A key that was made after a test's daemon started: no daemon can have had it before."""
+    return uuid7(int(NOW_S + 1) * 1000, number)
 
 
 @dataclass(frozen=True, slots=True)

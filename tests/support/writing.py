@@ -18,6 +18,7 @@ from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, Opening, OpenOptions
 from stenod.runtime.statistics import Statistics
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.writer.group_commit import GroupCommit
@@ -157,6 +158,8 @@ class Desk:
             statistics=self.statistics,
             log=lambda event, **_: self.logged.append(event),
             spawn=self.spawn,
+            # Keys that are made in this life are younger than the daemon.
+            unknown=UnknownOutcomes(started_ms=int(wall_s * 1000) - 1),
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
         self.writer = Writer(SESSION, self._opener, self.feed, self.services)

@@ -6,6 +6,7 @@ at once; without it the client would notice a killed daemon only by a late reply
 """
 
 import os
+import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
-from steno_protocol import limits, paths
-from steno_protocol.errors import Unreachable
+from steno_protocol import limits, paths, private_files
+from steno_protocol.errors import Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from steno_protocol.credentials import ClientKey
@@ -37,6 +38,9 @@ _BLOCKING: Final = 0
 
 _MONITORED: Final = struct.Struct("=hi")
 """An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
+
+_CREDENTIALS: Final = struct.Struct("=iII")
+"""pid, uid and gid: `struct ucred` of unix(7)."""
 
 _CONNECTED: Final = zmq.EVENT_CONNECTED
 _HANDSHAKE: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -92,6 +96,7 @@ class Connection:
         monitor_fd: readable when the connection may have ended.
         is_refused: the daemon refused the client's key.
         was_accepted: a listening socket took the connection, whatever became of it.
+        refusal: another user's process listens at a local address; the connection is lost.
     """
 
     def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
@@ -102,6 +107,8 @@ class Connection:
         self._is_ready = False
         self._is_lost = False
         self.was_accepted = False
+        self.refusal: Unauthorized | None = None
+        self._is_local = endpoint.startswith("ipc:")
         self._handle: tuple[int, int] | None = None
         self._pid = os.getpid()
         _check_handles()
@@ -185,6 +192,7 @@ class Connection:
             if event == _CONNECTED:
                 self.was_accepted = True
                 self._note_handle(value)
+                self._check_listener(value)
             elif event == _HANDSHAKE:
                 self._is_ready = True
             else:
@@ -283,6 +291,25 @@ class Connection:
         with suppress(OSError):
             self._handle = handle, os.fstat(handle).st_ino
 
+    def _check_listener(self, handle: int) -> None:
+        """Give up a connection to another user's process, before anything is sent on it.
+
+        The kernel notes the user at `listen`, so that what the path leads to meanwhile does not
+        matter. libzmq reports this event before the handshake, without which nothing is sent. It
+        never connects again, so the number is that of this connection, or nothing comes by it.
+        """
+        if not self._is_local:
+            return
+        try:
+            owner = _listener_of(handle)
+            private_files.check_listener(self.endpoint, owner=owner, own=os.geteuid())
+        except OSError:
+            # It has ended already: libzmq closed the handle.
+            return
+        except Unauthorized as error:
+            self.refusal = error
+            self._is_lost = True
+
     def _close(self) -> None:
         if not self._socket.closed:
             self._socket.disable_monitor()
@@ -320,6 +347,14 @@ def new_key_pair() -> tuple[str, str]:
     """Make a new CURVE key, from the system's randomness; return its public and secret part."""
     public, secret = zmq.curve_keypair()
     return public.decode(), secret.decode()
+
+
+def _listener_of(handle: int) -> int:
+    """The user of the process that listens at the other end of a connected local socket."""
+    with socket.socket(fileno=os.dup(handle)) as connected:
+        found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(found)
+    return int(user)
 
 
 def _milliseconds(deadline: float) -> int:

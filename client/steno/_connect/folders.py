@@ -6,6 +6,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from steno._connect.private_files import sync_file
 from steno_protocol.errors import Unauthorized
 
 
@@ -60,6 +61,6 @@ def sync_folder(folder: Path) -> None:
     """Sync a folder: new, moved and removed names in it are then on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(handle)
+        sync_file(handle)
     finally:
         os.close(handle)

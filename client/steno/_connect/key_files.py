@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-import stat
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
 from steno._connect.folders import own_private, sync_folder
+from steno._connect.private_files import open_private, read_private, sync_file
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import NotFound, Unauthorized
@@ -24,27 +24,18 @@ def client_key(path: str | os.PathLike[str]) -> ClientKey:
         BadRequest: the file is no key file.
     """
     name = os.fspath(path)
-    return credentials.decode_client_key(read_private(name), name)
+    return credentials.decode_client_key(read_secret(name), name)
 
 
-def read_private(path: str) -> str:
+def read_secret(path: str) -> str:
     """Read a file that only its owner can read; raises as `client_key`."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(path, flags)
+        data = read_private(path, is_secret=True, bytes_max=_FILE_BYTES_MAX)
     except FileNotFoundError:
         raise NotFound(f"there is no key file {path}: `steno keys new` makes one") from None
     except OSError as error:
         raise Unauthorized(f"the key file {path} cannot be opened: {error.strerror}") from None
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-        # No file object can be made of a folder.
-        os.close(handle)
-        raise Unauthorized(f"{path} is no file of yours: a key has to be")
-    with os.fdopen(handle, "rb") as file:
-        if found.st_mode & 0o077:
-            raise Unauthorized(f"others may read {path}: run `chmod 600 {path}`, or make a new key")
-        return file.read(_FILE_BYTES_MAX).decode(errors="replace")
+    return data.decode(errors="replace")
 
 
 def replace(path: Path, text: str) -> None:
@@ -55,11 +46,11 @@ def replace(path: Path, text: str) -> None:
     """
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    handle = open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(handle, "wb") as file:
         file.write(text.encode())
         file.flush()
-        os.fsync(handle)
+        sync_file(handle)
     fresh.replace(path)
     sync_folder(path.parent)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from steno._connect.safe_open import open_regular, read_regular
+from steno._connect.private_files import open_private, read_private
 from steno_protocol import paths
+from steno_protocol.errors import Unauthorized
 from steno_protocol.paths import LockNote
 
 
@@ -32,11 +33,12 @@ def is_starting(root: Path) -> bool:
 
 def _is_unlocked(path: Path) -> bool:
     try:
-        with open_regular(path) as file:
+        with os.fdopen(open_private(path), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return True
-    except BlockingIOError:
+    except (BlockingIOError, Unauthorized):
+        # Another user's lock is no free root of ours.
         return False
     return True
 
@@ -47,8 +49,8 @@ def note_of(root: Path) -> LockNote | None:
     None before the daemon answers for the first time, and after it has ended.
     """
     try:
-        return paths.decode_lock_note(read_regular(root / paths.LOCK))
-    except OSError:
+        return paths.decode_lock_note(read_private(root / paths.LOCK))
+    except (OSError, Unauthorized):
         return None
 
 

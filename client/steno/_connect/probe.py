@@ -135,6 +135,8 @@ class Attempt:
             return None
         if connection.is_refused:
             raise _refused(self._target, connection.endpoint)
+        if connection.refusal is not None:
+            raise connection.refusal
         why = _silence(self._target, connection.endpoint)
         return Unreachable(connection.endpoint, why, is_turned_away=_is_turned_away(connection))
 

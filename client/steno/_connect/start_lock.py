@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._connect import fork_guard
+from steno._connect.private_files import open_private
 from steno_protocol import limits, paths
 
 _BYTE_LOCK: Final = struct.Struct("hhqqi0q")
@@ -26,14 +27,13 @@ class StartLock:
         patience_s: how long one turn is waited for.
 
     Raises:
+        Unauthorized: the root, or the file, belongs to another user.
         OSError: the file cannot be opened.
     """
 
     def __init__(self, root: str, patience_s: float) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._handle = fork_guard.closed_in_child(
-            os.open(Path(root, paths.START_LOCK), flags, 0o600)
-        )
+        handle = open_private(Path(root, paths.START_LOCK), os.O_RDWR | os.O_CREAT)
+        self._handle = fork_guard.closed_in_child(handle)
         self._patience_s = max(patience_s, limits.START_LOCK_POLL_S)
         self._began = time.monotonic()
         self._is_held = False

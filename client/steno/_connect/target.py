@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steno._connect.safe_open import read_regular
+from steno._connect.private_files import check_folder, read_private
 from steno._sansio.argument_checks import briefly, given_text
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
@@ -152,11 +152,14 @@ def _real_root(root: str | None) -> str:
 
 
 def _noted_endpoint(root: str) -> str | None:
+    """Return the address in the note of a root's lock; the root and the lock are this user's."""
+    check_folder(Path(root))
     try:
-        note = paths.decode_lock_note(read_regular(Path(root, paths.LOCK)))
+        note = paths.decode_lock_note(read_private(Path(root, paths.LOCK)))
     except OSError:
         return None
-    return None if note is None else note.endpoint
+    # A daemon listens at its socket, whatever else; an address of a network proves no user.
+    return None if note is None or paths.is_remote(note.endpoint) else note.endpoint
 
 
 def _derived_endpoint(root: str) -> str:

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Final
 
 from steno._connect.folders import make_private
+from steno._connect.private_files import read_private
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Unauthorized
 from steno_protocol.settings import mounted_folders
 
 _OWN_MOUNT: Final = "tree"
@@ -115,8 +116,8 @@ def _trees(home: Path) -> Iterator[tuple[str, Path]]:
     yield "", home / paths.SESSIONS
     config = home / paths.CONFIG
     try:
-        folders = mounted_folders(config.read_text(encoding="utf-8"), str(config))
-    except (OSError, UnicodeDecodeError, BadRequest):
+        folders = mounted_folders(read_private(config, may_be_link=True).decode(), str(config))
+    except (OSError, UnicodeDecodeError, BadRequest, Unauthorized):
         # The daemon reports the error to the client that starts it.
         return
     for name, folder in folders.items():

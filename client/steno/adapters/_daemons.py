@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from steno._connect.private_files import open_private
 from steno._sync.client import BlockingClient, connect_sync
 from steno.adapters._address import Address, prepare_root
 from steno_protocol.errors import StenoError
@@ -62,7 +63,7 @@ def client_of(address: Address) -> BlockingClient:
 
 def _use(root: str) -> int:
     """Lock the root as a user; wait while the last user before is leaving."""
-    users = os.open(Path(root, _USERS), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    users = open_private(Path(root, _USERS), os.O_RDWR | os.O_CREAT)
     fcntl.flock(users, fcntl.LOCK_SH)
     return users
 

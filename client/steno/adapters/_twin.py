@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from steno._connect.private_files import open_private
 from steno_protocol import paths
 
 _LOCK: Final = "names.lock"
@@ -45,7 +46,7 @@ def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
 @contextmanager
 def alone(folder: Path) -> Generator[None]:
     """Hold the lock of the names: a slow process must not restore an outdated name."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_private(folder / _LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from steno._connect.safe_open import read_regular
+from steno._connect.private_files import read_private
 from steno._connect.target import make_target
 from steno._sync.client import BlockingClient
 from steno._sync.link import BlockingLink
 from steno.cli.exits import WrongUsage
 from steno.cli.render.output import Output
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, NotFound, Unreachable
+from steno_protocol.errors import BadRequest, NotFound, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from steno._connect.reader import Reader
@@ -270,7 +270,7 @@ def local_root(client: BlockingClient) -> Path | None:
     if reader is not None and reader.pid == client.welcome.pid:
         return root
     try:
-        note = paths.decode_lock_note(read_regular(root / paths.LOCK))
-    except OSError:
+        note = paths.decode_lock_note(read_private(root / paths.LOCK))
+    except (OSError, Unauthorized):
         return None
     return root if note is not None and note.pid == client.welcome.pid else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._connect.folders import sync_folder
+from steno._connect.private_files import sync_file
 from steno_protocol.errors import BadRequest, Exists
 
 _HERE: Final = -100
@@ -38,7 +39,7 @@ def new_file(path: Path) -> Generator[BinaryIO]:
         with _named(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         _name(Path(name), path)
     except FileExistsError:
         raise _taken(path) from None

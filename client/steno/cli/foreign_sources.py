@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from steno._connect.private_files import sync_file
 from steno._sansio.foreign.claude_code import ClaudeCode
 from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.import_sources import check_session_id
@@ -225,4 +226,4 @@ def _new(path: Path) -> BinaryIO:
 
 def _sync(file: BinaryIO) -> None:
     file.flush()
-    os.fsync(file.fileno())
+    sync_file(file.fileno())

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from steno._connect.folders import sync_folder
+from steno._connect.private_files import sync_file
 from steno._connect.safe_open import open_regular
 from steno._sync.client import BlockingClient
 from steno.cli.connection import local_root
@@ -221,7 +222,7 @@ class _Writer:
             for piece in pieces:
                 file.write(piece)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
 
 
 def _keep_time(source: Path, target: Path) -> None:

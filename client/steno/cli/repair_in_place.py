@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from steno._connect.private_files import sync_file
 from steno.cli.command_limits import REPAIR_BACKUPS_MAX
 from steno.cli.transcripts import LocalFolder
 from steno_protocol import limits
@@ -101,7 +102,7 @@ def replace_file(folder: LocalFolder, path: Path, original: Original, edits: Seq
     try:
         _write(folder, fresh, name, original.size, edits)
         kept = _keep(folder, path, original)
-        os.fsync(folder.handle)
+        sync_file(folder.handle)
         if _named(folder, name) != original:
             _remove(folder, fresh)
             raise Conflict(
@@ -115,7 +116,7 @@ def replace_file(folder: LocalFolder, path: Path, original: Original, edits: Seq
             f"{path} could not be repaired and is unchanged: {error.strerror or error}"
         ) from None
     try:
-        os.fsync(folder.handle)
+        sync_file(folder.handle)
         now = _named(folder, kept)
     except OSError as error:
         raise OutcomeUnknown(
@@ -150,7 +151,7 @@ def _write(folder: LocalFolder, fresh: str, name: str, size: int, edits: Sequenc
                     if not data:
                         raise OSError(errno.EIO, "the file became shorter while it was read")
                     offset += file.write(data)
-        os.fsync(handle)
+        sync_file(handle)
     finally:
         os.close(handle)
 

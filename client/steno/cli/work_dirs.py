@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._connect.folders import sync_folder
+from steno._connect.private_files import sync_file
 from steno._connect.safe_open import read_regular
 from steno.cli.import_sources import ImportSource
 from steno_protocol import paths
@@ -76,6 +77,6 @@ def _note(path: Path, work_dirs: dict[str, WorkDir], aside: Path) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(encode_work_dirs(merged.values()))
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
     unfinished.replace(path)
     sync_folder(path.parent)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._connect.folders import own_private
+from steno._connect.private_files import open_private
 from steno.search_index.index import VERSION, Damaged, Index
 from steno.search_index.limits import LOCK_POLL_S
 from steno_protocol.errors import StorageFailed, Unauthorized
@@ -74,9 +75,7 @@ class IndexFolder:
             Unauthorized: the folder belongs to another user.
         """
         self._make()
-        descriptor = os.open(
-            self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        descriptor = open_private(self.path / "lock", os.O_RDWR | os.O_CREAT)
         try:
             if not _locked(descriptor, wait_s, waiting):
                 yield None
@@ -98,7 +97,7 @@ class IndexFolder:
         numbers = [number for _, number in self._files()]
         path = self.path / f"index-{VERSION}-{max(numbers, default=0) + 1}.db"
         # SQLite gives the mode of the file to the files that it puts beside it.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         index = Index(path, creates=True)
         self._remove_old(path.name)
         return index

@@ -6,12 +6,12 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from steno._connect.safe_open import open_regular
+from steno._connect.private_files import open_private, read_private
 from steno.web.limits import TOKEN_CHARS_MAX, TOKEN_CHARS_MIN
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Unauthorized
 
 _TOKEN: Final = re.compile(rf"[A-Za-z0-9._~+/=-]{{{TOKEN_CHARS_MIN},{TOKEN_CHARS_MAX}}}", re.ASCII)
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def token_in(path: Path) -> str:
@@ -25,6 +25,8 @@ def token_in(path: Path) -> str:
             return _read(path)
         except FileNotFoundError:
             return _created(path)
+    except Unauthorized as error:
+        raise BadRequest(f"the token file cannot be used: {error.message}") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise BadRequest(
@@ -33,10 +35,8 @@ def token_in(path: Path) -> str:
 
 
 def _read(path: Path) -> str:
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_mode & 0o077:
-            raise BadRequest(f"other users can read the token file {path}: run `chmod 600 {path}`")
-        token = file.read(TOKEN_CHARS_MAX + 2).decode("ascii", "replace").strip()
+    data = read_private(path, is_secret=True, bytes_max=TOKEN_CHARS_MAX + 2)
+    token = data.decode("ascii", "replace").strip()
     if _TOKEN.fullmatch(token) is None:
         raise BadRequest(
             f"the token file {path} has no token of {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} letters"
@@ -47,6 +47,6 @@ def _read(path: Path) -> str:
 
 def _created(path: Path) -> str:
     token = secrets.token_urlsafe(32)
-    with os.fdopen(os.open(path, _NEW, 0o600), "w") as file:
+    with os.fdopen(open_private(path, _NEW), "w") as file:
         file.write(f"{token}\n")
     return token

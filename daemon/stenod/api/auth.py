@@ -6,8 +6,6 @@ reads it again.
 """
 
 import errno
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -15,6 +13,7 @@ from typing import Final
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, KeyPair
 from steno_protocol.errors import StenoError, Unauthorized
+from stenod.store.private_files import read_private
 
 _FILE_BYTES_MAX: Final = 1 << 20
 
@@ -46,7 +45,7 @@ class Admission:
             OSError: the file cannot be read at the moment.
         """
         path = self._folder / credentials.SERVER_FILE
-        return credentials.decode_pair(_read_private(path), str(path))
+        return credentials.decode_pair(_read_secret(path), str(path))
 
     def client(self, public: str) -> Allowed | None:
         """Return the client of a public key, None if it is not admitted."""
@@ -65,7 +64,7 @@ class Admission:
             return
         self._seen, self._clients = seen, {}
         try:
-            clients = credentials.decode_clients(_read_private(path), str(path))
+            clients = credentials.decode_clients(_read_secret(path), str(path))
         except StenoError as error:
             self._refuse(error.message)
         except OSError as error:
@@ -82,23 +81,13 @@ class Admission:
             self._log("keys_refused", error=why)
 
 
-def _read_private(path: Path) -> str:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+def _read_secret(path: Path) -> str:
     try:
-        handle = os.open(path, flags)
+        data = read_private(path, is_secret=True, bytes_max=_FILE_BYTES_MAX)
     except OSError as error:
         if error.errno not in _LASTING:
             raise
         raise Unauthorized(
             f"{path} cannot be opened ({error.strerror}): `steno keys new NAME` creates it"
         ) from None
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise Unauthorized(
-                f"{path} is not a file of the user that runs the daemon: `steno keys new NAME`"
-                " creates one"
-            )
-        if found.st_mode & 0o077:
-            raise Unauthorized(f"other users may read {path}: run `chmod 600 {path}`")
-        return file.read(_FILE_BYTES_MAX).decode(errors="replace")
+    return data.decode(errors="replace")

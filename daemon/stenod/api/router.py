@@ -1,6 +1,7 @@
 """The path from request to reply: decode, dispatch, reply."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import assert_never
 
 import msgspec
@@ -409,11 +410,11 @@ class Router:
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
-            raise doubted(draining(), command)
+            raise doubted(draining(), command, self._services.unknown)
         if command.durability == "replicated":
             self._registry.check_replicated(command.session)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
-        size = sum(map(len, request.records))
+        size = sum(map(len, request.records)) + _text_bytes(command)
         # A client that follows its own session mostly waits for its own records in the feed.
         is_awaited = (
             command.durability == "written"
@@ -467,7 +468,14 @@ class Router:
             # A restoration that was cut short is settled before its place is owned.
             return asker
         is_reading = isinstance(command, _ReadingCommand)
-        is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
+        # Where nobody can be asked for the owner, an earlier copy cannot be looked up either.
+        looking_up = (
+            self._operations.looking_up(command)
+            if isinstance(command, Fork | Rename | Delete | DeleteStream)
+            else nullcontext()
+        )
+        with looking_up:
+            is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
         return msgspec.structs.replace(asker, is_stale=True) if is_stale else asker
 
     async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
@@ -497,6 +505,7 @@ class Router:
                 await self._subscribe(asker, command)
             case CompactBegin():
                 writer = await self._registry.writer(command.session, "context")
+                self._operations.take_room(command.session)
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
                 asker.reply(MailReport(mail=await self._queries.pending_mail(command.session)))
@@ -605,3 +614,14 @@ class Router:
         if not asker.peer.unsubscribe(command.subscription):
             raise NotFound(f"there is no subscription {command.subscription!r} here")
         asker.reply(Done())
+
+
+def _text_bytes(command: Mutation) -> int:
+    """Bytes of a text that a command has in its header, and that is written as a record."""
+    match command:
+        case WriteSystemPrompt():
+            return len(command.prompt.encode(errors="surrogatepass"))
+        case SendDmail():
+            return len(command.message.encode(errors="surrogatepass"))
+        case _:
+            return 0

@@ -139,6 +139,11 @@ class FileMachine(ABC):
         return self._tentative.head
 
     @property
+    def tentative_keys(self) -> Collection[str]:
+        """The keys of the decided commands that are not durable."""
+        return self._tentative.keys
+
+    @property
     def counters(self) -> ContextCounters:
         """The numbers at the durable head."""
         return self._durable.counters

@@ -35,7 +35,9 @@ from stenod.replication.journal import (
 from stenod.replication.member import Elsewhere
 from stenod.replication.mirror import read_mark
 from stenod.replication.ownership import Ownership
+from stenod.store import syncs
 from stenod.store.disk import Disk
+from stenod.store.private_files import open_private, read_private
 
 
 class Engine(Journal, Protocol):
@@ -423,11 +425,12 @@ def host_of(root: Path) -> str:
         BadRequest: the file of the identity is damaged.
     """
     path = root / paths.HOST
-    with suppress(FileExistsError), path.open("x") as file:
-        file.write(os.urandom(8).hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    found = path.read_text(errors="replace").strip()
+    with suppress(FileExistsError):
+        handle = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(handle, "wb", buffering=0) as file:
+            file.write(f"{os.urandom(8).hex()}\n".encode())
+            syncs.fsync(handle)
+    found = read_private(path).decode(errors="replace").strip()
     if not found.isalnum() or len(found) > limits.HOST_CHARS_MAX:
         raise BadRequest(
             f"{path} is damaged: it has to be one line of letters and digits; remove it if no other"

@@ -17,16 +17,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EACCES, ECONNREFUSED, EMSGSIZE
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from steno_protocol.errors import Unauthorized
 from stenod.replication import limits
 from stenod.replication.journal import JournalLost
 from stenod.replication.options import ReplicationOptions
+from stenod.store.private_files import read_private
 
 T = TypeVar("T")
 
@@ -584,8 +585,8 @@ def _check_credentials(options: ReplicationOptions) -> None:
     if not options.credentials:
         return
     try:
-        text = Path(options.credentials).read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_private(options.credentials, may_be_link=True).decode()
+    except (OSError, UnicodeDecodeError, Unauthorized) as error:
         raise OSError(
             EACCES,
             f"replication.credentials cannot be read ({error}): it is the path of a .creds file",

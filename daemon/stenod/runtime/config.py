@@ -1,16 +1,15 @@
 """The configuration of a daemon: root, socket, mounts and options."""
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest
-from steno_protocol.file_types import kind_of
+from steno_protocol.errors import BadRequest, Unauthorized
 from steno_protocol.settings import OPTIONS, Settings, read_settings
+from stenod.store.private_files import read_private
 
 
 class Config(msgspec.Struct):
@@ -91,23 +90,15 @@ def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings of a root's file and the environment; raises as `load`."""
     path = root / paths.CONFIG
     try:
-        text = _read_regular(path).decode()
+        # People keep their configuration elsewhere, and link to it.
+        text = read_private(path, may_be_link=True).decode()
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"{path} cannot be read: {error}") from None
+    except Unauthorized as error:
+        raise BadRequest(f"the configuration cannot be read: {error.message}") from None
     return read_settings(text, str(path), environ)
-
-
-def _read_regular(path: Path) -> bytes:
-    """Read a whole regular file; a FIFO would block, and a device may never end."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    mode = os.fstat(handle).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(handle)
-        raise OSError(f"it is {kind_of(mode)}, and has to be a regular file: move it away")
-    with os.fdopen(handle, "rb") as file:
-        return file.read()
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

@@ -19,6 +19,7 @@ from steno_protocol.errors import (
     StorageFailed,
 )
 from stenod.runtime.internal_errors import fault_of
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.store.disk import DiskRefused
 from stenod.store.jsonl import Replaced
 
@@ -172,15 +173,18 @@ def with_key(error: StenoError, key: str) -> StenoError:
     return error
 
 
-def doubted(error: StenoError, command: Mutation, gone: str | None = None) -> StenoError:
+def doubted(
+    error: StenoError, command: Mutation, unknown: UnknownOutcomes, gone: str | None = None
+) -> StenoError:
     """Return the error of a command with a failed key lookup: it may have been applied before.
 
     Args:
         error: the error of the lookup.
         command: the command.
+        unknown: the keys whose outcome is unknown.
         gone: why a session that existed before does not exist now; None if none existed.
     """
-    if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
+    if isinstance(error, (Expired, OutcomeUnknown)) or not unknown.covers(command, error):
         return error
     if isinstance(error, Held) and error.endpoint is not None:
         # The client repeats it at the owner, which looks its key up.
@@ -188,12 +192,14 @@ def doubted(error: StenoError, command: Mutation, gone: str | None = None) -> St
     if isinstance(error, NotFound):
         if gone is None:
             return error
+        unknown.add([command.key])
         return OutcomeUnknown(
             f"{error.message}; {gone}",
             session=error.session,
             code=error.code,
             key=command.key,
         )
+    unknown.add([command.key])
     return OutcomeUnknown(
         f"the command may have been applied when it was sent before, and the lookup of its key"
         f" failed ({error.message}): send it again with its key to learn its outcome",

@@ -100,6 +100,25 @@ class Quotas:
         account.until_s = self._clock() + limits.ROOM_CHECK_S
 
     @property
+    def has_limits(self) -> bool:
+        """Whether any quota or floor is set."""
+        settings = self._settings()
+        names = ("disk.free_bytes", "disk.session_bytes", "disk.root_bytes")
+        return any(settings.count(name) for name in names)
+
+    def take(self, session: str, size: int) -> None:
+        """Take room for what a command on a whole session writes.
+
+        Raises:
+            TooLarge, StorageFailed: it does not fit; nothing was written.
+        """
+        account = self.account(session)
+        self.renew(account)
+        if account.refusal is not None and account.left <= size:
+            raise account.refusal
+        account.taken += size
+
+    @property
     def wants_root(self) -> bool:
         """Whether there is a quota for all sessions together."""
         return bool(self._settings().count("disk.root_bytes"))

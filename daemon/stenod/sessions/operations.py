@@ -55,7 +55,7 @@ from stenod.sessions.registry import Registry
 from stenod.sessions.session import file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
-from stenod.store.usage import session_bytes
+from stenod.store.usage import BLOCK_BYTES, NEW_SESSION_BYTES, session_bytes
 from stenod.writer.services import Services
 
 T = TypeVar("T")
@@ -179,6 +179,7 @@ class Operations:
         return await self._stat_of(session, inspection, is_open=view is None)
 
     async def _open(self, command: Open) -> SessionStat:
+        await self._take_room_of_new(command)
         opened = await self._registry.open(command)
         inspection, view = await self._queries.inspect(command.session)
         if view is not None:
@@ -186,6 +187,30 @@ class Operations:
         return await self._stat_of(
             command.session, inspection, is_open=True, created=opened.created
         )
+
+    async def _take_room_of_new(self, command: Open) -> None:
+        """Refuse to create a session that does not fit.
+
+        Raises:
+            TooLarge, StorageFailed: nothing was created.
+        """
+        quotas = self._services.quotas
+        is_known = self._registry.known(command.session) is not None
+        if quotas is None or not quotas.has_limits or not command.create or is_known:
+            return
+        place = self._trees.place(command.session)
+        if await self._services.read(lambda: self._trees.inode(place)) is None:
+            quotas.take(command.session, NEW_SESSION_BYTES)
+
+    def take_room(self, session: str, size: int = BLOCK_BYTES) -> None:
+        """Refuse a command that writes so many bytes and does not fit.
+
+        Raises:
+            TooLarge, StorageFailed: nothing was written.
+        """
+        quotas = self._services.quotas
+        if quotas is not None and quotas.has_limits:
+            quotas.take(session, size)
 
     async def _stat_of(
         self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False
@@ -265,6 +290,7 @@ class Operations:
 
     async def _describe(self, command: Describe) -> SessionStat:
         self._registry.check_taking()
+        self.take_room(command.session)
         # The session is opened, so that no other daemon has it. Changes run one at a time, since
         # each one rewrites the whole file.
         await self._registry.writer(command.session, "context")
@@ -284,7 +310,8 @@ class Operations:
             command, source, target, os.urandom(8).hex(), stamp=True, now=self._services.wall()
         )
         # A fork of this key may be there, although another daemon owns it since.
-        taken = await self._acquire_new(target)
+        with self.looking_up(command):
+            taken = await self._acquire_new(target)
         made = await self._done_before(command, lambda: self._found_fork(wanted))
         if made is None:
             if taken is not None:
@@ -385,11 +412,7 @@ class Operations:
         quotas = self._services.quotas
         if quotas is not None:
             size = await self._services.read(lambda: session_bytes(source.path))
-            account = quotas.account(target.session)
-            quotas.renew(account)
-            if account.refusal is not None and account.left <= size:
-                raise account.refusal
-            account.taken += size
+            quotas.take(target.session, size + NEW_SESSION_BYTES)
 
     async def _make(self, wanted: Wanted) -> SessionStat:
         async with self._snapshot(wanted.source) as (snapshot, stamp):
@@ -462,7 +485,8 @@ class Operations:
         place = self._trees.place(command.session)
         done = await self._found_in_trash(place, command)
         if done is None:
-            done = await self._deleted_elsewhere(place, command)
+            with self.looking_up(command):
+                done = await self._deleted_elsewhere(place, command)
         if done is not None:
             # A session that was created with this id since is not deleted.
             return done
@@ -512,10 +536,12 @@ class Operations:
         source, target = self._trees.place(command.session), self._trees.place(command.new_session)
         wanted = rename.Wanted(command, source, target)
         rename.check(wanted)
-        await self.settle_moves(command.key)
-        found = await self._renamed(wanted) or await self._renamed_elsewhere(wanted)
+        with self.looking_up(command):
+            await self.settle_moves(command.key)
+            found = await self._renamed(wanted) or await self._renamed_elsewhere(wanted)
         if found is None:
             self._registry.check_taking()
+            self.take_room(source.session)
             taken = await self._acquire_new(target)
             if taken is not None:
                 raise taken
@@ -610,7 +636,8 @@ class Operations:
 
     async def _undelete(self, command: Undelete) -> Moved:
         place = self._trees.place(command.session)
-        await self.settle_moves(command.key)
+        with self.looking_up(command):
+            await self.settle_moves(command.key)
         done = await self._restored(place, command)
         if done is not None:
             return done
@@ -710,8 +737,18 @@ class Operations:
         Raises:
             OutcomeUnknown: the disk cannot be read, or cannot sync the result of that copy.
         """
-        try:
+        with self.looking_up(command):
             return await self._services.read(find)
+
+    @contextmanager
+    def looking_up(self, command: _KeyedCommand) -> Generator[None]:
+        """Report a failure of the block as that of a lookup: an earlier copy may have succeeded.
+
+        Raises:
+            OutcomeUnknown: the disk or the journal failed.
+        """
+        try:
+            yield
         except OSError as error:
             raise OutcomeUnknown(
                 f"the disk failed while an earlier result was looked up or synced ({error}): send"

@@ -130,7 +130,7 @@ class Registry:
             writer = found.writer(file_of(command)) if is_beside else found.context
             writer.mailbox.put(item)
         except (Busy, ShuttingDown) as error:
-            raise doubted(error, item.command) from None
+            raise doubted(error, item.command, self._services.unknown) from None
         self.group_commit.add(writer)
 
     def check_replicated(self, session: str) -> None:
@@ -470,20 +470,21 @@ class Registry:
 
     async def _resolve(self, session: str) -> None:
         """Find the writer of commands that were queued for a closed session, or refuse them."""
+        unknown = self._services.unknown
         try:
             found = await self._session(session, create=False)
         except Exception as error:
             refusal = ErrorMapping(session, self._services.log).of(error)
             gone = await self._cause_of(session) if isinstance(refusal, NotFound) else None
             for item in self._resolving.pop(session).take_all():
-                item.to.refuse(doubted(refusal, item.command, gone))
+                item.to.refuse(doubted(refusal, item.command, unknown, gone))
         else:
             for item in self._resolving.pop(session).take_all():
                 try:
                     writer = found.writer(file_of(item.command))
                     writer.mailbox.put(item)
                 except StenoError as error:
-                    item.to.refuse(doubted(error, item.command))
+                    item.to.refuse(doubted(error, item.command, unknown))
                 else:
                     writer.mailbox.wake()
         self._tell_changed()
@@ -581,7 +582,7 @@ class Registry:
                 _end_feeds([session], _CLOSED)
         # These commands were not started; their clients send them to the next writer.
         for item in writer.mailbox.take_all():
-            item.to.refuse(doubted(ended(writer.session), item.command))
+            item.to.refuse(doubted(ended(writer.session), item.command, self._services.unknown))
         self._services.flush()
 
     def _forget(self, session: Session) -> None:

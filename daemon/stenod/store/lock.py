@@ -3,12 +3,13 @@
 import errno
 import fcntl
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import Held, Unauthorized
+from steno_protocol.errors import Held
+from stenod.store import syncs
+from stenod.store.private_files import open_private
 from stenod.store.private_folders import make_private
 
 
@@ -23,12 +24,12 @@ class RootLock:
 
     Raises:
         Held: another daemon has the lock; the message names it.
+        Unauthorized: the root, or the file, belongs to another user.
     """
 
     def __init__(self, root: Path) -> None:
         self._path = root / paths.LOCK
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._handle = os.open(self._path, flags, 0o600)
+        self._handle = open_private(self._path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -107,26 +108,6 @@ def make_root(root: Path) -> None:
 def _sync_folder(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(handle)
+        syncs.fsync(handle)
     finally:
         os.close(handle)
-
-
-def check_private(root: Path) -> None:
-    """Refuse a root in which another user could replace the daemon's files.
-
-    Raises:
-        Unauthorized: it belongs to another user, or every user may write to it.
-    """
-    found = root.stat()
-    if found.st_uid != os.geteuid():
-        raise Unauthorized(
-            f"{root} belongs to user {found.st_uid}, and this daemon runs as user {os.geteuid()}:"
-            " run it as that user, or choose another --root"
-        )
-    if found.st_mode & stat.S_IWOTH:
-        raise Unauthorized(
-            f"every user may write to {root}: run `chmod o-w {root}`; if its file"
-            " system keeps no permissions, mount it for its user alone (umask=077), or choose"
-            " another --root"
-        )

@@ -4,19 +4,15 @@ import errno
 import fcntl
 import os
 import stat
-import threading
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final
 
 from steno_protocol.file_types import kind_of
 from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
+from stenod.store import syncs
 from stenod.store.disk import FileStat
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -34,22 +30,15 @@ _NO_KERNEL_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTS
 
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
-T = TypeVar("T")
-
 
 class PosixDisk:
-    """The `Disk` of a Linux file system; handles are file descriptors.
-
-    Attributes:
-        overlap: the running syncs; overlapping syncs share one verdict.
-    """
+    """The `Disk` of a Linux file system; handles are file descriptors."""
 
     syncs_share_fate = True
     has_rivals = False
     is_read_only = False
 
     def __init__(self) -> None:
-        self.overlap = Overlap()
         self._threads = ThreadPoolExecutor(COMMIT_THREADS_MAX, "sync")
 
     def open_root(self, path: str, *, create: bool = False) -> int:
@@ -64,7 +53,7 @@ class PosixDisk:
         if create:
             _make_folder(name, parent)
             # Also if the folder existed: its creator may have died before its own sync.
-            os.fsync(parent)
+            syncs.fsync(parent)
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
 
     def open_read(self, folder: int, name: str) -> int:
@@ -166,46 +155,14 @@ class PosixDisk:
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
-        self.overlap.run(os.fstat(handle).st_dev, os.fdatasync, handle)
+        syncs.fdatasync(handle)
 
     def confirm(self, handle: int) -> None:
         """Do nothing: the root's lock keeps other daemons out."""
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """Make several files durable at the same time, so that they share one journal commit."""
-        outcomes: list[OSError | None] = []
-
-        def sync(handles: Sequence[int]) -> None:
-            outcomes.extend(self._fdatasync_in_threads(handles))
-            _raise_first(outcomes)
-
-        try:
-            self.overlap.run(_device_of(handles), sync, handles)
-        except OSError as error:
-            return [error if each is None else each for each in outcomes or [None] * len(handles)]
-        return outcomes
-
-    def _fdatasync_in_threads(self, handles: Sequence[int]) -> list[OSError | None]:
-        """Sync each file once, in the caller's thread and in threads of the pool.
-
-        Exactly once, because the kernel reports an error to one sync: a second one would succeed.
-        """
-        waiting = deque(enumerate(handles))
-        ended: SimpleQueue[tuple[int, OSError | None]] = SimpleQueue()
-
-        def sync_waiting() -> None:
-            with suppress(IndexError):
-                while True:
-                    number, handle = waiting.popleft()
-                    ended.put((number, _fdatasync(handle)))
-
-        # If the system has no more threads, the present ones do the work.
-        with suppress(RuntimeError):
-            for _ in range(min(len(handles), COMMIT_THREADS_MAX) - 1):
-                self._threads.submit(sync_waiting)
-        sync_waiting()
-        outcomes = dict(ended.get() for _ in handles)
-        return [outcomes[number] for number in range(len(handles))]
+        return syncs.fdatasync_all(handles, self._threads)
 
     async def sync_on_loop(self, handles: Sequence[int]) -> None:
         """This disk has to block for every sync."""
@@ -213,7 +170,7 @@ class PosixDisk:
 
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""
-        self.overlap.run(os.fstat(handle).st_dev, os.fsync, handle)
+        syncs.fsync(handle)
 
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append a range of one file to another; the file system may share the blocks.
@@ -260,113 +217,6 @@ class PosixDisk:
         except BlockingIOError:
             return False
         return True
-
-
-class _Sync(msgspec.Struct, eq=False):
-    """One call of `Overlap.run`.
-
-    Attributes:
-        device: the device of the files.
-        overlapping: the syncs of this device that were running when this one returned.
-        has_failed: an overlapping sync failed.
-    """
-
-    device: int
-    overlapping: "frozenset[_Sync]" = frozenset()
-    has_failed: bool = False
-
-
-class Overlap:
-    """The running syncs of all threads of one daemon; overlapping syncs share one verdict.
-
-    When a disk fails a flush, the file system reports the error to one of the syncs that wait for
-    the flush. An overlapping sync can return success though its bytes are lost: on ext4 and XFS
-    over a disk that fails flushes, 2 to 5 of 100 files that were synced at the same time were
-    reported durable and were not. Syncs that ran one after another were always reported correctly.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._running: set[_Sync] = set()
-        self._waiting: set[_Sync] = set()
-
-    def is_empty(self) -> bool:
-        """Returns whether no sync is running."""
-        return not self._running
-
-    def run(self, device: int, sync: Callable[[T], None], target: T) -> None:
-        """Call `sync(target)`, and return once its success is certain.
-
-        Success is certain when all overlapping syncs of the same device have returned, so the call
-        waits for them. It does not wait for syncs that begin after its own sync has returned.
-
-        Args:
-            device: number of the device of the files.
-            sync: makes one file or several files durable.
-            target: the argument of `sync`: the file or files.
-
-        Raises:
-            OSError: the sync or an overlapping sync failed; none of the bytes is known to be
-                durable.
-        """
-        current = _Sync(device)
-        with self._lock:
-            self._running.add(current)
-        try:
-            sync(target)
-        except BaseException:
-            self._end(current, has_failed=True)
-            raise
-        self._end(current, has_failed=False)
-        if current.has_failed:
-            raise OSError(errno.EIO, "an overlapping sync of the same disk failed")
-
-    def _end(self, current: _Sync, *, has_failed: bool) -> None:
-        with self._lock:
-            self._running.remove(current)
-            if not (self._running or self._waiting):
-                return
-            others = frozenset(sync for sync in self._running if sync.device == current.device)
-            if has_failed:
-                for sync in others:
-                    sync.has_failed = True
-                for sync in self._waiting:
-                    sync.has_failed |= current in sync.overlapping
-            if self._waiting:
-                self._changed.notify_all()
-            if has_failed or current.has_failed or not others:
-                return
-            current.overlapping = others
-            self._waiting.add(current)
-            while not current.overlapping.isdisjoint(self._running) and not current.has_failed:
-                self._changed.wait()
-            self._waiting.discard(current)
-
-
-def _fdatasync(handle: int) -> OSError | None:
-    try:
-        os.fdatasync(handle)
-    except OSError as error:
-        return error
-    return None
-
-
-def _device_of(handles: Sequence[int]) -> int:
-    """Returns the device of the first open file; the files of one group are on one device.
-
-    A group on several devices would share one verdict too, which is stricter than needed.
-    """
-    for handle in handles:
-        with suppress(OSError):
-            return os.fstat(handle).st_dev
-    return 0
-
-
-def _raise_first(outcomes: Sequence[OSError | None]) -> None:
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
 
 
 def _check_name(*names: str) -> None:
@@ -431,7 +281,7 @@ def _make_folders(path: Path) -> None:
     parent = os.open(path.parent, _FOLDER)
     try:
         _make_folder(path.name, parent)
-        os.fsync(parent)
+        syncs.fsync(parent)
     finally:
         os.close(parent)
 

@@ -7,6 +7,12 @@ from typing import Final
 
 from steno_protocol import paths
 
+BLOCK_BYTES: Final = 4096
+"""The unit in which most file systems give room to files and folders."""
+
+NEW_SESSION_BYTES: Final = 4 * BLOCK_BYTES
+"""A session without records: its folder, context, timeline and recovery point."""
+
 _NESTS: Final = (paths.QUARANTINE, paths.UPLOADS)
 """Folders of a session with its own files; any other folder may be a session of its own."""
 
@@ -36,7 +42,11 @@ def session_bytes(path: str) -> int:
 
 
 def tree_bytes(folder: str) -> int:
-    """Return the bytes of all files in a folder and below it; vanishing files count as 0."""
+    """Return the bytes that all files in a folder and below it take; vanishing ones count as 0.
+
+    Files and folders are counted in whole blocks: thousands of small sessions have few bytes and
+    fill a disk all the same.
+    """
     total = 0
     waiting = [folder]
     while waiting:
@@ -44,8 +54,9 @@ def tree_bytes(folder: str) -> int:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
+                    total += BLOCK_BYTES
                 else:
-                    total += _bytes_of(entry)
+                    total += max(1, -(-_bytes_of(entry) // BLOCK_BYTES)) * BLOCK_BYTES
     return total
 
 

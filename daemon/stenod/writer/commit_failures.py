@@ -5,7 +5,9 @@ reply to a command is then determined from the files; if they do not show its ou
 `outcome_unknown`.
 """
 
-from steno_protocol.errors import StenoError
+from collections.abc import Sequence
+
+from steno_protocol.errors import OutcomeUnknown, StenoError
 from steno_protocol.replies import Ack
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import OpenOptions
@@ -13,7 +15,7 @@ from stenod.runtime.error_mapping import ErrorMapping
 from stenod.store.disk import DiskRefused
 from stenod.store.jsonl import Replaced
 from stenod.writer.files import OpenFiles
-from stenod.writer.mailbox import Batch, answer_all, refuse_all
+from stenod.writer.mailbox import Batch, Decided, answer_all, refuse_all
 from stenod.writer.services import Services
 
 
@@ -48,7 +50,7 @@ class CommitFailures:
         if isinstance(error, DiskRefused) and error.is_final:
             # The files are another daemon's now: nothing of them is to be kept or taken back here.
             self._files.abandon()
-            refuse_all(batch.decided, self._error_mapping.storage_failed(error))
+            self._refuse(batch.decided, self._error_mapping.storage_failed(error))
             return
         is_kept = await self._keep_earlier(batch)
         try:
@@ -56,14 +58,15 @@ class CommitFailures:
             refusal: StenoError = self._error_mapping.storage_failed(error, opened.log.file_path)
         except OSError as worse:
             refusal = self._error_mapping.unknown(f"the disk failed ({error}), and again ({worse})")
-        opened.machine.roll_back()
+        else:
+            opened.machine.roll_back()
         self._files.set_aside(proven=opened.log.synced)
         failed = batch.new_keys
         for each in batch.decided:
             if each.is_durable or (is_kept and each.item.command.key not in failed):
                 each.item.acknowledge(each.ack)
             else:
-                refuse_all([each], refusal)
+                self._refuse([each], refusal)
 
     async def _keep_earlier(self, batch: Batch) -> bool:
         """Sync the lines before a write that failed; True if they are durable now."""
@@ -90,15 +93,20 @@ class CommitFailures:
             size = max(0, again.log.size - start)
             region = await self._services.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
-            refuse_all(
+            self._refuse(
                 decided, self._error_mapping.unknown(f"a foreign program interfered: {error}")
             )
             return
         shift = batch.shift_in(region)
         if shift is None or again.log.generation != generation:
-            refuse_all(decided, self._error_mapping.unknown("a foreign program interfered"))
+            self._refuse(decided, self._error_mapping.unknown("a foreign program interfered"))
             return
         answer_all(decided, synced=True, shift=shift)
+
+    def _refuse(self, decided: Sequence[Decided], error: StenoError) -> None:
+        if isinstance(error, OutcomeUnknown):
+            self._services.unknown.add(each.item.command.key for each in decided)
+        refuse_all(decided, error)
 
     async def settle(self, key: str, error: OSError) -> Ack:
         """A rewrite failed half-way: open the files again to determine its outcome.
@@ -124,6 +132,7 @@ class CommitFailures:
                 lambda: key_lookup.look_up(again.log, again.log.path, key)
             )
         except (OSError, StenoError) as worse:
+            self._services.unknown.add([key])
             raise self._error_mapping.unknown(
                 f"the disk failed ({error}), and again ({worse})", key
             ) from None

@@ -305,6 +305,8 @@ class OpenFiles:
         self._proven = proven
         self.unsynced.take()
         if opened is not None:
+            # Also those that were acknowledged as `written`: their lines may be durable or not.
+            self._services.unknown.add(opened.machine.tentative_keys)
             opened.machine.keys.drop_filter()
             self._feed.detach()
 

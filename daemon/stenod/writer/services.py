@@ -9,6 +9,7 @@ from steno_protocol.settings import Settings
 from stenod.runtime.executor import Blocking, Spawn
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.writer.mailbox import Budget
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Services(msgspec.Struct, frozen=True):
         statistics: the daemon's counters.
         log: logs an event with fields.
         spawn: starts a task in the background.
+        unknown: the keys of commands whose outcome is unknown.
         budget: the bytes in all mailboxes together.
         settings: returns the options in force.
         quotas: disk quotas; None without any.
@@ -67,6 +69,7 @@ class Services(msgspec.Struct, frozen=True):
     statistics: Statistics
     log: Callable[..., None]
     spawn: Spawn
+    unknown: UnknownOutcomes
     budget: Budget = msgspec.field(default_factory=Budget)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None

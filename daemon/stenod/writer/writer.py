@@ -280,6 +280,8 @@ class Writer:
         command = item.command
         if not (isinstance(command, _APPENDING) and self._files.are_ready):
             return False
+        if command.key in self._services.unknown.keys:
+            return False
         opened = self._files.opened
         assert opened is not None
         machine = opened.machine
@@ -292,7 +294,7 @@ class Writer:
             applied = machine.applied(command.key)
             if applied is not None:
                 decision = machine.decide(command, item.records, applied)
-            elif _must_be_looked_up(opened, command):
+            elif self._must_be_looked_up(opened, command):
                 return False
             else:
                 self._check_new(item)
@@ -362,9 +364,9 @@ class Writer:
             OutcomeUnknown: the command may have been applied before, and the lookup failed.
             StenoError: the command was not applied, now or before.
         """
-        command = item.command
+        command, unknown = item.command, self._services.unknown
         try:
-            if not command.repeat:
+            if not unknown.may_be_applied(command):
                 self._check_deadline(item)
             opened = self.opened
             # One check per write is enough: the check after the write finds a foreign change in
@@ -372,21 +374,29 @@ class Writer:
             if opened is None or self._batch is None or not self._batch.pieces:
                 opened = await self._open_unchanged()
             applied = opened.machine.applied(command.key)
-            if applied is None and opened.machine.keys.must_be_looked_up(
-                command.key, repeat=command.repeat
-            ):
+            if applied is None and self._must_be_looked_up(opened, command):
                 applied = await self._look_up(opened, item)
-            if applied is None and command.repeat and opened.log.has_rivals:
+            if applied is None and opened.log.has_rivals and unknown.may_be_applied(command):
                 # Another owner may have applied it: only the present one may refuse it.
                 await self._services.read(opened.log.confirm_owner)
         except OSError as error:
-            raise doubted(self._error_mapping.storage_failed(error), command) from None
+            failed = self._error_mapping.storage_failed(error)
+            raise doubted(failed, command, unknown) from None
         except StenoError as error:
-            raise doubted(error, command) from None
+            raise doubted(error, command, unknown) from None
+        unknown.settle(command.key)
         # A repeat of a command that was applied in time gets its first reply, however late it is.
         if applied is None:
             self._check_new(item)
         return opened, applied
+
+    def _must_be_looked_up(self, opened: Opened, command: Mutation) -> bool:
+        """Whether a command with a key that is not in the table may have been applied."""
+        unknown = self._services.unknown
+        if opened.log.has_rivals and unknown.may_be_applied(command):
+            return True
+        is_repeat = command.repeat or command.key in unknown.keys or unknown.are_too_many
+        return opened.machine.keys.must_be_looked_up(command.key, repeat=is_repeat)
 
     async def _open_unchanged(self) -> Opened:
         """Return the open session, with the changes of other programs taken in."""
@@ -405,7 +415,7 @@ class Writer:
             if not machine.keys.knows_youngest:
                 self._files.want_recovery_point()
             machine.keys.use_filter(await self._services.read(lambda: key_lookup.build_filter(log)))
-            if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+            if not self._must_be_looked_up(opened, command):
                 return None
         found = await self._services.read(lambda: key_lookup.look_up(log, log.path, command.key))
         if found is not None:
@@ -478,6 +488,9 @@ class Writer:
         except InDoubt as doubt:
             ack = await self._commit_failures.settle(item.command.key, doubt.error)
         item.acknowledge(ack)
+        if isinstance(decision, Rewrite):
+            # The file that it left behind takes its room still.
+            self._account.taken += opened.log.size
         if self.opened is opened:
             await self._files.save_recovery_point(opened)
 
@@ -509,12 +522,6 @@ class Writer:
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._services.monotonic() > item.deadline_s:
             raise self._error_mapping.expired(self._services.monotonic() - item.deadline_s)
-
-
-def _must_be_looked_up(opened: Opened, command: Mutation) -> bool:
-    """Whether a command with a key that is not in the table may have been applied."""
-    is_elsewhere = command.repeat and opened.log.has_rivals
-    return is_elsewhere or opened.machine.keys.must_be_looked_up(command.key, repeat=command.repeat)
 
 
 def _is_stored(batch: Batch) -> bool:

@@ -42,6 +42,7 @@ from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, user
 from support.simulated_disk import SimulatedDisk
+from support.stored_session import fresh_key
 
 pytestmark = pytest.mark.anyio
 
@@ -74,9 +75,9 @@ async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: boo
         if not is_open:
             await close_all(daemon)
         burst = [
-            encode_request(b"before", append("k1"), [user("one")]),
+            encode_request(b"before", append(fresh_key(1)), [user("one")]),
             encode_request(b"drain", Drain(), []),
-            encode_request(b"behind", append("k2"), [user("two")]),
+            encode_request(b"behind", append(fresh_key(2)), [user("two")]),
             encode_request(b"made", Open(session="another"), []),
         ]
         for message in burst:

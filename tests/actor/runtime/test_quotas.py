@@ -11,7 +11,7 @@ import steno
 from steno_protocol.errors import Outcome, StenoError
 from steno_protocol.settings import Settings
 from stenod.runtime.quotas import Quotas
-from stenod.store.usage import free_bytes
+from stenod.store.usage import BLOCK_BYTES, free_bytes, tree_bytes
 from support.daemon_in_thread import DaemonInThread
 
 KIB = 1024
@@ -39,6 +39,16 @@ def _fill(session: steno.BlockingSession) -> StenoError:
     except StenoError as error:
         return error
     raise AssertionError("no append was refused")
+
+
+def _create_until_full(client: steno.BlockingClient) -> StenoError:
+    """Create sessions without records until one is refused, at most 200; returns the error."""
+    try:
+        for number in range(200):
+            client.open(f"s{number}", follow=False).describe(title="a title")
+    except StenoError as error:
+        return error
+    raise AssertionError("no session was refused")
 
 
 def test_full_session_is_refused_and_others_continue(root: Path) -> None:
@@ -81,22 +91,25 @@ def test_root_quota_covers_all_sessions_together(root: Path) -> None:
         for name in ("one", "two"):
             for _ in range(12):
                 client.open(name, follow=False).append_message(_message(4 * KIB))
-        error = _fill(client.open("three", follow=False))
+        error = _create_until_full(client)
         assert isinstance(error, steno.TooLarge)
         assert "disk.root_bytes" in error.message
-        with pytest.raises(steno.TooLarge):
-            client.open("four", follow=False).append_message(_message(64 * KIB))
 
 
 def test_appends_fail_below_the_minimum_of_free_space_until_it_is_there(root: Path) -> None:
-    _configure(root, free_bytes="'4096 TB'")
     with DaemonInThread(root) as daemon, steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
+        _configure(root, free_bytes="'4096 TB'")
+        daemon.reload()
+        with pytest.raises(steno.StorageFailed, match=r"disk\.free_bytes"):
+            client.open("another", follow=False)
+        assert isinstance(_fill(session), steno.StorageFailed)
+        lines = list(session.lines())
         with pytest.raises(steno.StorageFailed) as refused:
             session.append_message(_message(1), key="late")
         assert refused.value.outcome is Outcome.NOT_APPLIED
         assert "disk.free_bytes" in refused.value.message
-        assert list(session.lines()) == []
+        assert list(session.lines()) == lines
         _configure(root, free_bytes=1)
         daemon.reload()
         assert not session.append_message(_message(1), key="late").duplicate
@@ -160,3 +173,22 @@ def test_a_measurement_of_the_root_ends_every_account(root: Path) -> None:
     quotas.renew(account)
     quotas.root_measured(0)
     assert account.until_s < 5.0
+
+
+def test_sessions_without_records_count_against_the_root(root: Path) -> None:
+    _configure(root, root_bytes=512 * KIB)
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        assert isinstance(_create_until_full(client), steno.TooLarge)
+        assert tree_bytes(str(root / "sessions")) <= (512 + 64) * KIB
+        # What makes room is still served, and what is there can be read.
+        client.open("s0", follow=False).clear()
+        client.delete("s1")
+        assert client.open("s0", create=False, follow=False).stat().title == "a title"
+
+
+def test_files_are_counted_in_whole_blocks(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "small").write_bytes(b"x")
+    (tmp_path / "empty").touch()
+    (tmp_path / "large").write_bytes(b"x" * (BLOCK_BYTES + 1))
+    assert tree_bytes(str(tmp_path)) == 5 * BLOCK_BYTES

@@ -43,6 +43,7 @@ from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
+from support.stored_session import fresh_key
 
 pytestmark = pytest.mark.anyio
 
@@ -208,7 +209,7 @@ async def test_without_a_majority_a_closed_session_takes_no_change(
         await written(daemon)
         await close_all(daemon)
         member.is_cut_off = True
-        refused = await ask(daemon, "b", append("k2"), LINE)
+        refused = await ask(daemon, "b", append(fresh_key()), LINE)
         assert isinstance(refused, ErrorReply)
         assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
         assert "the journal cannot be reached" in refused.message

@@ -12,6 +12,7 @@ from support.asking import ask, close_all, send
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, compact, compact_begin, user
 from support.simulated_disk import SimulatedDisk
+from support.stored_session import fresh_key
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,10 @@ async def test_repeat_to_a_deleted_session_has_an_unknown_outcome() -> None:
         # The daemon does not search the trash, so a new key is not distinguished from a used one.
         refused = await refusal(daemon, "never", NEVER_SENT, user("two"))
         assert refused == ("not_found", "unknown")
-        refused = await refusal(daemon, "new", FIRST, user("one"))
+        # A key of another shape than steno's own shows no time, with or without `repeat`.
+        refused = await refusal(daemon, "own", FIRST, user("one"))
+        assert refused == ("not_found", "unknown")
+        refused = await refusal(daemon, "new", append(fresh_key()), user("one"))
         assert refused == ("not_found", "not_applied")
 
 
@@ -78,7 +82,7 @@ async def test_repeat_to_an_unreadable_session_has_an_unknown_outcome() -> None:
         disk.fail_next("open_folder", errno.EIO, name="demo", times=9)
         refused = await refusal(daemon, "again", AGAIN, user("one"))
         assert refused == ("storage_failed", "unknown")
-        refused = await refusal(daemon, "new", append("new"), user("two"))
+        refused = await refusal(daemon, "new", append(fresh_key()), user("two"))
         assert refused == ("storage_failed", "not_applied")
         disk.heal()
         ack = await ask(daemon, "late", AGAIN, user("one"))
@@ -134,7 +138,7 @@ async def test_a_repeat_is_in_doubt_while_the_daemon_is_ending(*, is_open: bool)
         daemon.registry.close()
         refused = await refusal(daemon, "again", AGAIN, user("one"))
         assert refused == ("shutting_down", "unknown")
-        refused = await refusal(daemon, "new", append("new"), user("two"))
+        refused = await refusal(daemon, "new", append(fresh_key()), user("two"))
         assert refused == ("shutting_down", "not_applied")
         daemon.router.begin_drain()
         refused = await refusal(daemon, "drained", AGAIN, user("one"))
@@ -149,7 +153,7 @@ async def test_a_repeat_is_in_doubt_while_its_session_takes_nothing() -> None:
         daemon.services.budget.taken_bytes += limits.INFLIGHT_BYTES_MAX
         refused = await refusal(daemon, "again", AGAIN, user("one"))
         assert refused == ("busy", "unknown")
-        refused = await refusal(daemon, "new", append("new"), user("two"))
+        refused = await refusal(daemon, "new", append(fresh_key()), user("two"))
         assert refused == ("busy", "not_applied")
         daemon.services.budget.taken_bytes -= limits.INFLIGHT_BYTES_MAX
 

@@ -16,11 +16,12 @@ from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
 from stenod.api.peers import InFlightFrames, Sent
 from stenod.runtime.error_mapping import doubted, remedy_of
+from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user, uuid7
 from support.simulated_disk import ProcessKilled, SimulatedDisk
-from support.stored_session import NOW_S
+from support.stored_session import NOW_S, fresh_key
 
 pytestmark = pytest.mark.anyio
 
@@ -130,7 +131,7 @@ async def test_a_fault_during_a_lookup_reaches_every_waiting_client(
         monkeypatch.setattr(daemon.registry._trees, "identity", faulty)
         names = [b"1", b"2"]
         for name in names:
-            send(daemon, name, append_to("other", name.decode()), user("x"))
+            send(daemon, name, append_to("other", fresh_key(int(name))), user("x"))
         for name in names:
             await daemon.wait_for_answer(name)
             answer = daemon.answers[name][0]
@@ -221,12 +222,12 @@ async def test_a_writer_fault_reaches_followers_and_its_queue_is_retried() -> No
         await ask(daemon, b"s", FOLLOW)
         (writer,) = daemon.registry.writers("demo")
         writer.give_up(ZeroDivisionError())
-        answer = await ask(daemon, b"a", append_to("demo", "k"), user("x"))
+        answer = await ask(daemon, b"a", append_to("demo", fresh_key()), user("x"))
         assert isinstance(answer, ErrorReply)
         assert (answer.code, answer.outcome) == ("shutting_down", "not_applied")
         assert isinstance(daemon.answers[b"s"][-1], Gone)
         assert daemon.registry._services.budget.taken_bytes == 0
-        assert isinstance(await ask(daemon, b"b", append_to("demo", "k"), user("x")), Ack)
+        assert isinstance(await ask(daemon, b"b", append_to("demo", fresh_key()), user("x")), Ack)
 
 
 async def test_the_oldest_of_too_many_subscribers_is_asked_to_subscribe_again(
@@ -273,8 +274,9 @@ async def test_the_end_of_a_subscription_waits_for_room() -> None:
 
 def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
     error = StorageFailed("the disk refused; nothing of the command was kept", session="demo")
-    assert doubted(error, append("k")) is error
-    unknown = doubted(error, append("k", repeat=True))
+    outcomes = UnknownOutcomes(int(NOW_S * 1000))
+    assert doubted(error, append(fresh_key()), outcomes) is error
+    unknown = doubted(error, append("k"), outcomes)
     assert isinstance(unknown, OutcomeUnknown)
     assert unknown.key == "k"
     assert unknown.message.startswith("the command may have been applied when it was sent before")
@@ -282,9 +284,10 @@ def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
 
 def test_a_retry_is_referred_to_the_owner_that_looks_its_key_up() -> None:
     held = Held("another daemon owns it", session="demo", endpoint="tcp://10.0.0.5:7117")
-    assert doubted(held, append("k", repeat=True)) is held
+    outcomes = UnknownOutcomes(int(NOW_S * 1000))
+    assert doubted(held, append("k", repeat=True), outcomes) is held
     without_owner = Held("another daemon has its folder open", session="demo")
-    assert isinstance(doubted(without_owner, append("k", repeat=True)), OutcomeUnknown)
+    assert isinstance(doubted(without_owner, append("k", repeat=True), outcomes), OutcomeUnknown)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from steno_protocol.replies import Ack
 from steno_protocol.timeline_entries import TimelineEntry
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, revert, user
+from support.stored_session import fresh_key
 from support.writing import PATH, Desk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
@@ -76,8 +77,8 @@ async def test_next_command_keeps_a_foreign_file_that_could_not_be_kept() -> Non
         edit(desk)
         desk.disk.fail_next("fsync", errno.ENOSPC, name=paths.REWRITE)
 
-        refused = await desk.do(append("k2"), user("two"))
-        later = await desk.do(append("k2", repeat=True), user("two"))
+        refused = await desk.do(append(fresh_key()), user("two"))
+        later = await desk.do(append(fresh_key(), repeat=True), user("two"))
 
         assert isinstance(refused.error, StorageFailed)
         assert later.ack.first == "1:1"
@@ -213,12 +214,12 @@ async def test_file_that_returns_soon_is_adopted_and_not_replaced() -> None:
         await desk.do(append("k1"), user("one"))
         desk.disk.foreign.rename(FILE, "context_1.jsonl")
 
-        refused = await desk.do(append("k2"), user("two"))
+        refused = await desk.do(append(fresh_key()), user("two"))
         assert isinstance(refused.error, Busy)
         assert paths.CONTEXT not in desk.stored.names()
 
         desk.disk.foreign.replace(FILE, desk.file("context_1.jsonl"))
-        sent = await desk.do(append("k2"), user("two"))
+        sent = await desk.do(append(fresh_key()), user("two"))
         assert sent.ack.first == "1:1"
 
 

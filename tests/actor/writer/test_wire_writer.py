@@ -11,6 +11,7 @@ from steno_protocol.errors import BadRequest, Conflict, Held, StorageFailed
 from steno_protocol.lines import split_lines
 from support.lines import append, user
 from support.simulated_disk import SimulatedDisk, Survival
+from support.stored_session import fresh_key
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, answers
 
@@ -265,13 +266,13 @@ async def test_no_event_is_written_without_the_lock_of_the_folder() -> None:
         assert desk.context.opened is None
         # The next opening releases the open file, and fails.
         desk.disk.fail_next("open_root", errno.EIO)
-        failed = await desk.do_to_context(append("c2"), user("lost, too"))
+        failed = await desk.do_to_context(append(fresh_key(2)), user("lost, too"))
         assert isinstance(failed.error, StorageFailed)
 
         # A daemon that has the folder for one of its mounts.
         another = desk.disk.open_root(PATH)
         assert desk.disk.lock(another)
-        refused = await desk.do(append_wire("k2", durability="synced"), event(2))
+        refused = await desk.do(append_wire(fresh_key(3), durability="synced"), event(2))
         assert isinstance(refused.error, Held)
         assert numbers(desk.file()) == [1]
 

@@ -23,7 +23,7 @@ from stenod.core.recovery_point import decode_recovery_point
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
 from support.simulated_disk import Effect, SimulatedDisk, Survival
-from support.stored_session import NOW_S
+from support.stored_session import NOW_S, fresh_key
 from support.writing import PATH, Desk, answers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
@@ -215,10 +215,10 @@ async def test_foreign_lines_after_a_failed_sync_are_durable_before_ours() -> No
     disk.foreign.replace(FILE, theirs)
     disk.fail_next("fsync", errno.EIO, name=paths.CONTEXT)
     async with Desk(disk).open(lazy=True) as desk:
-        refused = await desk.do(append("k1"), user("one"))
+        refused = await desk.do(append(fresh_key()), user("one"))
         assert isinstance(refused.error, StorageFailed)
 
-        assert (await desk.do(append("k1"), user("one"))).ack.first == "0:1"
+        assert (await desk.do(append(fresh_key()), user("one"))).ack.first == "0:1"
 
         # The pages dropped by the failed sync are still shown by the page cache, until it is
         # given back for something else.
@@ -578,10 +578,10 @@ async def test_next_command_looks_again_at_an_unreadable_folder() -> None:
         desk.disk.foreign.replace(FILE, foreign("theirs"))
         desk.disk.fail_next("names", errno.EIO)
 
-        refused = await desk.do(append("k2"), user("two"))
+        refused = await desk.do(append(fresh_key()), user("two"))
 
         assert isinstance(refused.error, StorageFailed)
-        assert (await desk.do(append("k2", repeat=True), user("two"))).answer is not None
+        assert (await desk.do(append(fresh_key(), repeat=True), user("two"))).answer is not None
 
 
 # --- bounds --------------------------------------------------------------------------------------

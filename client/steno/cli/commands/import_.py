@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._connect.folders import make_private, sync_folder
+from steno._connect.private_files import sync_file
 from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, optional_argument, path_text
@@ -305,7 +306,7 @@ def _copy(source: Source, folder: Path, progress: Progress) -> None:
                 new.write(block)
                 progress.add(len(block), source.session)
             new.flush()
-            os.fsync(new.fileno())
+            sync_file(new.fileno())
         stat = file.stat()
         os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     for each in folders:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steno._connect.connection import new_key_pair
 from steno._connect.folders import make_private
-from steno._connect.key_files import locked, read_private, replace
+from steno._connect.key_files import locked, read_secret, replace
 from steno.cli.arguments import Subcommands, action, actions, command, path_text
 from steno.cli.connection import root_in_use
 from steno.cli.destination import new_file
@@ -124,7 +124,7 @@ def _clients(folder: Path) -> list[Allowed]:
     path = folder / credentials.CLIENTS_FILE
     if not path.exists():
         return []
-    return credentials.decode_clients(read_private(str(path)), str(path))
+    return credentials.decode_clients(read_secret(str(path)), str(path))
 
 
 def _save(folder: Path, clients: list[Allowed]) -> None:
@@ -135,7 +135,7 @@ def _server(folder: Path) -> KeyPair:
     path = folder / credentials.SERVER_FILE
     if not path.exists():
         _write_new(path, credentials.encode_pair(KeyPair(*new_key_pair())))
-    return credentials.decode_pair(read_private(str(path)), str(path))
+    return credentials.decode_pair(read_secret(str(path)), str(path))
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from shlex import quote
 from statistics import median
 from typing import Final
 
-from steno._connect.key_files import read_private
+from steno._connect.key_files import read_secret
 from steno.cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno.cli.configuration import read_file
 from steno.cli.doctor import Finding, steno
@@ -125,7 +125,7 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
         address = read_file(root, dict(os.environ)).text("network.listen")
     if address or os.path.lexists(own):
         try:
-            credentials.decode_pair(read_private(str(own)), str(own))
+            credentials.decode_pair(read_secret(str(own)), str(own))
         except StenoError as error:
             needed = f"; a daemon that listens at {address} does not start without it"
             new_key = steno(root, "keys", "new", "NAME")
@@ -135,7 +135,7 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
         yield Finding("ok", "no client of another machine is admitted")
         return
     try:
-        admitted = credentials.decode_clients(read_private(str(clients)), str(clients))
+        admitted = credentials.decode_clients(read_secret(str(clients)), str(clients))
     except StenoError as error:
         text = f"{error.message}; until then no client of another machine is admitted"
         remedy = f"correct it: `{steno(root, 'keys', 'list')}` reads it as the daemon does"

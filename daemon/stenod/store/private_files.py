@@ -1,0 +1,88 @@
+"""Private files of the daemon: the one function that opens a file outside the session trees."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from steno_protocol import private_files
+from steno_protocol.errors import Unauthorized
+from steno_protocol.file_types import kind_of
+
+_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+# O_NONBLOCK keeps the open of a FIFO from waiting for its other end; it has no effect on files.
+
+_WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+"""Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
+
+
+def open_private(
+    path: str | os.PathLike[str],
+    flags: int = os.O_RDONLY,
+    *,
+    is_secret: bool = False,
+    may_be_link: bool = False,
+) -> int:
+    """Open a regular file of this user: not a link, and never waiting.
+
+    Where it may be created, its folder is checked first, so that no file stays behind in the folder
+    of another user, who could not open it. With O_EXCL it is new, wherever it lies.
+
+    Args:
+        path: its path.
+        flags: how it is opened.
+        is_secret: other users may not read it.
+        may_be_link: people may link to it, as to a configuration; its target is checked.
+
+    Raises:
+        Unauthorized: it is no such file; nothing was created.
+        OSError: there is no file, or it may not be opened.
+    """
+    if flags & os.O_CREAT and not flags & os.O_EXCL:
+        check_folder(Path(path).parent)
+    kept = _FLAGS & ~os.O_NOFOLLOW if may_be_link else _FLAGS
+    try:
+        handle = os.open(path, flags | kept, 0o600)
+    except OSError as error:
+        if error.errno in _WRONG_KIND:
+            kind = kind_of(Path(path).lstat().st_mode)
+            raise Unauthorized(
+                f"{os.fspath(path)} is {kind}, and has to be a regular file: move it away"
+            ) from None
+        raise
+    found = os.fstat(handle)
+    try:
+        private_files.check_file(
+            os.fspath(path), mode=found.st_mode, owner=found.st_uid, own=os.geteuid(),
+            is_secret=is_secret,
+        )  # fmt: skip
+    except Unauthorized:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read_private(
+    path: str | os.PathLike[str],
+    *,
+    is_secret: bool = False,
+    may_be_link: bool = False,
+    bytes_max: int = -1,
+) -> bytes:
+    """Read a private file, up to a number of bytes; raises as `open_private`."""
+    handle = open_private(path, is_secret=is_secret, may_be_link=may_be_link)
+    with os.fdopen(handle, "rb") as file:
+        return file.read(bytes_max)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder in which another user could replace a file; a missing one is fine.
+
+    Raises:
+        Unauthorized: it belongs to another user, or every user may write to it.
+    """
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    private_files.check_root(str(folder), mode=found.st_mode, owner=found.st_uid, own=os.geteuid())
