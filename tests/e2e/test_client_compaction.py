@@ -315,12 +315,13 @@ async def test_a_past_state_after_a_compaction_has_the_right_next_id(
         assert done is not None
         assert done.checkpoint_id == 1
         await session.revert_to(1)
-        assert session.n_checkpoints == 1
+        assert session.n_checkpoints == 2
         for at in (None, 2, "2:0"):
-            assert (await session.history_at(at)).n_checkpoints == 1
+            assert (await session.history_at(at)).n_checkpoints == 2
+        await session.checkpoint()
         await session.clear()
-        assert (await session.history_at(2)).n_checkpoints == 1
-        assert (await session.history_at()).n_checkpoints == session.n_checkpoints == 0
+        assert (await session.history_at("2:0")).n_checkpoints == 2
+        assert (await session.history_at()).n_checkpoints == session.n_checkpoints == 3
 
 
 def test_the_blocking_client_has_the_next_id_of_a_past_state(root: Path) -> None:
@@ -331,7 +332,7 @@ def test_the_blocking_client_has_the_next_id_of_a_past_state(root: Path) -> None
         assert done is not None
         session.revert_to(done.checkpoint_id)
         session.append_message(message("five"))
-        assert session.history_at().n_checkpoints == session.n_checkpoints == 1
+        assert session.history_at().n_checkpoints == session.n_checkpoints == 2
 
 
 @pytest.mark.served(False)

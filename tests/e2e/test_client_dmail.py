@@ -59,12 +59,12 @@ async def test_a_mail_waits_and_is_delivered_as_one_rewrite_by_another_process(
         assert mail == Mail(sent.id, 1, "skip the large file", Position(0, 2), "child", mail.at)
         assert await session.pending_dmail() == mail
         ack = await parent.deliver_dmail(mail.id, add_user_message=True)
-        assert ack.checkpoint_id == 1
+        assert ack.checkpoint_id == 3
         assert ack.rotated == root / "sessions" / "demo" / "context_1.jsonl"
         first, notice, arrived = parent.history
-        assert (first, notice) == (message("step 0"), message("<system>CHECKPOINT 1</system>"))
+        assert (first, notice) == (message("step 0"), message("<system>CHECKPOINT 3</system>"))
         assert text_of(arrived).endswith("skip the large file</system>")
-        assert [number for number, _ in parent.checkpoints] == [0, 1]
+        assert [number for number, _ in parent.checkpoints] == [0, 3]
         assert await session.pending_dmail() is None
 
 
@@ -200,7 +200,7 @@ def test_the_blocking_client_sends_and_delivers_as_the_async_one_does(root: Path
         with pytest.raises(Exists):
             session.send_dmail(0, "another")
         ack = session.deliver_dmail(mail.id)
-        assert ack.checkpoint_id == 0
+        assert ack.checkpoint_id == 1
         assert len(session.history) == 1
         assert session.pending_dmail() is None
         with pytest.raises(NotFound):

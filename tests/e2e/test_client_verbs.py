@@ -88,7 +88,7 @@ async def test_the_context_verbs_change_the_mirror_as_they_change_the_file(root:
         ack = await session.revert_to(0, why="wrong turn")
         assert ack.rotated == root / "sessions" / "demo" / "context_1.jsonl"
         assert session.history == [message("one")]
-        assert session.n_checkpoints == 0
+        assert session.n_checkpoints == 1
         assert session.token_count == session.token_count_with_pending == 1472
 
         await session.clear()

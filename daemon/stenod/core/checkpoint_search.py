@@ -81,7 +81,7 @@ class Search:
             return
         raise Conflict(
             f"checkpoint {self.target.id} is another one now, at {found}, and nothing was changed:"
-            f" {self._what_happened()}",
+            f" {self._what_happened('another line of its generation has the same id')}",
             session=self.session,
             head=str(self.head),
         )
@@ -93,7 +93,7 @@ class Search:
         if self.target.at is None and not 0 <= number < self.next_id:
             what = f"in this session {valid}"
         else:
-            what = self._what_happened()
+            what = self._what_happened("`gc` or another program removed the file with its line")
         return NotFound(f"checkpoint {number} does not exist: {what}", session=self.session)
 
     def _is_line(self, at: Position, found: Position) -> bool:
@@ -106,12 +106,13 @@ class Search:
         # Rewrites moved the line. Only another program writes an id twice into one generation.
         return self.line_in(at.generation) in {at.line, None}
 
-    def _what_happened(self) -> str:
+    def _what_happened(self, otherwise: str) -> str:
+        """Return the reason why a checkpoint is gone; `otherwise` if no rewrite removed it."""
         number, session = self.target.id, self.session
         found = checkpoint_survival.removal(self.entries, self.target, self.head.generation)
         timeline_hint = f"`steno timeline {session}` shows its rewrites"
         if found is None:
-            return f"no rewrite is known to have removed it, and {timeline_hint}"
+            return f"{otherwise}, and {timeline_hint}"
         line = self.line_in(found.kept_in)
         at = self.target.at
         if line is None and at is None:

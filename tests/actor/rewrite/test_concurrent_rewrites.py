@@ -31,7 +31,7 @@ def test_two_reverts_get_one_result_each_in_a_defined_order(root: Path, expectin
             assert lost.value.head == str(first.head)
         else:
             assert second.revert_to(1).head > first.head
-            with pytest.raises(steno.NotFound, match="0 to 0 exist"):
+            with pytest.raises(steno.NotFound, match="reverted the session to checkpoint"):
                 first.revert_to(2)
 
 
