@@ -101,8 +101,9 @@ class SourceTree:
         """
         if len(inside.parts) > IMPORT_DEPTH_MAX:
             raise TooLarge(
-                f"{self.path(PurePath(*inside.parts[:3]))} has more than {IMPORT_DEPTH_MAX} folders"
-                " below each other: move the deepest ones away, or import a folder below"
+                f"{self.path(PurePath(*inside.parts[:3]))} has folders more than"
+                f" {IMPORT_DEPTH_MAX} levels below {self.given}: move the deepest ones away, or"
+                " import a folder below"
             )
 
     def has_file(self, inside: PurePath) -> bool:
@@ -195,12 +196,14 @@ class Walk:
 
     def below(self, inside: PurePath) -> list[Entry]:
         """The entries of a folder; none if it lies too deep or cannot be read, which is noted."""
+        if len(inside.parts) > IMPORT_DEPTH_MAX:
+            why = f"it lies more than {IMPORT_DEPTH_MAX} folders deep: import a nearer folder"
+            # The path itself may be longer than a message.
+            self.left_out.append((self._tree.path(PurePath(*inside.parts[:3], "...")), why))
+            return []
         try:
-            self._tree.check_depth(inside)
             return self._tree.entries(inside)
-        except TooLarge as error:
-            self.left_out.append((self._tree.path(PurePath(*inside.parts[:3])), error.message))
         except OSError as error:
             why = f"it cannot be read: {error.strerror or error}"
             self.left_out.append((self._tree.path(inside), why))
-        return []
+            return []

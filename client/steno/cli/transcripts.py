@@ -14,8 +14,8 @@ from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.command_limits import (
     CHECK_HANDLES_MAX,
     DETECTED_BYTES_MAX,
-    DETECTED_LINES_MAX,
     DETECTED_LINE_BYTES_MAX,
+    DETECTED_LINES_MAX,
     TRANSCRIPT_LINE_VALUES_MAX,
 )
 from steno.values import decode_object
