@@ -143,7 +143,7 @@ class ForeignSource:
                 while block := kept.read(limits.COPY_BYTES):
                     if file.read(len(block)) != block:
                         return None
-                return sum(len(line) for line in _whole_lines(file, self.file))
+                return sum(len(line) for line in _whole_lines(file, self.file, []))
         except FileNotFoundError:
             return None
 
@@ -168,10 +168,9 @@ class ForeignSource:
             _opened(self.tree, self.inside) as source,
             _new(folder / self.stream) as copy,
         ):
-            for line in _whole_lines(source, self.file):
+            for line in _whole_lines(source, self.file, self.unfinished):
                 copy.write(line)
                 show(len(line))
-            self.unfinished[:] = [left] if (left := source.tell() - copy.tell()) else []
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
         histories = transcript.histories()
@@ -188,6 +187,10 @@ class ForeignSource:
         )
         self._copy_companions(folder)
         self._write_state(transcript, histories, folder)
+        # `steno sessions` sorts by the last change, which is the other program's.
+        changed = self.tree.stat(self.inside)
+        for each in folder.iterdir():
+            os.utime(each, ns=(changed.st_atime_ns, changed.st_mtime_ns))
 
     def _scan(
         self, transcript: ForeignTranscript, stream: Path, show: Callable[[int], None]
@@ -227,7 +230,6 @@ class ForeignSource:
             EmptyTranscript: the live history has no message.
         """
         written: list[History] = []
-        changed = self.tree.stat(self.inside)
         with (folder / self.stream).open("rb") as stream:
             for history in histories:
                 is_live = history.end == "live"
@@ -244,8 +246,6 @@ class ForeignSource:
                         elif is_live:
                             self.skipped.append(len(line))
                     _sync(context)
-                # `steno sessions` sorts by the last change, which is the other program's.
-                os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))
                 if not is_live and messages:
                     written.append(history)
                 elif not is_live:
@@ -500,8 +500,13 @@ def _cut(segment: str, size: int) -> str:
     return f"{segment[: max(0, size - _DIGEST_CHARS - 1)]}-{digest}".lstrip("-")
 
 
-def _whole_lines(source: BinaryIO, path: Path) -> Iterator[bytes]:
+def _whole_lines(source: BinaryIO, path: Path, unfinished: list[int]) -> Iterator[bytes]:
     """The whole lines of a transcript.
+
+    Args:
+        source: the open transcript.
+        path: its path, for messages.
+        unfinished: gets the bytes of a last line without an end.
 
     Raises:
         TooLarge: a line is too long to be kept in memory.
@@ -511,6 +516,7 @@ def _whole_lines(source: BinaryIO, path: Path) -> Iterator[bytes]:
         if len(line) > TRANSCRIPT_LINE_BYTES_MAX:
             raise too_long_line(path, offset)
         if not line.endswith(b"\n"):
+            unfinished.append(len(line))
             return
         yield line
         offset += len(line)

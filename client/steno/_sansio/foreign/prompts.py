@@ -10,8 +10,9 @@ _LOOKED_AT_CHARS: Final = 20_000
 
 _COMMAND: Final = re.compile(r"<command-name>\s*/?([^<\s]*)\s*</command-name>")
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-_NOTE: Final = re.compile(r"\s*<([A-Za-z][\w.:-]*(?: [\w.:-]+)?)(?:\s[^<>]*)?>")
-"""The begin of a note, such as `<environment_context>` or `<system-reminder>`."""
+_NOTE: Final = re.compile(r"\s*<([A-Za-z]+(?:[-_ ][A-Za-z]+)+|skill|INSTRUCTIONS)(?:\s[^<>]*)?>")
+"""The begin of a note, such as `<environment_context>` or `<system-reminder>`. A person who types
+HTML uses tags of one word."""
 
 _BY_PROGRAMS: Final = (
     "# AGENTS.md",
