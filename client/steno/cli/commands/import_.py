@@ -49,8 +49,10 @@ def add_parser(commands: Subcommands) -> None:
         " was imported before is skipped, so the command can be repeated. The work directories in"
         " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER may also be or"
         " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
-        " (~/.codex/sessions): the conversation becomes the context, and the file is kept byte for"
-        " byte in a stream of the session. FOLDER is only read. The root must be on this machine.",
+        " (~/.codex/sessions): the branch with the last record becomes the context, other branches"
+        " and what a compaction replaced become past generations, and the file is kept byte for"
+        " byte in a stream of the session. FOLDER is only read, links in it are passed over. The"
+        " root must be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
         "steno import ~/.claude/projects",
     )  # fmt: skip
