@@ -255,6 +255,16 @@ def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
     run("stop")
 
 
+def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Path) -> None:
+    record = {"type": "context.append_message", "message": {"role": "user", "content": "hello"}}
+    file = write(tmp_path / "talk" / "context.jsonl", [record])
+    run = Steno(root)
+    refused = run("import", str(file.parent))
+    assert (refused.code, refused.out) == (1, "")
+    assert f"{file} is not imported: it looks like a transcript of Kimi Code" in refused.err
+    run("stop")
+
+
 def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path) -> None:
     snapshot = {"type": "file-history-snapshot", "messageId": "1", "snapshot": {}}
     empty = write(tmp_path / "a" / "empty.jsonl", [snapshot] * 100)

@@ -20,7 +20,7 @@ import msgspec
 
 from steno._connect.folders import sync_folder
 from steno._sansio.foreign.claude_code import ClaudeCode
-from steno._sansio.foreign.detection import BESIDE, FORMATS
+from steno._sansio.foreign.detection import BESIDE, FORMATS, guessed
 from steno._sansio.foreign.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno.cli import compressed
 from steno.cli.command_limits import INDEX_BYTES_MAX, TRANSCRIPT_LINE_BYTES_MAX
@@ -391,6 +391,21 @@ def find_foreign(tree: SourceTree, prefix: str | None) -> Found:
             found.left_out.append((tree.path(inside), why))
     found.left_out += walk.left_out
     return found
+
+
+def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
+    """What a context file is if it has no message of kimi-cli; None if it may have.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with tree.open(inside) as content:
+        objects = first_objects(content)
+        first = [each for _, each in zip(range(_LOOKED_AT_OBJECTS), objects, strict=False)]
+    if not first or any(isinstance(each.get("role"), str) for each in first):
+        return None
+    guesses = (guess for each in first if (guess := guessed(each)) is not None)
+    return Unknown(tree.path(inside), next(guesses, None))
 
 
 def _look(tree: SourceTree, inside: PurePath, prefix: str | None, found: Found) -> None:

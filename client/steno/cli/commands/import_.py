@@ -23,7 +23,13 @@ from steno.cli.arguments import Subcommands, command, optional_argument, path_te
 from steno.cli.connection import connected, local_root
 from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
-from steno.cli.foreign_sources import EmptyTranscript, ForeignSource, LineLength, find_foreign
+from steno.cli.foreign_sources import (
+    EmptyTranscript,
+    ForeignSource,
+    LineLength,
+    find_foreign,
+    unknown_context,
+)
 from steno.cli.import_sources import ImportSource, damaged_lines, find
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
@@ -228,12 +234,17 @@ def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress
     """Copy one session and move it to its place; False if it exists already.
 
     Raises:
+        BadRequest: its context is that of another program.
         Exists: another session has the id.
         Busy: it was rewritten while it was copied.
         OSError: it could not be copied; nothing of it is visible.
     """
     _, segments = paths.split_session(source.session)
     target = tree.joinpath(*segments)
+    if isinstance(source, ImportSource):
+        unknown = unknown_context(source.tree, source.context)
+        if unknown is not None:
+            raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
     if target.exists():
         _check_same(source, target)
         # The process that imported it may have died before its name was synced.
