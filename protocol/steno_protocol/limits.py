@@ -443,8 +443,8 @@ FREE_BYTES: Final = 16 * MIB
 # --- checking files ----------------------------------------------------------------------------
 
 LINE_CHECKED_BYTES_MAX: Final = 64 * MIB
-"""Bytes of a line that a check decodes, since it keeps the line in memory; a longer line, always
-another program's, is only counted."""
+"""Bytes of a line that a check or a daemon keeps in memory; a longer line, always another
+program's, is only counted by a check, and keeps a session from being opened."""
 
 WELD_TOKENS_MAX: Final = 1_000_000
 """Tokens of a broken line that may yield no record, seconds of work, before the rest of the line

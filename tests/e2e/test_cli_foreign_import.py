@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,11 @@ from typing import Any
 import pytest
 
 import steno
+from steno.cli import main
+from steno.cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
+from steno.cli.commands import import_
+from steno.cli.foreign_sources import Found
+from steno.cli.source_tree import SourceTree
 from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 from support.command import Steno
 
@@ -181,6 +188,291 @@ def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
             for session in imported.out.split()
         ]
     assert roles == [["user", "assistant"], ["assistant"]]
+    run("stop")
+
+
+def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "talk.jsonl", [
+        node("1", None, "user", "Mend the till"),
+        node("2", "1", "assistant", "Which one?"),
+        node("3", "2", "user", "the left one"),
+        node("4", "2", "user", "the right one"),
+        node("5", "3", "assistant", "It is mended."),
+    ])  # fmt: skip
+    run = Steno(root)
+    imported = run("import", str(file), "till")
+    assert imported.code == 0
+    assert (
+        "till also has 1 other branch, as generation 0: `steno show till --generation 0`"
+        in imported.err
+    )
+    shown = run("show", "till").out
+    assert "It is mended." in shown
+    assert "the right one" not in shown
+    past = run("show", "till", "--generation", "0").out
+    assert "the right one" in past
+    assert "the left one" not in past
+    assert run("verify", "till").code == 0
+    assert run("append", "till", "and the door").code == 0
+    run("stop")
+
+
+def test_a_project_folder_is_imported_once_whatever_its_name(root: Path, projects: Path) -> None:
+    project = (projects / "-srv-shop").rename(projects / "shop")
+    run = Steno(root)
+    ids = [f"claude-code/shop/{SESSION}", f"claude-code/shop/{SESSION}/subagents/agent-7"]
+    for folder in (projects, project):
+        imported = run("import", str(folder))
+        assert (imported.code, imported.out.split()) == (0, ids)
+    before = Path.cwd()
+    os.chdir(project)
+    try:
+        assert run("import", ".", "here").code == 0
+    finally:
+        os.chdir(before)
+    listed = {each["session"] for each in run("sessions", "--json").document["sessions"]}
+    assert listed == {*ids, *(each.replace("claude-code", "here") for each in ids)}
+    run("stop")
+
+
+def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
+    root: Path, tmp_path: Path
+) -> None:
+    parts = {"role": "user", "parts": [{"text": "Count the apples"}]}
+    record = {**node("1", None, "user", ""), "message": parts}
+    # kimi-cli names its old files in the same way.
+    file = write(tmp_path / "chats" / f"{SESSION}.jsonl", [record])
+    run = Steno(root)
+    refused = run("import", str(file))
+    assert (refused.code, refused.out) == (1, "")
+    assert "it looks like a transcript of Qwen Code, which steno cannot read" in refused.err
+    assert run("import", str(tmp_path)).code == 1
+    write(tmp_path / "good.jsonl", [node("1", None, "user", "hello")])
+    mixed = run("import", str(tmp_path), "all")
+    assert (mixed.code, mixed.out) == (1, f"all/{tmp_path.name}/good\n")
+    assert f"{file} is left out: it looks like a transcript of Qwen Code" in mixed.err
+    assert len(run("sessions", "--json").document["sessions"]) == 1
+    run("stop")
+
+
+def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Path) -> None:
+    record = {"type": "context.append_message", "message": {"role": "user", "content": "hello"}}
+    file = write(tmp_path / "talk" / "context.jsonl", [record])
+    run = Steno(root)
+    refused = run("import", str(file.parent))
+    assert (refused.code, refused.out) == (1, "")
+    assert f"{file} is not imported: it looks like a transcript of Kimi Code" in refused.err
+    run("stop")
+
+
+def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path) -> None:
+    snapshot = {"type": "file-history-snapshot", "messageId": "1", "snapshot": {}}
+    empty = write(tmp_path / "a" / "empty.jsonl", [snapshot] * 100)
+    run = Steno(root)
+    refused = run("import", str(empty))
+    assert (refused.code, refused.out) == (1, "")
+    assert "had not written a message to it when it ended" in refused.err
+    write(tmp_path / "a" / "full.jsonl", [*[snapshot] * 100, node("1", None, "user", "hello")])
+    imported = run("import", str(tmp_path))
+    assert (imported.code, imported.out) == (0, "claude-code/a/full\n")
+    assert f"{empty} has no conversation" in imported.err
+    run("stop")
+
+
+def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
+    root: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / ("-srv" + "-deeply" * 30)
+    for name in (SESSION, SESSION.replace("1", "2")):
+        write(project / f"{name}.jsonl", [node("1", None, "user", "hello")])
+        for flow in ("wf_1", "wf_2"):
+            agents = project / name / "subagents" / "workflows" / flow
+            agent = [node("1", None, "user", f"{name} {flow}", isSidechain=True)]
+            write(agents / "agent-a1b2c3.jsonl", agent)
+    run = Steno(root)
+    imported = run("import", str(tmp_path))
+    assert imported.code == 0
+    ids = imported.out.split()
+    assert len(set(ids)) == len(ids) == 6
+    assert all(len(each) <= 255 for each in ids)
+    assert f"{SESSION} wf_2" in run("show", ids[3]).out
+    assert run("import", str(tmp_path)).out.split() == ids
+    run("stop")
+
+
+def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
+    results = projects / "-srv-shop" / SESSION / "tool-results"
+    results.mkdir()
+    (results / "long.txt").write_text("a long result\n")
+    (results / "shot.png").write_bytes(b"\x89PNG")
+    (results / "secret.txt").symlink_to("/etc/hostname")
+    run = Steno(root)
+    assert run("import", str(projects)).code == 0
+    copied = root.joinpath("sessions", *CLAUDE.split("/"), "tool-results")
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
+        "long.txt": b"a long result\n", "shot.png": b"\x89PNG",
+    }  # fmt: skip
+    run("stop")
+
+
+def test_a_failed_tool_is_shown_as_failed(root: Path, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t", "name": "Read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "no file", "is_error": True}
+    file = write(tmp_path / "talk.jsonl", [
+        node("1", None, "user", "go"), node("2", "1", "assistant", [call]),
+        node("3", "2", "user", [result]),
+    ])  # fmt: skip
+    run = Steno(root)
+    assert run("import", str(file), "till").code == 0
+    assert "tool · Read · failed" in run("show", "till").out
+    assert "## tool · Read · failed" in run("export", "till", "--format", "markdown").out
+    run("stop")
+
+
+def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "talk.jsonl", [node("1", None, "user", "Mend the till")])
+    glued = json.dumps(node("2", "1", "assistant", "It is mended."))
+    with file.open("a") as more:
+        more.write('{"type":"pr-link","sessionId":"x","prNu' + glued + "\n")
+        more.write(json.dumps(node("3", "2", "user", "thanks")) + "\n")
+    run = Steno(root)
+    imported = run("import", str(file), "till")
+    assert (imported.code, "1 record of till saved from damaged lines" in imported.err) == (0, True)
+    with steno.connect_sync(root, spawn=False) as client:
+        history = client.open("till").history
+    assert [each["content"] for each in history] == ["Mend the till", "It is mended.", "thanks"]
+    assert (root / "sessions/till/stream-claude-code.jsonl").read_bytes() == file.read_bytes()
+    run("stop")
+
+
+def rollout(text: str) -> list[dict[str, Any]]:
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    return [
+        {"timestamp": "t", "type": "session_meta", "payload": {"id": SESSION, "cwd": "/srv"}},
+        {"timestamp": "t", "type": "response_item", "payload": said},
+    ]
+
+
+def test_a_compressed_rollout_is_imported_with_its_name(root: Path, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    day = tmp_path / "sessions" / "2026" / "01" / "02"
+    plain = write(day / "rollout-1.jsonl", rollout("hello"))
+    content = plain.read_bytes()
+    plain.unlink()
+    packed = plain.with_name("rollout-1.jsonl.zst")
+    packed.write_bytes(zstandard.ZstdCompressor().compress(content))
+    names = [{"id": SESSION, "thread_name": "old"}, {"id": SESSION, "thread_name": "Till"}]
+    write(tmp_path / "session_index.jsonl", names)
+    run = Steno(root)
+    for folder in (tmp_path, packed):
+        imported = run("import", str(folder))
+        assert (imported.code, imported.out) == (0, f"codex/{SESSION}\n")
+    kept = root / "sessions" / "codex" / SESSION / "stream-codex.jsonl"
+    assert kept.read_bytes() == content
+    (entry,) = run("sessions", "--json").document["sessions"]
+    assert entry["title"] == "Till"
+    packed.write_bytes(b"no archive")
+    assert run("import", str(packed), "broken").code == 1
+    run("stop")
+
+
+@pytest.mark.parametrize("name", ["talk.jsonl", "sub"])
+def test_a_link_swapped_in_after_the_search_is_not_followed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    private = write(tmp_path / "private" / "talk.jsonl", [node("1", None, "user", "my secret")])
+    shared = tmp_path / "shared"
+    file = write(shared / "sub" / "talk.jsonl", [node("1", None, "user", "hello")])
+    write(shared / "other.jsonl", [node("1", None, "user", "other")])
+    monkeypatch.setenv("STENO_HOME", str(root))
+    find = import_.find_foreign
+
+    def swap_afterwards(tree: SourceTree, prefix: str | None) -> Found:
+        found = find(tree, prefix)
+        if name == "sub":
+            shutil.rmtree(file.parent)
+            file.parent.symlink_to(private.parent)
+        else:
+            file.unlink()
+            file.symlink_to(private)
+        return found
+
+    monkeypatch.setattr(import_, "find_foreign", swap_afterwards)
+    assert main(["import", str(shared), "all"]) == 1
+    printed = capfd.readouterr()
+    assert printed.out == f"all/{shared.name}/other\n"
+    assert "all/sub/talk is left out" in printed.err
+    run = Steno(root)
+    assert run("grep", "secret").code != 0
+    run("stop")
+
+
+def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> None:
+    private = write(tmp_path / "private.jsonl", [node("1", None, "user", "my secret")])
+    shared = tmp_path / "shared"
+    write(shared / "other.jsonl", [node("1", None, "user", "other")])
+    (shared / "link.jsonl").symlink_to(private)
+    (shared / "folder").symlink_to(tmp_path)
+    os.mkfifo(shared / "pipe.jsonl")
+    run = Steno(root)
+    imported = run("import", str(shared))
+    assert (imported.code, imported.out) == (0, "claude-code/shared/other\n")
+    refused = run("import", str(shared / "pipe.jsonl"))
+    assert (refused.code, "is a FIFO" in refused.err or "pipe" in refused.err) == (1, True)
+    # The user may name a link.
+    assert run("import", str(shared / "link.jsonl"), "named").code == 0
+    run("stop")
+
+
+def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path: Path) -> None:
+    write(tmp_path / "talk.jsonl", [node("1", None, "user", "hello")])
+    (tmp_path / "kimi").mkdir()
+    (tmp_path / "kimi" / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
+    for top in (tmp_path, tmp_path / "kimi"):
+        handle = os.open(top, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=handle)
+            below = os.open("d", os.O_RDONLY, dir_fd=handle)
+            os.close(handle)
+            handle = below
+        os.close(handle)
+    run = Steno(root)
+    imported = run("import", str(tmp_path), "all")
+    assert (imported.code, imported.out) == (1, f"all/{tmp_path.name}/talk\n")
+    assert "folders deep" in imported.err
+    assert "32 levels below" in imported.err
+    subprocess.run(["rm", "-rf", str(tmp_path / "d"), str(tmp_path / "kimi")], check=True)
+    run("stop")
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_line_without_end_is_refused_by_import_and_daemon(
+    root: Path, tmp_path: Path, end: str
+) -> None:
+    def lengthen(file: Path) -> None:
+        with file.open("a") as more:
+            more.write('{"role":"user","content":"')
+            more.write("x" * (TRANSCRIPT_LINE_BYTES_MAX + MIB))
+            more.write('"}\n' if end else "")
+
+    run = Steno(root)
+    claude = write(tmp_path / "talk.jsonl", [node("1", None, "user", "hello")])
+    (tmp_path / "kimi").mkdir()
+    kimi = write(tmp_path / "kimi" / "context.jsonl", [{"role": "user", "content": "hello"}])
+    for file, source in ((claude, claude), (kimi, kimi.parent)):
+        lengthen(file)
+        refused = run("import", str(source), "one")
+        assert (refused.code, refused.out) == (1, "")
+        assert f"of {file} has more than {TRANSCRIPT_LINE_BYTES_MAX} bytes" in refused.err
+    run("append", "till", "hello")
+    run("stop")
+    file = root / "sessions" / "till" / "context.jsonl"
+    lengthen(file)
+    (file.parent / "context.mark").unlink(missing_ok=True)
+    refused = run("append", "till", "more")
+    assert (refused.code, f"of {file} has more than" in refused.err) == (1, True)
+    assert "hello" in run("show", "till").out
     run("stop")
 
 

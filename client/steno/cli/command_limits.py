@@ -10,16 +10,34 @@ from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 CHECK_HANDLES_MAX: Final = 16
 """Open files during the check of a folder, which may have any number of files."""
 
-DETECTED_LINES_MAX: Final = 64
-"""Lines that are read to find out which program wrote a file."""
+DETECTED_LINES_MAX: Final = 10_000
+"""Lines that are read to find out which program wrote a file. Claude Code writes a snapshot of the
+edited files for each prompt, hundreds of them before the first message of a resumed session."""
 
-DETECTED_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
-"""Bytes of one of these lines; a longer one is passed over. Claude Code writes the images of a
+TRANSCRIPT_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
+"""Bytes of one line of a transcript, which is kept in memory. Claude Code writes the images of a
 prompt twice into a line, which is then longer than any record."""
 
+TRANSCRIPT_LINE_VALUES_MAX: Final = 4_000_000
+"""Values in one line of a transcript; each decoded value takes about 70 bytes of memory."""
+
+DETECTED_LINE_BYTES_MAX: Final = TRANSCRIPT_LINE_BYTES_MAX
+"""Bytes of one of the lines that show the program; a longer one is passed over."""
+
 DETECTED_BYTES_MAX: Final = 1024 * MIB
-"""Bytes that are read to find it out. Node.js writes no text of more than 512 MiB, so that the
-longest line can be passed over; a larger file without lines is not read to its end."""
+"""Bytes that are read to find out which program wrote a file. Node.js writes no text of more than
+512 MiB, so that the longest line can be passed over; a larger file without lines is not read to its
+end."""
+
+DECOMPRESSED_BYTES_MAX: Final = 16 * 1024 * MIB
+"""Bytes of a compressed transcript once it is decompressed: a few kilobytes can become any size,
+and the copy lies on the disk of the sessions."""
+
+IMPORT_DEPTH_MAX: Final = 32
+"""Levels of folders below the folder of an import; Claude Code has seven below its projects."""
+
+INDEX_BYTES_MAX: Final = 64 * MIB
+"""Bytes of a program's index of names, which are read as a whole: 300 000 lines."""
 
 VERIFY_TIMEOUT_S: Final = 3600.0
 """Timeout for the check of a session, which reads about 100 MiB a second."""

@@ -1,14 +1,13 @@
-"""The sessions in a folder outside the root, and their files to import."""
+"""The session folders of kimi-cli and steno outside the root, and their files to import."""
 
-import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple
 
 from steno.cli.exits import WrongUsage
-from steno.cli.sizes import size_of
+from steno.cli.source_tree import SourceTree
 from steno.values import decode_line
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound
@@ -20,101 +19,144 @@ _SKIPPED_SUFFIXES: Final = (".mark", ".new")
 _START: Final = Position(0, 0)
 
 
+class SourceFile(NamedTuple):
+    """A file or folder of a session.
+
+    Attributes:
+        inside: its place in the folder of the import.
+        target: its path in the session's folder.
+        is_folder: it is a folder.
+    """
+
+    inside: PurePath
+    target: PurePath
+    is_folder: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ImportSource:
     """A session outside the root.
 
     Attributes:
         session: its id in the root.
-        folder: its folder.
+        tree: the folder of the import.
+        inside: the place of the session's folder in it.
         lone: its context if that is a file outside the folder, the old format of kimi-cli; the
             folder has the other files, and may be missing.
     """
 
     session: str
-    folder: Path
-    lone: Path | None = None
+    tree: SourceTree
+    inside: PurePath
+    lone: PurePath | None = None
 
     @property
-    def context(self) -> Path:
-        """The context file."""
-        return self.folder / paths.CONTEXT if self.lone is None else self.lone
+    def context(self) -> PurePath:
+        """The place of the context file."""
+        return self.inside / paths.CONTEXT if self.lone is None else self.lone
+
+    @property
+    def folder(self) -> Path:
+        """The path of the session's folder."""
+        return self.tree.path(self.inside)
 
     @property
     def origin(self) -> Path:
         """The folder to name in messages."""
-        return self.context.parent
+        return self.tree.path(self.context.parent)
 
-    def files(self) -> Iterator[tuple[Path, Path]]:
-        """Each file and folder, and its path in the session's folder.
+    def files(self) -> Iterator[SourceFile]:
+        """Each file and folder of the session.
 
         A folder comes before its files, and is skipped if it is a session itself. Symbolic links
         and other things that are neither file nor folder are skipped.
+
+        Raises:
+            OSError: a folder cannot be read.
         """
         if self.lone is not None:
-            yield self.lone, Path(paths.CONTEXT)
-            if self.folder.is_symlink() or not self.folder.is_dir():
+            yield SourceFile(self.lone, PurePath(paths.CONTEXT), is_folder=False)
+            if not self.tree.has_folder(self.inside):
                 return
-        yield from _files_below(self.folder, Path())
+        yield from self._below(self.inside, PurePath())
+
+    def _below(self, folder: PurePath, target: PurePath) -> Iterator[SourceFile]:
+        self.tree.check_depth(folder)
+        for name, is_folder in self.tree.entries(folder):
+            if not target.parts and name.endswith(_SKIPPED_SUFFIXES):
+                continue
+            inside = folder / name
+            if not is_folder:
+                yield SourceFile(inside, target / name, is_folder=False)
+            elif not self.tree.has_file(inside / paths.CONTEXT):
+                yield SourceFile(inside, target / name, is_folder=True)
+                yield from self._below(inside, target / name)
 
     def work_bytes(self) -> int:
-        """The bytes that a copy reads."""
-        return sum(size_of(file) for file, _ in self.files())
+        """The bytes that a copy reads.
+
+        Raises:
+            OSError: a folder cannot be read.
+        """
+        return sum(self.tree.size(each.inside) for each in self.files())
 
     def shape(self) -> frozenset[tuple[str, int]]:
         """A value that changes with each rewrite of the contexts, and not with an append."""
         folder = self.context.parent
         return frozenset(
-            (name, (folder / name).stat().st_ino)
-            for name in os.listdir(folder)  # noqa: PTH208  # names are enough
+            (name, self.tree.stat(folder / name).st_ino)
+            for name, _ in self.tree.entries(folder)
             if name == self.context.name or paths.generation_of(name) is not None
         )
 
 
-def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path]]:
+def find(
+    tree: SourceTree, given: str | None, contexts: Collection[PurePath]
+) -> tuple[list[ImportSource], list[Path]]:
     """The sessions in a folder, parents first, and the contexts whose path is no session id.
 
     Args:
-        folder: a session folder, a tree, or the file of a session in kimi-cli's old format.
+        tree: a session folder, a tree, or the file of a session in kimi-cli's old format.
         given: the id of the one session, or the prefix of the ids of a tree.
+        contexts: the files whose lines are messages; other files are no session in the old format.
 
     Raises:
         NotFound: the folder has no session.
         WrongUsage: the id or prefix is not possible in this root.
     """
-    lone = _lone(folder)
-    if lone is not None:
+    if tree.only is not None:
+        lone = _lone(tree, PurePath(tree.only), contexts)
+        if lone is None:
+            raise _no_source(tree)
         session = lone.session if given is None else given
         check_session_id(session)
         return [replace(lone, session=session)], []
-    if not folder.is_dir():
-        raise _no_source(folder)
-    tree = folder.resolve()
-    if _has_context(tree):
-        start = tree.name if given is None else given
-    else:
-        start = (given or "").rstrip("/")
+    start, inside = (given or "").rstrip("/"), PurePath()
+    if tree.has_file(inside / paths.CONTEXT):
+        start = tree.top.name if given is None else given
+    elif tree.has_folder(PurePath(paths.SESSIONS)):
         # The folder of kimi-cli itself: its sessions are one level below.
-        tree = tree / paths.SESSIONS if (tree / paths.SESSIONS).is_dir() else tree
+        inside = PurePath(paths.SESSIONS)
     if start or given is not None:
         check_session_id(start)
     found: list[ImportSource] = []
     nameless: list[Path] = []
-    for source in sorted(_walk(tree, start), key=lambda each: each.session.split("/")):
+    walk = _walk(tree, inside, start, contexts)
+    for source in sorted(walk, key=lambda each: each.session.split("/")):
         if _has_id(source):
             found.append(source)
         else:
-            nameless.append(source.context)
-    if not found:
-        raise NotFound(f"{folder} has no session: a session has a file {paths.CONTEXT}")
+            nameless.append(tree.path(source.context))
+    if not (found or nameless):
+        raise NotFound(f"{tree.given} has no session: a session has a file {paths.CONTEXT}")
     return found, nameless
 
 
-def _no_source(path: Path) -> NotFound:
-    """The error for a path that is neither a folder nor the file of a session."""
-    if not path.exists():
-        return NotFound(f"{path} does not exist: name a session folder, or a tree of them")
-    if paths.flat_session_of(path.name) is not None and _has_context(path.with_suffix("")):
+def _no_source(tree: SourceTree) -> NotFound:
+    """The error for a file that is no session."""
+    inside, path = PurePath(tree.only or ""), tree.given
+    folder = inside.with_suffix("")
+    if paths.flat_session_of(inside.name) is not None and tree.has_file(folder / paths.CONTEXT):
         return NotFound(
             f"kimi-cli has moved the session of {path} into a folder: import {path.with_suffix('')}"
         )
@@ -135,48 +177,41 @@ def damaged_lines(path: Path) -> int:
 
 
 def _walk(
-    folder: Path, address: str, depth: int = 0, *, in_session: bool = False
+    tree: SourceTree,
+    folder: PurePath,
+    address: str,
+    contexts: Collection[PurePath],
+    *,
+    in_session: bool = False,
 ) -> Iterator[ImportSource]:
-    names = sorted(os.listdir(folder))  # noqa: PTH208  # names are enough
-    if _has_context(folder):
+    try:
+        entries = tree.entries(folder)
+    except OSError:
+        # The search for transcripts reports it.
+        return
+    if any(name == paths.CONTEXT and not is_folder for name, is_folder in entries):
         in_session = True
-        yield ImportSource(address, folder)
-    for name in names:
-        path = folder / name
+        yield ImportSource(address, tree, folder)
+    for name, is_folder in entries:
+        inside = folder / name
         below = f"{address}/{name}" if address else name
-        if path.is_symlink() or name.startswith("."):
+        if name.startswith("."):
             continue
-        if path.is_dir() and depth < limits.SESSION_TREE_DEPTH_MAX:
-            yield from _walk(path, below, depth + 1, in_session=in_session)
-        elif not in_session and (lone := _lone(path)) is not None:
+        if is_folder and len(inside.parts) <= limits.SESSION_TREE_DEPTH_MAX:
+            yield from _walk(tree, inside, below, contexts, in_session=in_session)
+        elif not (is_folder or in_session) and (lone := _lone(tree, inside, contexts)) is not None:
             yield replace(lone, session=below.removesuffix(".jsonl"))
 
 
-def _has_context(folder: Path) -> bool:
-    """Whether a folder is a session: its context is a file and no link."""
-    context = folder / paths.CONTEXT
-    return context.is_file() and not context.is_symlink()
-
-
-def _lone(path: Path) -> ImportSource | None:
-    """The session in kimi-cli's old format at a path; None if kimi-cli would not convert it."""
-    name = paths.flat_session_of(path.name)
-    folder = path.with_suffix("")
-    if name is None or path.is_symlink() or not path.is_file() or _has_context(folder):
+def _lone(
+    tree: SourceTree, inside: PurePath, contexts: Collection[PurePath]
+) -> ImportSource | None:
+    """The session in kimi-cli's old format at a place; None if kimi-cli would not convert it."""
+    name = paths.flat_session_of(inside.name)
+    folder = inside.with_suffix("")
+    if name is None or inside not in contexts or tree.has_file(folder / paths.CONTEXT):
         return None
-    return ImportSource(name, folder, lone=path)
-
-
-def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
-    for name in sorted(os.listdir(folder)):  # noqa: PTH208  # names are enough
-        path = folder / name
-        if path.is_symlink() or (not inside.parts and name.endswith(_SKIPPED_SUFFIXES)):
-            continue
-        if path.is_file():
-            yield path, inside / name
-        elif path.is_dir() and not _has_context(path):
-            yield path, inside / name
-            yield from _files_below(path, inside / name)
+    return ImportSource(name, tree, folder, lone=inside)
 
 
 def check_session_id(start: str) -> None:

@@ -2,13 +2,13 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from steno._connect.safe_open import NotRegular
-from steno._sansio.foreign.detection import detect
+from steno._sansio.foreign.detection import Detector, is_record
 from steno._sansio.foreign.surrogates import replace_lone_surrogates
 from steno._sansio.foreign.transcript import ForeignTranscript
 from steno.cli.command_limits import (
@@ -16,43 +16,59 @@ from steno.cli.command_limits import (
     DETECTED_BYTES_MAX,
     DETECTED_LINE_BYTES_MAX,
     DETECTED_LINES_MAX,
+    TRANSCRIPT_LINE_VALUES_MAX,
 )
 from steno.values import decode_object
 from steno_protocol import limits, paths
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.file_types import kind_of
+from steno_protocol.record_salvage import is_well_formed, whole_records
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
+_VALUE_MARKS: Final = (b"{", b"[", b",")
+
 
 def foreign_format(file: Path) -> type[ForeignTranscript] | None:
-    """The format of another agent's transcript, from its first lines; None if it is no such file.
+    """The format of another agent's transcript, from its first records; None if it is no such file.
 
     Raises:
         OSError: it cannot be read.
     """
     with file.open("rb") as content:
-        return detect(first_objects(content))
+        return detected(first_objects(content)).format
+
+
+def detected(records: Iterable[dict[str, Any]]) -> Detector:
+    """The detection of a format, after the records that it needed."""
+    detector = Detector()
+    any(map(detector.feed, records))
+    detector.finish()
+    return detector
 
 
 def first_objects(content: BinaryIO) -> Iterator[dict[str, Any]]:
     """The JSON objects in the first lines of a file, which show the program that wrote it."""
     for line in _first_lines(content):
-        record = lenient_object(line)
-        if record is not None:
-            yield record
+        for record in objects_of(line, is_record):
+            yield record.value
 
 
 def _first_lines(content: BinaryIO) -> Iterator[bytes]:
     """The first lines, each of them whole; a line that is too long is passed over."""
+    read = 0
     for _ in range(DETECTED_LINES_MAX):
-        if content.tell() >= DETECTED_BYTES_MAX:
+        if read >= DETECTED_BYTES_MAX:
             return
         part = line = content.readline(DETECTED_LINE_BYTES_MAX)
-        while _is_cut(part) and content.tell() < DETECTED_BYTES_MAX:
+        read += len(part)
+        while _is_cut(part) and read < DETECTED_BYTES_MAX:
             part = content.readline(DETECTED_LINE_BYTES_MAX)
+            read += len(part)
+        if not line:
+            return
         if not _is_cut(line):
             yield line
 
@@ -62,16 +78,64 @@ def _is_cut(part: bytes) -> bool:
     return len(part) == DETECTED_LINE_BYTES_MAX and not part.endswith(b"\n")
 
 
+class Placed(NamedTuple):
+    """A record in a line.
+
+    Attributes:
+        start: the offset of its first byte in the line.
+        end: the offset behind its last byte.
+        value: the record.
+    """
+
+    start: int
+    end: int
+    value: dict[str, Any]
+
+
+def objects_of(line: bytes, is_own: Callable[[dict[str, Any]], bool]) -> list[Placed]:
+    """The JSON objects of a line: one, or none, or the whole ones in a damaged line.
+
+    Two writers without a lock leave lines that contain the rest of one record and all of another.
+
+    Args:
+        line: the line with its newline.
+        is_own: whether an object behind damaged bytes is a record, and no part of the damaged one.
+    """
+    value = lenient_object(line)
+    if value is not None:
+        return [Placed(0, len(line), value)]
+    if not _is_decodable(line) or is_well_formed(line):
+        return []
+
+    def is_whole(data: bytes) -> bool:
+        found = lenient_object(data)
+        return found is not None and is_own(found)
+
+    spans = whole_records(line.rstrip(b"\r\n"), is_whole, ended=line.endswith(b"\n"))
+    placed = [(span, lenient_object(line[span.start : span.end])) for span in spans]
+    return [Placed(span.start, span.end, each) for span, each in placed if each is not None]
+
+
 def lenient_object(line: bytes) -> dict[str, Any] | None:
     """The JSON object of a line of any program, None if it is none.
 
     U+FFFD takes the place of half a surrogate pair, for which strict readers refuse a line.
     """
+    if not _is_decodable(line):
+        return None
     record = decode_object(line)
     if record is not None:
         return record
     replaced = replace_lone_surrogates(line)
     return None if replaced == line else decode_object(replaced)
+
+
+def _is_decodable(line: bytes) -> bool:
+    """Whether the values of a line fit into memory; counting their marks overestimates them."""
+    return (
+        len(line) <= TRANSCRIPT_LINE_VALUES_MAX
+        or sum(map(line.count, _VALUE_MARKS)) <= TRANSCRIPT_LINE_VALUES_MAX
+    )
 
 
 @dataclass(frozen=True, slots=True)

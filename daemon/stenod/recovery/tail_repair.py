@@ -11,7 +11,7 @@ import msgspec
 
 from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.checksums import BlockChecksums
-from steno_protocol.errors import Busy
+from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
@@ -153,8 +153,14 @@ class FileEnd(msgspec.Struct, frozen=True):
     def readable_size(self, recovery_point: RecoveryPoint | None) -> int:
         """Returns the readable bytes: whole batches of whole lines; nothing is repaired.
 
-        The last block shows this, unless an incomplete batch began before it.
+        The last block shows this, unless an incomplete batch began before it. A last line that is
+        too long to be examined is not readable.
         """
+        begin = 0 if recovery_point is None else recovery_point.bytes
+        if self.size - begin > limits.LINE_CHECKED_BYTES_MAX:
+            last = self._last_line(begin)
+            if self.size - last > limits.LINE_CHECKED_BYTES_MAX:
+                return last
         reach = limits.BLOCK_BYTES
         while True:
             repair = self._examine(recovery_point, reach)
@@ -313,8 +319,36 @@ class FileEnd(msgspec.Struct, frozen=True):
             repair = self._examine(None, limits.BLOCK_BYTES)
             if repair.tail.keep or repair.start == 0:
                 return repair
+        begin = 0 if recovery_point is None else recovery_point.bytes
+        if reach > limits.BLOCK_BYTES and self.size - begin > limits.LINE_CHECKED_BYTES_MAX:
+            last = self._last_line(begin)
+            if self.size - last > limits.LINE_CHECKED_BYTES_MAX:
+                raise self._long_line(last)
         start, region = self._region(recovery_point, reach)
         return _Repair(start, region, examine_tail(region, marked=recovery_point is not None))
+
+    def _last_line(self, begin: int) -> int:
+        """Returns the offset of the last line, at least `begin`; the file may end with a newline.
+
+        It reads one block at a time: the line may be longer than the memory.
+        """
+        end = size = self.size
+        while end > begin:
+            start = max(begin, end - limits.BLOCK_BYTES)
+            data = self.disk.read(self.handle, end - start, start)
+            newline = data.rfind(b"\n", 0, len(data) - (end == size))
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return begin
+
+    def _long_line(self, offset: int) -> Corrupt:
+        return Corrupt(
+            f"the line at byte {offset} of {self.path}/{self.name} has more than"
+            f" {limits.LINE_CHECKED_BYTES_MAX} bytes, more than steno reads: move the session away"
+            " and remove the line from a copy of the file",
+            session=self.session,
+        )
 
     def _has_lost_pages(self, reach: int) -> bool:
         """Returns whether the last `reach` bytes have NULs: pages that were never synced."""
@@ -346,18 +380,26 @@ class FileEnd(msgspec.Struct, frozen=True):
         return f"{paths.QUARANTINE}/{kept}"
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
-        """Yields the whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
-        rest = b""
+        """Yields the whole lines from `start` to `end`, about `BLOCK_BYTES` at a time.
+
+        Raises:
+            Corrupt: a line is too long to be kept in memory.
+        """
+        parts: list[bytes] = []
+        held = 0
         while start < end:
             data = self.disk.read(self.handle, min(limits.BLOCK_BYTES, end - start), start)
             if not data:
                 raise OSError(errno.EIO, f"the file ends at {start}, before its {end} bytes")
             start += len(data)
-            data = rest + data
             cut = whole_lines(data)
-            rest = data[cut:]
             if cut:
-                yield data[:cut]
+                yield b"".join([*parts, data[:cut]])
+                parts, held = [], 0
+            parts.append(data[cut:])
+            held += len(data) - cut
+            if held > limits.LINE_CHECKED_BYTES_MAX:
+                raise self._long_line(start - held)
 
 
 def fingerprint(disk: Disk, handle: int, size: int) -> timeline.Fingerprint:

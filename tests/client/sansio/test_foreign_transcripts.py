@@ -5,22 +5,54 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steno._sansio.foreign.claude_code import ClaudeCode
 from steno._sansio.foreign.codex import Codex
-from steno._sansio.foreign.detection import FORMATS, detect
+from steno._sansio.foreign.detection import FORMATS, Detector, detect
 from steno._sansio.foreign.surrogates import replace_lone_surrogates
-from steno._sansio.foreign.transcript import ForeignTranscript, Message
+from steno._sansio.foreign.transcript import ForeignTranscript, History, Message
+
+
+def scanned(found: ForeignTranscript, records: Sequence[dict[str, Any]]) -> list[History]:
+    for place, record in enumerate(records):
+        found.scan(place, record)
+    return found.histories()
+
+
+def messages_of(
+    found: ForeignTranscript, history: History, records: Sequence[dict[str, Any]]
+) -> list[Message]:
+    converter = found.converter()
+    messages = [each for at in history.places for each in converter.messages(at, records[at])]
+    messages += converter.finish()
+    return [{name: each[name] for name in each if name != "timestamp"} for each in messages]
 
 
 def converted(found: ForeignTranscript, records: Sequence[dict[str, Any]]) -> list[Message]:
-    for record in records:
-        found.scan(record)
-    messages = [message for record in records for message in found.messages(record)]
-    messages += found.finish()
-    return [{name: each[name] for name in each if name != "timestamp"} for each in messages]
+    """The messages of the live history."""
+    histories = scanned(found, records)
+    return messages_of(found, histories[-1], records) if histories else []
+
+
+def contents(
+    found: ForeignTranscript, records: Sequence[dict[str, Any]]
+) -> list[tuple[str, list[object]]]:
+    """The contents of all histories, with their ends."""
+    return [
+        (each.end, [message["content"] for message in messages_of(found, each, records)])
+        for each in scanned(found, records)
+    ]
+
+
+def title_of(found: ForeignTranscript, records: Sequence[dict[str, Any]]) -> str | None:
+    return found.title(scanned(found, records))
+
+
+def said(uuid: str, parent: str | None, text: str, **fields: Any) -> dict[str, Any]:
+    return node(uuid, parent, "assistant", text, message={"id": f"m-{uuid}"}, **fields)
 
 
 def node(
@@ -66,49 +98,174 @@ def test_an_answer_of_several_records_becomes_one_message_with_its_token_count()
         {"role": "_usage", "token_count": 100},
         {"role": "tool", "content": "print()", "tool_call_id": "t-1"},
     ]  # fmt: skip
-    assert (found.title, found.session, found.work_dir) == ("Fix the bug", "s-1", "/srv/shop")
+    assert (found.session, found.work_dir) == ("s-1", "/srv/shop")
 
 
-def test_the_branch_below_an_edited_prompt_is_left_out() -> None:
-    texts = [
-        each["content"]
-        for each in converted(ClaudeCode(), [
-            node("1", None, "user", "one"),
-            node("2", "1", "assistant", "answer", message={"id": "m1"}),
-            node("3", "2", "user", "old"),
-            node("4", "3", "assistant", "old answer", message={"id": "m2"}),
-            node("5", "2", "user", "new"),
-            node("6", "5", "assistant", "new answer", message={"id": "m3"}),
-            node("7", "4", "user", [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]),
-        ])
-    ]  # fmt: skip
-    assert texts == ["one", "answer", "new", "new answer"]
+def test_the_branch_of_the_last_record_is_live_and_the_others_are_kept() -> None:
+    records = [
+        node("1", None, "user", "one"),
+        said("2", "1", "answer"),
+        node("3", "2", "user", "old"),
+        said("4", "3", "old answer"),
+        node("5", "2", "user", "new"),
+        said("6", "5", "new answer"),
+        node("7", "4", "user", "continues the old one"),
+    ]
+    assert contents(ClaudeCode(), records) == [
+        ("branch", ["one", "answer", "new", "new answer"]),
+        ("live", ["one", "answer", "old", "old answer", "continues the old one"]),
+    ]
 
 
-def test_results_of_parallel_calls_are_no_branches() -> None:
+def test_a_later_last_prompt_names_the_live_leaf() -> None:
+    records = [
+        node("1", None, "user", "one"),
+        said("2", "1", "first"),
+        said("3", "1", "second"),
+        {"type": "last-prompt", "lastPrompt": "one", "leafUuid": "2", "sessionId": "s-1"},
+    ]
+    assert converted(ClaudeCode(), records)[-1]["content"] == "first"
+    # One that names a record above the last one is older than that.
+    records[-1]["leafUuid"] = "1"
+    assert converted(ClaudeCode(), records)[-1]["content"] == "second"
+
+
+def test_parallel_calls_and_their_results_are_no_branches() -> None:
+    def call(name: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": name, "name": "Read", "input": {}}
+
     def result(name: str) -> list[dict[str, Any]]:
         return [{"type": "tool_result", "tool_use_id": name, "content": name}]
 
-    found = converted(ClaudeCode(), [
+    answer = {"id": "m"}
+    records = [
         node("1", None, "user", "go"),
-        node("2", "1", "user", result("a")),
-        node("3", "1", "user", result("b")),
-    ])  # fmt: skip
-    assert [each["content"] for each in found] == ["go", "a", "b"]
+        node("2", "1", "assistant", [call("a")], message=answer),
+        node("3", "2", "user", result("a")),
+        node("4", "2", "assistant", [call("b")], message=answer),
+        node("5", "4", "user", result("b")),
+        said("6", "5", "done"),
+    ]
+    (history,) = scanned(found := ClaudeCode(), records)
+    messages = messages_of(found, history, records)
+    assert [each["content"] for each in messages] == ["go", [], "a", "b", "done"]
+    assert [each["id"] for each in messages[1]["tool_calls"]] == ["a", "b"]
 
 
-def test_the_conversation_before_a_compaction_is_kept() -> None:
+def test_a_compaction_begins_with_the_summary_and_what_it_kept() -> None:
     boundary = {
         "type": "system", "subtype": "compact_boundary", "uuid": "c", "parentUuid": None,
-        "logicalParentUuid": "2", "sessionId": "s-1",
+        "logicalParentUuid": "4", "sessionId": "s-1",
+        "compactMetadata": {"preservedMessages": {"anchorUuid": "s", "uuids": ["4"]}},
     }  # fmt: skip
-    found = converted(ClaudeCode(), [
+    records = [
         node("1", None, "user", "before"),
-        node("2", "1", "assistant", "yes", message={"id": "m1"}),
+        said("2", "1", "yes"),
+        node("3", "2", "user", "more"),
+        said("4", "3", "last answer"),
         boundary,
-        node("3", "c", "user", "Summary: before", isCompactSummary=True),
-    ])  # fmt: skip
-    assert [each["content"] for each in found] == ["before", "yes", "Summary: before"]
+        node("s", "c", "user", "Summary", isCompactSummary=True),
+        node("6", "s", "user", "after"),
+    ]
+    found = ClaudeCode()
+    assert contents(found, records) == [
+        ("compaction", ["before", "yes", "more", "last answer"]),
+        ("live", ["Summary", "last answer", "after"]),
+    ]
+    assert found.title(found.histories()) == "before"
+    # Older versions name the first and the last record that stay.
+    boundary["compactMetadata"] = {
+        "preservedSegment": {"anchorUuid": "s", "headUuid": "3", "tailUuid": "4"}
+    }
+    assert contents(ClaudeCode(), records)[-1][1] == ["Summary", "more", "last answer", "after"]
+
+
+def test_a_record_whose_parent_is_missing_follows_the_one_before_it() -> None:
+    records = [node("1", None, "user", "one"), said("3", "a damaged line", "two")]
+    assert contents(ClaudeCode(), records) == [("live", ["one", "two"])]
+
+
+def test_a_first_sidechain_is_no_part_of_the_conversation() -> None:
+    records = [
+        node("w", None, "user", "Warmup", isSidechain=True),
+        said("x", "w", "ready", isSidechain=True),
+        node("1", None, "user", "main"),
+        said("2", "1", "answer"),
+    ]
+    found = ClaudeCode()
+    assert contents(found, records) == [("live", ["main", "answer"])]
+    assert found.title(found.histories()) == "main"
+
+
+def queued(operation: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "queue-operation", "operation": operation, "sessionId": "s-1", **fields}
+
+
+def test_a_prompt_typed_meanwhile_comes_where_the_model_got_it() -> None:
+    call = [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]
+    result = [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]
+    attachment = {
+        "type": "attachment", "uuid": "5", "parentUuid": "3", "sessionId": "s-1",
+        "attachment": {"type": "queued_command", "prompt": "wish", "commandMode": "prompt"},
+    }  # fmt: skip
+    before = [
+        node("1", None, "user", "go"),
+        node("2", "1", "assistant", call),
+        queued("enqueue", content="wish"),
+        queued("enqueue", content="<task-notification>x</task-notification>"),
+    ]
+    new = [
+        *before,
+        node("3", "2", "user", result),
+        attachment,
+        queued("remove"),
+        said("6", "5", "x"),
+    ]
+    old = [*before, queued("remove"), node("3", "2", "user", result), said("6", "3", "x")]
+    for records in (new, old, [*old[:-1], queued("remove"), old[-1]]):
+        assert [each["content"] for each in converted(ClaudeCode(), records)] == [
+            "go", [], "ok", "wish", "x",
+        ]  # fmt: skip
+    # A prompt that got its turn has a record of its own.
+    turn = [
+        node("1", None, "user", "go"), queued("enqueue", content="next"), said("2", "1", "x"),
+        queued("dequeue"), node("3", "2", "user", "next"),
+    ]  # fmt: skip
+    assert [each["content"] for each in converted(ClaudeCode(), turn)] == ["go", "x", "next"]
+
+
+def test_a_failed_tool_and_the_images_of_tools_are_kept() -> None:
+    def result(content: object, **fields: Any) -> list[dict[str, Any]]:
+        return [{"type": "tool_result", "tool_use_id": "t", "content": content, **fields}]
+
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    source = {"type": "base64", "media_type": "image/png", "data": "QUJD"}
+    shown = {"type": "image", "file": {"base64": "QUJD", "type": "image/png"}}
+    records = [
+        node("1", None, "user", result("no such file", is_error=True)),
+        node("2", "1", "user", result([{"type": "image", "source": source}])),
+        node(
+            "3", "2", "user", result([{"type": "image", "data": "QUJD", "mimeType": "image/png"}])
+        ),
+        node("4", "3", "user", result([]), toolUseResult=shown),
+    ]
+    failed, *rest = converted(ClaudeCode(), records)
+    assert failed == {
+        "role": "tool", "content": "no such file", "tool_call_id": "t", "is_error": True,
+    }  # fmt: skip
+    assert [each["content"] for each in rest] == [[image]] * 3
+    made = item({"type": "image_generation_call", "id": "i", "result": "QUJD"})
+    assert converted(Codex(), [made]) == [{"role": "assistant", "content": [image]}]
+
+
+def test_many_branches_are_counted_and_not_written() -> None:
+    records = [node("0", None, "user", "root")]
+    records += [said(f"a{at}", f"a{at - 1}" if at else "0", "on") for at in range(200)]
+    records += [node(f"b{at}", "a199", "user", "edited") for at in range(1000)]
+    histories = scanned(found := ClaudeCode(), records)
+    assert histories[-1].end == "live"
+    assert len(histories) - 1 + found.unread == 999
+    assert sum(len(each.places) for each in histories[:-1]) <= 10_000
 
 
 def test_records_of_a_subagent_are_no_part_of_its_parent() -> None:
@@ -119,13 +276,105 @@ def test_records_of_a_subagent_are_no_part_of_its_parent() -> None:
 
 
 def test_a_title_of_the_user_comes_before_one_of_the_program() -> None:
-    found = ClaudeCode()
-    converted(found, [
+    records = [
         {"type": "custom-title", "customTitle": "Mine", "sessionId": "s-1"},
         {"type": "summary", "summary": "Theirs", "leafUuid": "1"},
         node("1", None, "user", "first prompt"),
-    ])  # fmt: skip
-    assert found.title == "Mine"
+    ]
+    assert title_of(ClaudeCode(), records) == "Mine"
+    assert title_of(ClaudeCode(), records[1:]) == "Theirs"
+    records[1]["leafUuid"] = "of another file"
+    assert title_of(ClaudeCode(), records[1:]) == "first prompt"
+
+
+COMMAND = "<command-name>/{}</command-name> <command-args>{}</command-args>"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "title"),
+    [
+        (["Implement the following plan:\n\n# Mend the till\n1. Look", "Hurry"], "Hurry"),
+        (["Implement the following plan:\n\n# Mend the till\n1. Look"], "Mend the till"),
+        ([COMMAND.format("clear", ""), "Mend it"], "Mend it"),
+        ([COMMAND.format("review", "the till")], "/review the till"),
+        (["<system-reminder>\nx\n</system-reminder>\n\nMend  it\nplease"], "Mend it"),
+        (["Caveat: The messages below were generated by the user while running local commands. x",
+          "<local-command-stdout></local-command-stdout>", "Mend it"], "Mend it"),
+        (["# Context from my IDE setup:\n\n## My request for Codex:\nMend it"], "Mend it"),
+        (["<b>Mend</b> it"], "<b>Mend</b> it"),
+        (["<p> is a tag without an end"], "<p> is a tag without an end"),
+        (["m" * 200], "m" * 79 + "…"),
+        (["<environment_context>x</environment_context>"], None),
+    ],
+)  # fmt: skip
+def test_a_title_is_what_a_person_typed_first(prompts: list[str], title: str | None) -> None:
+    parents = [None, *map(str, range(len(prompts)))]
+    nodes = [node(str(at), parents[at], "user", text) for at, text in enumerate(prompts)]
+    assert title_of(ClaudeCode(), nodes) == title
+    if not any("<command-name>" in text for text in prompts):
+        assert title_of(Codex(), [user_item(text) for text in prompts]) == title
+
+
+def user_item(text: str) -> dict[str, Any]:
+    return item({
+        "type": "message", "role": "user", "content": [{"type": "input_text", "text": text}],
+    })  # fmt: skip
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    return item({"type": kind, **fields}, "event_msg")
+
+
+def answer_item(text: str) -> dict[str, Any]:
+    return item({
+        "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}],
+    })  # fmt: skip
+
+
+ENVIRONMENT = "<environment_context>x</environment_context>"
+
+
+def test_a_withdrawn_turn_leaves_the_live_history() -> None:
+    records = [
+        user_item(ENVIRONMENT), user_item("one"), answer_item("first"),
+        user_item(ENVIRONMENT), user_item("two"), answer_item("second"),
+        event("thread_rolled_back", num_turns=1), user_item("better"),
+    ]  # fmt: skip
+    assert contents(Codex(), records) == [
+        ("roll-back", [ENVIRONMENT, "one", "first", ENVIRONMENT, "two", "second"]),
+        ("live", [ENVIRONMENT, "one", "first", "better"]),
+    ]
+    everything = [*records[:-2], event("thread_rolled_back", num_turns=99)]
+    assert contents(Codex(), everything)[-1] == ("live", [ENVIRONMENT])
+    nothing = [*records[:-2], event("thread_rolled_back", num_turns=0)]
+    assert len(scanned(Codex(), nothing)) == 1
+
+
+def test_a_rollout_has_one_system_prompt_and_the_name_of_its_thread() -> None:
+    records = [
+        item({"id": "fork", "instructions": "Be brief."}, "session_meta"),
+        item({"id": "origin", "instructions": "Be long."}, "session_meta"),
+        user_item("hello"),
+        event("thread_name_updated", thread_name="Mend the till"),
+    ]
+    found = Codex()
+    assert [each["content"] for each in converted(found, records)] == ["Be brief.", "hello"]
+    assert (found.session, found.own_title) == ("fork", "Mend the till")
+
+
+def test_a_compacted_rollout_begins_with_what_replaced_its_history() -> None:
+    before = [item({"id": "c", "instructions": "Be brief."}, "session_meta"),
+              user_item(ENVIRONMENT), user_item("one"), answer_item("first")]  # fmt: skip
+    whole = item({"message": "", "replacement_history": [user_item("sum")["payload"]]}, "compacted")
+    past = ("compaction", ["Be brief.", ENVIRONMENT, "one", "first"])
+    assert contents(Codex(), [*before, whole, user_item("two")]) == [
+        past, ("live", ["Be brief.", "sum", "two"]),
+    ]  # fmt: skip
+    # Older versions repeat the prompts and add a summary.
+    old = item({"message": "sum"}, "compacted")
+    assert contents(Codex(), [*before, old, user_item("two")]) == [
+        past, ("live", ["Be brief.", "one", "sum", "two"]),
+    ]  # fmt: skip
 
 
 def test_a_ring_of_parents_ends() -> None:
@@ -165,7 +414,7 @@ def test_a_rollout_becomes_messages_calls_and_results() -> None:
         {"role": "_usage", "token_count": 321},
         {"role": "assistant", "content": "Done."},
     ]  # fmt: skip
-    assert (found.title, found.session, found.work_dir) == ("Run the tests", "c-1", "/srv/shop")
+    assert (found.session, found.work_dir) == ("c-1", "/srv/shop")
 
 
 def test_a_rollout_of_the_old_form_is_read() -> None:
@@ -183,15 +432,39 @@ def test_a_rollout_of_the_old_form_is_read() -> None:
 
 
 def test_a_format_is_detected_by_its_records() -> None:
-    assert detect([{"type": "file-history-snapshot"}, node("1", None, "user", "x")]) is ClaudeCode
+    snapshot = {"type": "file-history-snapshot", "messageId": "1", "snapshot": {}}
+    assert detect([*[snapshot] * 500, node("1", None, "user", "x")]) is ClaudeCode
     assert detect([item({"id": "c"}, "session_meta")]) is Codex
     assert detect([{"role": "user", "content": "x"}, {"role": "_usage", "token_count": 1}]) is None
     assert detect([{"timestamp": 1.0, "message": {"type": "TurnBegin", "payload": {}}}]) is None
 
 
+@pytest.mark.parametrize(
+    ("record", "guess"),
+    [
+        ({"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user",
+          "message": {"role": "user", "parts": [{"text": "x"}]}}, "Qwen Code"),
+        ({"type": "message", "sessionId": "s", "role": "user", "content": "x"}, "CodeBuddy"),
+        ({"sessionId": "s", "projectHash": "h", "startTime": "t"}, "Gemini CLI"),
+        ({"type": "context.append_message", "message": {}}, "Kimi Code"),
+        ({"type": "session", "version": 3, "id": "s", "cwd": "/srv"}, "pi"),
+        ({"type": "session.start", "data": {"sessionId": "s"}}, "GitHub Copilot CLI"),
+        ({"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user",
+          "message": {"role": "user", "content": [{"text": "x"}]}}, "Claude Code in another form"),
+        ({"note": 1}, None),
+    ],
+)  # fmt: skip
+def test_what_no_reader_understands_gets_a_guess(record: dict[str, Any], guess: str | None) -> None:
+    detector = Detector()
+    assert not detector.feed(record)
+    assert (detector.finish(), detector.guess) == (None, guess)
+
+
 FIELDS = [
     "type", "uuid", "parentUuid", "sessionId", "message", "content", "role", "payload", "summary",
-    "text", "info", "usage", "id", "input", "output", "source", "last_token_usage", "instructions",
+    "logicalParentUuid", "leafUuid", "attachment", "operation", "thread_name", "num_turns",
+    "replacement_history", "text", "info",
+    "usage", "id", "input", "output", "source", "last_token_usage", "instructions",
 ]  # fmt: skip
 
 JSON = st.recursive(
@@ -204,7 +477,8 @@ JSON = st.recursive(
 
 TYPES = st.sampled_from([
     "user", "assistant", "summary", "response_item", "event_msg", "compacted", "message",
-    "session_meta", "reasoning", "function_call", "function_call_output", "tool_result", "image",
+    "session_meta", "reasoning", "attachment", "queue-operation", "system",
+    "function_call", "function_call_output", "tool_result", "image",
 ])  # fmt: skip
 
 

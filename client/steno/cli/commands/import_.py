@@ -11,10 +11,10 @@ import shlex
 import shutil
 from argparse import Namespace
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from itertools import accumulate
 from mmap import ACCESS_READ, mmap
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, Final
 
 from steno._connect.folders import make_private, sync_folder
@@ -25,15 +25,22 @@ from steno.cli.arguments import Subcommands, command, optional_argument, path_te
 from steno.cli.connection import connected, local_root
 from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
-from steno.cli.foreign_sources import ForeignSource, find_foreign
+from steno.cli.foreign_sources import (
+    EmptyTranscript,
+    ForeignSource,
+    LineLength,
+    find_foreign,
+    unknown_context,
+)
 from steno.cli.import_sources import ImportSource, damaged_lines, find
 from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count, number, size
+from steno.cli.source_tree import SourceTree
 from steno.cli.work_dirs import note_work_dirs
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, StenoError
+from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, StenoError, TooLarge
 
 Source = ImportSource | ForeignSource
 
@@ -50,8 +57,10 @@ def add_parser(commands: Subcommands) -> None:
         " was imported before is skipped, so the command can be repeated. The work directories in"
         " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER may also be or"
         " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
-        " (~/.codex/sessions): the conversation becomes the context, and the file is kept byte for"
-        " byte in a stream of the session. FOLDER is only read. The root must be on this machine.",
+        " (~/.codex/sessions): the branch with the last record becomes the context, other branches"
+        " and what a compaction replaced become past generations, and the file is kept byte for"
+        " byte in a stream of the session. FOLDER is only read, links in it are passed over. The"
+        " root must be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
         "steno import ~/.claude/projects",
     )  # fmt: skip
@@ -81,15 +90,20 @@ class NotCopied(StenoError):
 
 def run(options: Namespace, output: Output) -> int:
     """Import every session of a folder; report failures and continue."""
-    found, nameless = _find(Path(options.folder), options.session)
-    for path in nameless:
-        _print_left_out(output, None, path.parent, f"its path {path} is no session id")
-    refused = len(nameless)
+    with closing(SourceTree(Path(options.folder))) as tree:
+        return _run(options, output, tree)
+
+
+def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
+    found, left_out = _find(source_tree, options.session)
+    for path, why in left_out:
+        _print_left_out(output, None, path, why)
+    refused = len(left_out)
     imported: list[Source] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / paths.SESSIONS
         with _folder_aside(tree) as aside:
-            sizes = [source.work_bytes() for source in found]
+            sizes = [_work_bytes(source) for source in found]
             progress.expect(sum(sizes))
             begins = accumulate(sizes[:-1], initial=0)
             for source, begin in zip(progress.over(found), begins, strict=False):
@@ -100,11 +114,12 @@ def run(options: Namespace, output: Output) -> int:
                         _remove_outdated(client, source, tree)
                     is_new = _import_one(source, tree, aside, progress)
                 except StenoError as error:
-                    if len(found) + len(nameless) == 1:
+                    if len(found) + len(left_out) == 1:
                         raise
                     progress.make_room()
                     _print_left_out(output, source.session, source.origin, error.message)
-                    refused += 1
+                    # A program that ended before the first message left nothing to import.
+                    refused += not (isinstance(error, EmptyTranscript) and error.is_known)
                     continue
                 progress.make_room()
                 imported.append(source)
@@ -112,25 +127,47 @@ def run(options: Namespace, output: Output) -> int:
             own = [source for source in imported if isinstance(source, ImportSource)]
             note_work_dirs(Path(options.folder), own, tree, aside)
     if refused:
-        output.say(f"{count(refused, 'session')} of {number(len(found) + len(nameless))} left out")
-    return Exit.FAILED if refused else Exit.DONE
+        output.say(f"{count(refused, 'session')} of {number(len(found) + len(left_out))} left out")
+    return Exit.DONE if imported and not refused else Exit.FAILED
 
 
-def _find(folder: Path, given: str | None) -> tuple[list[Source], list[Path]]:
-    """The sessions and the transcripts of other agents in a folder, and those without an id.
+def _find(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tuple[Path, str]]]:
+    """The sessions and the transcripts of other agents in a folder.
+
+    Returns:
+        What can be imported, and the paths of the others with the reason.
 
     Raises:
         NotFound: the folder has none.
+        BadRequest: it has only files that no reader understands.
     """
-    foreign, nameless = find_foreign(folder, given)
-    if not (foreign or nameless):
-        sources, nameless = find(folder, given)
-        return [*sources], nameless
-    if not folder.is_file():
-        with suppress(NotFound):
-            own, own_nameless = find(folder, given)
-            return [*own, *foreign], [*own_nameless, *nameless]
-    return [*foreign], nameless
+    foreign = find_foreign(tree, given)
+    sources: list[Source] = [*foreign.sources]
+    nameless = foreign.nameless
+    guessed = [(each.path, each.why) for each in foreign.unknown if each.guess is not None]
+    left_out = [*foreign.left_out, *guessed]
+    has_none = not (sources or nameless or left_out)
+    if tree.only is None or has_none:
+        try:
+            own, own_nameless = find(tree, given, foreign.contexts)
+        except NotFound:
+            if has_none:
+                raise
+        else:
+            sources, nameless = [*own, *sources], [*own_nameless, *nameless]
+    left_out += [(path.parent, f"its path {path} is no session id") for path in nameless]
+    if not sources and len(left_out) == 1 and not nameless:
+        path, why = left_out[0]
+        raise BadRequest(f"{path} is not imported: {why}")
+    return sources, left_out
+
+
+def _work_bytes(source: Source) -> int:
+    try:
+        return source.work_bytes()
+    except (OSError, TooLarge):
+        # The copy reports it.
+        return 0
 
 
 def _remove_outdated(client: BlockingClient, source: Source, tree: Path) -> None:
@@ -199,12 +236,17 @@ def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress
     """Copy one session and move it to its place; False if it exists already.
 
     Raises:
+        BadRequest: its context is that of another program.
         Exists: another session has the id.
         Busy: it was rewritten while it was copied.
         OSError: it could not be copied; nothing of it is visible.
     """
     _, segments = paths.split_session(source.session)
     target = tree.joinpath(*segments)
+    if isinstance(source, ImportSource):
+        unknown = unknown_context(source.tree, source.context)
+        if unknown is not None:
+            raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
     if target.exists():
         _check_same(source, target)
         # The process that imported it may have died before its name was synced.
@@ -243,7 +285,7 @@ def _check_same(source: Source, target: Path) -> None:
         for path in sorted(target.glob("context*.jsonl"))
         if path.name == paths.CONTEXT or paths.generation_of(path.name) is not None
     ]
-    if not any(_begins_with(path, source.context) for path in contexts):
+    if not any(_begins_with(path, source) for path in contexts):
         raise Exists(
             f"another session is at {target}, or this one was continued since its import:"
             " import it under another id",
@@ -267,12 +309,12 @@ def _check_unchanged(source: ForeignSource, target: Path) -> None:
         )
 
 
-def _begins_with(path: Path, beginning: Path) -> bool:
-    """Whether a file begins with the whole lines of another; an empty one only if both are."""
-    left = _whole_lines_bytes(beginning)
-    if not left:
-        return path.stat().st_size == 0
-    with path.open("rb") as file, beginning.open("rb") as wanted:
+def _begins_with(path: Path, source: ImportSource) -> bool:
+    """Whether a file begins with the whole lines of a context; an empty one only if both are."""
+    with source.tree.open(source.context) as wanted, path.open("rb") as file:
+        left = _whole_lines_bytes(wanted)
+        if not left:
+            return path.stat().st_size == 0
         while left:
             step = min(left, limits.COPY_BYTES)
             if file.read(step) != wanted.read(step):
@@ -281,11 +323,12 @@ def _begins_with(path: Path, beginning: Path) -> bool:
     return True
 
 
-def _whole_lines_bytes(path: Path) -> int:
+def _whole_lines_bytes(file: BinaryIO) -> int:
     """The length of the whole lines: opening for writing truncates a partial one."""
-    if not path.stat().st_size:
+    size = os.fstat(file.fileno()).st_size
+    if not size:
         return 0
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+    with mmap(file.fileno(), size, access=ACCESS_READ) as content:
         return content.rfind(b"\n") + 1
 
 
@@ -294,23 +337,31 @@ def _copy(source: Source, folder: Path, progress: Progress) -> None:
         _convert(source, folder, progress)
         return
     folders = {folder}
-    for file, inside in source.files():
-        target = folder / inside
-        if file.is_dir():
+    for inside, below, is_folder in source.files():
+        target = folder / below
+        if is_folder:
             # A folder comes before its files.
             target.mkdir(mode=0o700)
             folders.add(target)
             continue
-        with file.open("rb") as old, _new(target) as new:
+        # A daemon reads the lines of these files, and keeps one at a time in memory.
+        line = LineLength(source.tree.path(inside)) if _has_lines(below) else None
+        with source.tree.open(inside) as old, _new(target) as new:
             while block := old.read(limits.COPY_BYTES):
+                if line is not None:
+                    line.feed(block)
                 new.write(block)
                 progress.add(len(block), source.session)
             new.flush()
             sync_file(new.fileno())
-        stat = file.stat()
+            stat = os.fstat(old.fileno())
         os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     for each in folders:
         sync_folder(each)
+
+
+def _has_lines(below: PurePath) -> bool:
+    return len(below.parts) == 1 and below.suffix == ".jsonl"
 
 
 def _convert(source: ForeignSource, folder: Path, progress: Progress) -> None:
@@ -340,15 +391,43 @@ def _print_result(
     if output.as_json:
         damaged += len(foreign.undecoded) if foreign else 0
         output.document(contract.imported(stat, source.origin, damaged, was_there))
-        return
-    output.write(printable(stat.session))
-    if was_there:
-        output.say(f"{stat.session} was imported before and is unchanged")
-    elif damaged:
-        what = "line is no record" if damaged == 1 else "lines are no records"
-        output.say(f"{number(damaged)} {what} in {stat.session}: kept, and skipped by readers")
+    else:
+        output.write(printable(stat.session))
+        if was_there:
+            output.say(f"{stat.session} was imported before and is unchanged")
+        elif damaged:
+            what = "line is no record" if damaged == 1 else "lines are no records"
+            output.say(f"{number(damaged)} {what} in {stat.session}: kept, and skipped by readers")
     if foreign:
+        _print_histories(output, foreign)
         _print_not_converted(output, foreign)
+
+
+def _print_histories(output: Output, source: ForeignSource) -> None:
+    """Print how many histories beside the live one a transcript has, and where they are."""
+    for counted in source.counted:
+        named = {
+            ("other branch", "other branches"): counted.branches,
+            ("history before a compaction", "histories before a compaction"): counted.compactions,
+            ("history with withdrawn turns", "histories with withdrawn turns"): counted.rolled_back,
+        }
+        past = sum(named.values())
+        if past:
+            what = ", ".join(
+                f"{number(each)} {one if each == 1 else more}"
+                for (one, more), each in named.items()
+                if each
+            )
+            where = "generation 0" if past == 1 else f"generations 0 to {past - 1}"
+            output.say(
+                f"{source.session} also has {what}, as {where}:"
+                f" `steno show {source.session} --generation {past - 1}`"
+            )
+        if counted.unread:
+            output.say(
+                f"{number(counted.unread)} more past histories of {source.session} are kept in its"
+                " stream only"
+            )
 
 
 def _print_not_converted(output: Output, source: ForeignSource) -> None:
@@ -356,6 +435,14 @@ def _print_not_converted(output: Output, source: ForeignSource) -> None:
     if source.skipped:
         left_out = count(len(source.skipped), "message")
         output.say(f"{left_out} of {source.session} too long for a record, kept in its stream only")
+    for counted in source.counted:
+        if counted.salvaged:
+            records = count(counted.salvaged, "record")
+            output.say(f"{records} of {source.session} saved from damaged lines")
+        if counted.odd:
+            messages = count(counted.odd, "message")
+            form = f"in a form of {source.format.program} that steno does not know"
+            output.say(f"{messages} of {source.session} {form}, kept in its stream only")
     if source.undecoded:
         lines = count(len(source.undecoded), "line")
         what = "is no JSON object" if len(source.undecoded) == 1 else "are no JSON objects"

@@ -121,6 +121,8 @@ class Conversation:
         author = "summary" if is_summary(value) else role
         if role == "tool" and (name := self._called.get(str(value.get("tool_call_id")))):
             author = f"tool · {name}"
+        if role == "tool" and value.get("is_error") is True:
+            author = f"{author} · failed"
         body = self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")
         if self._markup is not None and body and calls:

@@ -67,7 +67,8 @@ class Markdown:
     def _message(self, role: str, value: dict[str, Any]) -> Iterator[str]:
         at, by = written_at(value), value.get("_by")
         name = self._called.get(str(value.get("tool_call_id"))) if role == "tool" else None
-        heading = [role, name, by if isinstance(by, str) else None]
+        failed = "failed" if role == "tool" and value.get("is_error") is True else None
+        heading = [role, name, failed, by if isinstance(by, str) else None]
         when = [moment(at)] if at is not None else []
         yield "## " + " · ".join([*(_flat(each) for each in heading if each), *when])
         yield ""
