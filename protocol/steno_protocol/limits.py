@@ -613,6 +613,31 @@ MESSAGE_FRAMES_MAX: Final = 4
 CONNECTIONS_WAITING_MAX: Final = 1024
 """Backlog of the listening socket. The kernel refuses further connections, and clients retry."""
 
+# --- connections from other machines ----------------------------------------------------------
+
+REMOTE_HANDLES_PART: Final = 4
+"""Divisor of the daemon's file handles for connections from other machines: half of the handles is
+for sessions, and an eighth stays free."""
+
+REMOTE_CONNECTIONS_MAX: Final = 4096
+"""Connections from other machines: a quarter of the relay's handles."""
+
+RELAY_HANDLES_MAX: Final = 4 * REMOTE_CONNECTIONS_MAX
+"""File handles of the relay, so that ended ones are found quickly; two a client, one a stranger."""
+
+RELAY_BYTES: Final = 64 * KIB
+"""Bytes that the relay passes on at a time, and keeps for an end that does not receive: two such
+blocks for each client."""
+
+RELAY_ACCEPTS_MAX: Final = 64
+"""Connections that the relay accepts before it serves the others: about 2 ms."""
+
+RELAY_CHECK_S: Final = 1.0
+"""Interval of the relay's check for handshakes that take too long."""
+
+METRICS_CONNECTIONS_MAX: Final = 8
+"""Connections to the metrics address at a time; Prometheus uses one."""
+
 # --- commits on their way to the disk ----------------------------------------------------------
 
 INLINE_SYNC_S: Final = 0.001

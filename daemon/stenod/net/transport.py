@@ -18,7 +18,7 @@ import msgspec
 import zmq
 from zmq.utils import z85
 
-from steno_protocol import limits, paths
+from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
 from stenod.api.peers import InFlightFrame, InFlightFrames, Sent
@@ -107,6 +107,7 @@ class Transport:
         self._is_in_burst = False
         self._failed: asyncio.Future[None] | None = None
         self._path: SocketPath | None = None
+        self._relay_handle: int | None = None
         self._zap: ZapHandler | None = None
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -159,28 +160,33 @@ class Transport:
             ) from None
         self._path = SocketPath(path, is_inherited=inherited_fd is not None)
 
-    def bind_tcp(
-        self, endpoints: Sequence[str], own: KeyPair, admits: Admits, log: Callable[..., None]
-    ) -> str:
-        """Listen at `tcp://address:port`, for clients with an admitted key.
+    def bind_for_relay(
+        self, folder: Path, own: KeyPair, admits: Admits, log: Callable[..., None]
+    ) -> int:
+        """Listen for the relay's connections from other machines, at a socket without a name.
 
         Each connection presents a key before its first message, and libzmq asks the ZAP handler
         whether the key is admitted. The domain is enforced, so that no connection passes while no
         handler answers.
 
         Args:
-            endpoints: the addresses to try in order; with port `*` the system chooses a port.
+            folder: a private folder that has the socket's name for a moment.
             own: the daemon's key pair.
             admits: returns the name of the client with a key; None if the key is not admitted.
             log: logs an event with fields.
 
         Returns:
-            The endpoint, with the port that was chosen.
+            A handle of the socket: `/proc/self/fd/HANDLE` is its path for a process that has the
+            handle, and no other process can connect.
 
         Raises:
-            StorageFailed: no address can be bound.
+            StorageFailed: the socket cannot be created.
         """
         self._zap = ZapHandler(self._context, admits, log)
+        try:
+            listening, handle = socket_path.nameless(folder)
+        except OSError as error:
+            raise StorageFailed(f"cannot create a socket in {folder}: {error}") from None
         options: dict[int, int | bytes] = {
             zmq.ZAP_DOMAIN: _DOMAIN,
             zmq.ZAP_ENFORCE_DOMAIN: 1,
@@ -189,31 +195,18 @@ class Transport:
             zmq.CURVE_SECRETKEY: own.secret.encode(),
             zmq.HEARTBEAT_IVL: limits.HEARTBEAT_MS,
             zmq.HEARTBEAT_TIMEOUT: limits.CLIENT_SILENCE_MS,
-            # Only for an IPv6 address: with the option a host name can resolve to another address.
-            zmq.IPV6: int(paths.is_ipv6(endpoints[-1])),
+            zmq.USE_FD: listening,
         }
         for option, value in options.items():
             self._socket.set(option, value)
-        self._bind_first(endpoints)
-        return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        self._socket.bind(f"ipc:///proc/self/fd/{handle}")
+        self._relay_handle = handle
+        return handle
 
-    def _bind_first(self, endpoints: Sequence[str]) -> None:
-        """Bind the first free address.
-
-        Raises:
-            StorageFailed: none is free; the message names the last one.
-        """
-        *preferred, last = endpoints
-        for endpoint in preferred:
-            with contextlib.suppress(zmq.ZMQError):
-                self._socket.bind(endpoint)
-                return
-        try:
-            self._socket.bind(last)
-        except zmq.ZMQError as error:
-            raise StorageFailed(
-                f"cannot listen at {last}: {error.strerror}; choose another network.listen"
-            ) from None
+    @property
+    def connection_count(self) -> int:
+        """The present connections, those that are not admitted yet included."""
+        return len(self._connections)
 
     @property
     def is_reachable(self) -> bool:
@@ -315,6 +308,8 @@ class Transport:
         self._monitor.close(linger=0)
         self._socket.close(linger=0)
         self._context.term()
+        if self._relay_handle is not None:
+            os.close(self._relay_handle)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -461,16 +456,16 @@ class ZapHandler:
 
     def _verdict(self, frames: list[bytes]) -> list[bytes]:
         match frames:
-            case [version, request, domain, address, _, mechanism, key] if (
+            case [version, request, domain, _, _, mechanism, key] if (
                 version == _ZAP_VERSION and domain == _DOMAIN and mechanism == b"CURVE"
             ):
                 public = z85.encode(key).decode()
                 name = self._admits(public)
-                peer = {"address": address.decode(errors="replace"), "key": public}
+                # The relay reports the address of the connection.
                 if name is not None:
-                    self._log("admitted", name=name, **peer)
+                    self._log("admitted", name=name, key=public)
                     return [_ZAP_VERSION, request, b"200", b"OK", public.encode(), b""]
-                self._log("not_admitted", **peer)
+                self._log("not_admitted", key=public)
                 return [_ZAP_VERSION, request, b"400", b"not admitted", b"", b""]
             case [_, request, *_]:
                 return [_ZAP_VERSION, request, b"400", b"not admitted", b"", b""]
