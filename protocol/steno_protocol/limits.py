@@ -545,6 +545,10 @@ REMOTE_PROBE_TIMEOUT_S: Final = 10.0
 """The same time for a daemon on another machine: connection, handshake and greeting take five round
 trips, and a lost packet one to three seconds."""
 
+REMOTE_TURNED_AWAY_S: Final = 2.0
+"""Time for which a client tries again when a daemon on another machine closes its connections. A
+flood of connections at that address passes; a key file for another daemon does not."""
+
 CONNECT_SLICE_S: Final = 0.05
 """Time that a blocking client spends on one attempt to connect before it checks its clock."""
 
