@@ -321,6 +321,7 @@ class Daemon:
             self._admission,
         )
         router.drain = self._drained.set
+        router.release_soon = self._forget_soon
         return router
 
     def _listen_for_others(self) -> None:

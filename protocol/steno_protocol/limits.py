@@ -33,9 +33,6 @@ FAST_CHECK_BYTES_MAX: Final = 1 * MIB
 """Bytes of records that are decoded in one call; decoded records take up to thirty times as much
 memory. A larger request travels in a message of its own."""
 
-FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB
-"""Bytes of one frame. A batch slightly over its limit still gets an error reply."""
-
 MESSAGE_REQUESTS_MAX: Final = 256
 """Requests of one message; the writers get their turn after each message."""
 
@@ -44,6 +41,20 @@ HEADER_BYTES_MAX: Final = 1 * MIB
 
 MESSAGE_HEADER_BYTES_MAX: Final = 2 * HEADER_BYTES_MAX
 """Bytes of a message's header frame with all its requests; a longer one is not decoded."""
+
+FRAME_BYTES_MAX: Final = MESSAGE_HEADER_BYTES_MAX + 64 * KIB
+"""Bytes of one frame, room for the longest header: libzmq keeps `RECEIVE_QUEUE_MESSAGES` for each
+client before the daemon sees them. Records beyond it travel in parts."""
+
+PART_BYTES: Final = 1 * MIB
+"""Bytes of records in one part of a message. To receive it delays other clients by 0.3 ms."""
+
+ASSEMBLED_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB
+"""Bytes of records of one message in parts. A batch slightly over its limit gets an error reply."""
+
+ASSEMBLIES_BYTES_MAX: Final = 2 * ASSEMBLED_BYTES_MAX
+"""Bytes of the parts of all unfinished messages: two of the largest batches. Beyond it the daemon
+forgets the message that was continued least recently, whose client sends it again."""
 
 MESSAGE_REFUSALS_MAX: Final = 1024
 """Error replies to one oversized message: 1 024 take 10 ms, 95 000 would take a second."""
@@ -329,6 +340,10 @@ caches, where splitting them takes two thirds of the time of 1 MiB."""
 
 PEER_BLOCKS_READ_MAX: Final = 4
 """Blocks that are read at a time for one connection; its other reads wait for their turn."""
+
+RECEIVE_QUEUE_MESSAGES: Final = 16
+"""High-water mark of what libzmq receives from one peer before the daemon handles it. steno's
+clients send up to 256 requests in a message, so they wait for replies before they reach it."""
 
 SEND_QUEUE_MESSAGES: Final = 4096
 """High-water mark of one peer's send queue. A peer that reads no replies loses the next ones."""

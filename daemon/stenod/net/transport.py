@@ -122,7 +122,7 @@ class Transport:
         self._socket.set(zmq.LINGER, 0)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
-        self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
+        self._socket.set(zmq.RCVHWM, limits.RECEIVE_QUEUE_MESSAGES)
         self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
         self._socket.set(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
         self._socket.set(zmq.BACKLOG, limits.CONNECTIONS_WAITING_MAX)
