@@ -200,6 +200,17 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_REQUESTS_MAX: Final = 256
 """Requests that are received before the writers get their turn."""
 
+BURST_SHARE_REQUESTS: Final = 4
+"""Requests of one peer after which a burst ends at its next message while other peers send, too. A
+peer with one request at a time keeps six tenths of its rate beside a peer that sends without
+pause."""
+
+REQUEST_COST_BYTES: Final = 32 * KIB
+"""Bytes of records that count as one more request in a burst: checking them takes as long."""
+
+SHARED_S: Final = 0.05
+"""Time after a message of another peer for which the peers share the bursts."""
+
 HASTY_COMMANDS_MAX: Final = 16
 """Commands of a session up to which a group commit serves it first: 16 decisions take as long as
 one fast sync."""
