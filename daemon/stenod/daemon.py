@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
-from typing import Final
 
 import anyio
 import msgspec

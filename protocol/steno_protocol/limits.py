@@ -181,10 +181,11 @@ SUBSCRIBER_STALL_S: Final = 60.0
 MAILBOX_COMMANDS_MAX: Final = 4096
 """Commands in one writer's mailbox: 64 clients with 64 in flight each. The next one is `busy`."""
 
-MAILBOX_BYTES_MAX: Final = 128 * MIB
-"""Bytes in one writer's mailbox: two of the largest batches."""
+MAILBOX_BYTES_MAX: Final = BATCH_BYTES_MAX
+"""Bytes in one writer's mailbox: the largest batch. A client that sends more without waiting for
+replies gets `busy`."""
 
-INFLIGHT_BYTES_MAX: Final = 512 * MIB
+INFLIGHT_BYTES_MAX: Final = 256 * MIB
 """Bytes in all mailboxes together: four full ones."""
 
 READERS_MAX: Final = 1024
@@ -219,8 +220,21 @@ GROUP_COMMANDS_MAX: Final = 512
 """Commands of one group commit. Other writers get their turn after it, so that a flood on one file
 delays an ack on another by one group, about 15 ms."""
 
-GROUP_BYTES_MAX: Final = 64 * MIB
-"""Bytes of one group commit: bounds the duration of one sync and the extent of one failure."""
+GROUP_BYTES_MAX: Final = 2 * MIB
+"""Bytes of one session in a group commit, unless one command has more: bounds the duration of one
+sync, for which other sessions wait, and the extent of one failure."""
+
+LARGE_COMMIT_BYTES: Final = 256 * KIB
+"""Bytes of a commit that delays others noticeably: to check, write and sync them takes 1 to 2 ms,
+as long as several small commits."""
+
+LARGE_COMMIT_PAUSES: Final = 1.5
+"""Pause after a large commit while other sessions commit, too, as a multiple of its duration: the
+others keep six tenths of the time."""
+
+LARGE_COMMIT_SHARED_S: Final = 0.5
+"""Time after a small commit of another session for which large commits pause: longer than its
+client needs for the next command beside the flood."""
 
 KEYS_MAX: Final = 1024
 """Keys that an open file's writer remembers, about 300 bytes each: 64 clients with 16 in flight
@@ -377,7 +391,7 @@ MARK_BYTES: Final = 4 * MIB
 """Appended bytes after which the recovery point is renewed (twice as many at most): opening the
 file replays them, which takes 10 ms."""
 
-UNPROVEN_BYTES_MAX: Final = 2 * MARK_BYTES + GROUP_BYTES_MAX
+UNPROVEN_BYTES_MAX: Final = 2 * MARK_BYTES + BATCH_BYTES_MAX
 """Bytes at the end of a file without a recovery point that may never have been synced, since one is
 written at least so often. Opening the file writes them again."""
 

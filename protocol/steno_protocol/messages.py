@@ -404,7 +404,9 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
     if list(frames[:2]) == [MAGIC_1, GREETING_ID]:
         return []
     if magic != PROTOCOL_MAGIC:
-        raise Incompatible(f"the daemon speaks {magic[:16]!r}, not {PROTOCOL_MAGIC!r}")
+        raise Incompatible(
+            f"the daemon speaks {magic[:16]!r}, not {PROTOCOL_MAGIC!r}: {_older(magic)}"
+        )
     block = frames[1] if len(frames) > 1 else b""
     try:
         return [
@@ -415,6 +417,14 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
             f"the daemon sent a message that this client cannot decode ({_cut(error)}): restart the"
             " daemon, so that both have one version"
         ) from None
+
+
+def _older(magic: bytes) -> str:
+    """Return which side to update, given the magic of a daemon of another version."""
+    number = magic.removeprefix(PROTOCOL_MAGIC.partition(b"/")[0] + b"/")
+    if number.isdigit() and int(number[:9]) > PROTOCOL_VERSION:
+        return "this client is too old: update steno in the client's environment"
+    return "the daemon is too old: run `steno restart`"
 
 
 # --- version 1 ---------------------------------------------------------------------------------

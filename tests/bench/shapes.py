@@ -24,6 +24,7 @@ from typing import Final
 import zmq
 
 import steno
+from steno._sansio.requests import new_key
 from steno_protocol import limits, paths
 from steno_protocol.messages import OutgoingRequest, encode_requests
 from support.foreground import ForegroundDaemon
@@ -65,7 +66,7 @@ def _appends(size: int) -> Callable[[str], None]:
         def messages() -> Iterator[list[bytes]]:
             yield encode_requests([_request(b"o", {"command": "open", "session": "flood"})])
             for number in count():
-                command = {"command": "append", "session": "flood", "key": f"k{number}"}
+                command = {"command": "append", "session": "flood", "key": new_key()}
                 request = _request(b"r%d" % number, command, record)
                 yield from split_message(encode_requests([request]))
 

@@ -44,7 +44,13 @@ from steno_protocol.commands import (
     Unsubscribe,
 )
 from steno_protocol.errors import BadRequest, Busy, ErrorCode, Incompatible, Outcome, StenoError
-from steno_protocol.messages import Answer, OutgoingRequest, decode_answers, encode_requests, split_message
+from steno_protocol.messages import (
+    Answer,
+    OutgoingRequest,
+    decode_answers,
+    encode_requests,
+    split_message,
+)
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S

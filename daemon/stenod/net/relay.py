@@ -397,7 +397,7 @@ def main(listener: int, target: int, slots: int) -> None:
     if most == resource.RLIM_INFINITY:
         most = limits.RELAY_HANDLES_MAX
     handles = min(most, limits.RELAY_HANDLES_MAX) - _OWN_HANDLES
-    os.set_blocking(sys.stdout.fileno(), False)  # noqa: FBT003 - os takes it by position only
+    os.set_blocking(sys.stdout.fileno(), False)
 
     def report(line: str) -> None:
         # A daemon that is too busy to read loses lines of its log, and no client.

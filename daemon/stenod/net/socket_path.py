@@ -10,7 +10,6 @@ from typing import Final
 from steno_protocol import limits, paths
 from steno_protocol.errors import StorageFailed
 
-
 _PASSING_NAME: Final = "stenod.relay"
 """The name of the relay's socket until its handle is open."""
 
