@@ -9,7 +9,6 @@ alone.
 
 import json
 import multiprocessing
-import os
 import sys
 import threading
 import time
@@ -26,21 +25,13 @@ import zmq
 import steno
 from steno._sansio.requests import new_key
 from steno_protocol import limits, paths
-from steno_protocol.messages import OutgoingRequest, encode_requests
+from steno_protocol.messages import OutgoingRequest, encode_requests, split_message
 from support.foreground import ForegroundDaemon
 from support.resident import resident_bytes
 from support.served_transport import GREETING, READY_OF_DEALER, large_frame
 
 FLOOD_S: Final = 3.0
 MESSAGE: Final = {"role": "user", "content": "hi"}
-
-try:
-    from steno_protocol.messages import split_message
-except ImportError:
-
-    def split_message(frames: list[bytes]) -> list[list[bytes]]:
-        """A version before parts sends long records whole."""
-        return [frames]
 
 
 def _endless(path: str) -> None:
@@ -133,16 +124,13 @@ def measure(root: Path, shape: Callable[[str], None]) -> str:
         is_over.set()
         watcher.join()
         left = resident_bytes(daemon.pid) - before
-        taken = os.path.getsize(root / "sessions/flood/context.jsonl") if _flooded(root) else 0
+        written = root / "sessions/flood/context.jsonl"
+        taken = written.stat().st_size if written.exists() else 0
         return (
             f"{(most - before) / 2**20:7.0f} MiB, {left / 2**20:6.0f} MiB left,"
             f" {beside:6.0f}/s of {alone:6.0f}: {beside / alone:.2f};"
             f" the flood wrote {taken / 2**20:.1f} MiB"
         )
-
-
-def _flooded(root: Path) -> bool:
-    return (root / "sessions/flood/context.jsonl").exists()
 
 
 def _rate(session: steno.BlockingSession, seconds: float) -> float:

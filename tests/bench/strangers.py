@@ -130,8 +130,8 @@ def measure(root: Path, handles: int, connections: int, data: bytes) -> str:
             f"{handles:>7} {len(data):>5} {turned_away:>7}"
             f"  local {rates[0]:6.0f}/s of {alone[0]:6.0f}, slowest {slowest[0]:6.1f} ms"
             f"  keyed {rates[1]:6.0f}/s of {alone[1]:6.0f}, slowest {slowest[1]:6.1f} ms"
-            f"  new keyed: {len(connects)} connected, {failures} failed, p50 {connects[len(connects) // 2] * 1e3:.0f}"
-            f" ms, slowest {connects[-1] * 1e3:.0f} ms"
+            f"  new keyed: {len(connects)} connected, {failures} failed,"
+            f" p50 {connects[len(connects) // 2] * 1e3:.0f} ms, slowest {connects[-1] * 1e3:.0f} ms"
         )
 
 

@@ -35,7 +35,7 @@ class Assemblies:
         self._bytes = 0
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """The bytes of all unfinished messages."""
         return self._bytes
 

@@ -28,7 +28,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 from steno_protocol import limits
@@ -143,7 +143,8 @@ class Unproven:
         """The oldest connection of the network that has the most; None if there is none."""
         if not self._networks:
             return None
-        return next(iter(max(self._networks.values(), key=len)))
+        most = max(self._networks, key=lambda network: len(self._networks[network]))
+        return next(iter(self._networks[most]))
 
 
 class Relay:
@@ -207,6 +208,20 @@ class Relay:
                 self._accept()
             self._end_late()
             self._report_turned_away()
+
+    def close(self) -> None:
+        """Close all connections and the listening socket."""
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, Connection):
+                key.data.outer.close()
+                if key.data.inner is not None:
+                    key.data.inner.close()
+        for waiting in self._waiting:
+            waiting.outer.close()
+        for inner in self._ending:
+            inner.close()
+        self._selector.close()
+        self._listener.close()
 
     # --- new connections -------------------------------------------------------------------------
 
@@ -404,8 +419,8 @@ def main(listener: int, target: int, slots: int) -> None:
         with suppress(BlockingIOError):
             os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
-    with socket.socket(fileno=listener) as listening:
-        relay = Relay(listening, f"/proc/self/fd/{target}", slots, handles, report)
+    listening = socket.socket(fileno=listener)
+    with closing(Relay(listening, f"/proc/self/fd/{target}", slots, handles, report)) as relay:
         relay.watch(sys.stdin.fileno())
         relay.run()
 

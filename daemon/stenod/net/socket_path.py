@@ -83,13 +83,12 @@ def nameless(folder: Path) -> tuple[int, int]:
         inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # A path of any length becomes a short one, as an address of a socket has to be.
-            path = f"/proc/self/fd/{inside}/{_PASSING_NAME}"
+            path = Path(f"/proc/self/fd/{inside}/{_PASSING_NAME}")
             # A daemon that was killed may have left it.
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-            listening.bind(path)
+            path.unlink(missing_ok=True)
+            listening.bind(str(path))
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            os.unlink(path)
+            path.unlink()
         finally:
             os.close(inside)
         listening.listen(limits.CONNECTIONS_WAITING_MAX)
