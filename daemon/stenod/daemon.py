@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
-from typing import Final
 
 import anyio
 import msgspec
@@ -30,7 +29,8 @@ from stenod.api.peers import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.idle_exit import IdleExit
-from stenod.net import kept_port
+from stenod.net import kept_port, relay_process
+from stenod.net.relay_process import RelayProcess
 from stenod.net.transport import Transport
 from stenod.replication.membership import Membership
 from stenod.replication.options import replication_options
@@ -56,9 +56,6 @@ from stenod.store.usage import free_bytes
 from stenod.systemd import Supervisor
 from stenod.writer.group_commit import AdaptiveCommits
 from stenod.writer.services import Services
-
-_REMOTE_PART: Final = 4
-"""The divisor of the handles for other machines: half is for sessions, an eighth stays free."""
 
 
 class Daemon:
@@ -92,6 +89,7 @@ class Daemon:
         self._local = Transport(lambda _: self._has_room(), self._forget_soon)
         self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.log)
         self._transports = [self._local]
+        self._relay: RelayProcess | None = None
         self._drained = anyio.Event()
         self._lock: RootLock | None = None
         self._tasks: TaskGroup | None = None
@@ -135,6 +133,8 @@ class Daemon:
                 for transport in self._transports:
                     handle = partial(self._router.handle, transport)
                     tasks.start_soon(transport.serve, handle, self._registry.commit)
+                if self._relay is not None:
+                    tasks.start_soon(self._relay.serve)
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
@@ -159,6 +159,8 @@ class Daemon:
                 await in_thread(self._member.close)
             if self._metrics is not None:
                 await in_thread(self._metrics.close)
+            if self._relay is not None:
+                self._relay.close()
             for transport in self._transports:
                 transport.close()
             daemon_log.log("ended", pid=os.getpid())
@@ -341,6 +343,7 @@ class Daemon:
         )
         router.drain = self._drained.set
         router.is_reader = self._is_reader
+        router.release_soon = self._forget_soon
         return router
 
     def _listen_for_others(self) -> None:
@@ -354,27 +357,40 @@ class Daemon:
         if not wanted:
             return
         own = self._admission.own_key()
-        remote = Transport(self._has_room, self._forget_soon)
+        listener = relay_process.listen(kept_port.candidates(wanted, self._config.root))
+        endpoint = relay_process.endpoint_of(listener)
+        # The relay bounds these connections before they reach this process.
+        remote = Transport(lambda _: True, self._forget_soon)
         self._transports.append(remote)
-        addresses = kept_port.candidates(wanted, self._config.root)
-        endpoint = remote.bind_tcp(addresses, own, self._admits, daemon_log.log)
+        target = remote.bind_for_relay(self._config.root, own, self._admits, daemon_log.log)
+        connections_max = min(
+            self._handles.most // limits.REMOTE_HANDLES_PART, limits.REMOTE_CONNECTIONS_MAX
+        )
+        self._handles.set_aside = lambda: max(0, connections_max - remote.connection_count)
+        self._relay = RelayProcess(
+            listener,
+            target,
+            connections_max,
+            lambda: not remote.connection_count,
+            self._turn_away,
+            daemon_log.log,
+        )
         kept_port.keep(endpoint, self._config.root)
         self._reporter.remote_endpoint = endpoint
         daemon_log.log("listening", endpoint=endpoint)
 
-    def _has_room(self, beside: int = 0) -> bool:
-        """Whether a file handle is free for one more connection; the first refusal is logged.
-
-        Args:
-            beside: the present connections of other machines, if the new one is another. Anyone can
-                open those, so they are limited to a share of the handles.
-        """
-        if beside < self._handles.most // _REMOTE_PART and self._has_handle():
+    def _has_room(self) -> bool:
+        """Whether a file handle is free for one more local connection."""
+        if self._has_handle():
             return True
-        self._statistics.turned_away += 1
-        if self._statistics.turned_away == 1:
-            daemon_log.log("no_handles", limit=self._handles.most, see="ulimit -n")
+        self._turn_away(1)
         return False
+
+    def _turn_away(self, connections: int) -> None:
+        """Count connections that were closed for want of room; the first one is logged."""
+        if not self._statistics.turned_away:
+            daemon_log.log("no_handles", limit=self._handles.most, see="ulimit -n")
+        self._statistics.turned_away += connections
 
     def _has_handle(self) -> bool:
         # Counting thousands of handles for each refused connection would block the event loop.

@@ -308,6 +308,9 @@ class Corrupt(Refused):
 class Incompatible(Refused):
     """Client and daemon speak different versions: `steno restart`, or update the client.
 
+    Attributes:
+        protocol: the protocol version of the daemon, in its own refusal of another one.
+
     Example:
         >>> try:
         ...     status = await client.status()
@@ -316,6 +319,17 @@ class Incompatible(Refused):
     """
 
     code: ErrorCode | None = ErrorCode.INCOMPATIBLE
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        session: str | None = None,
+        head: str | None = None,
+        protocol: int | None = None,
+    ) -> None:
+        super().__init__(message, session=session, head=head)
+        self.protocol = protocol
 
 
 class Unauthorized(Refused):

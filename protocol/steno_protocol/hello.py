@@ -14,6 +14,8 @@ def limits_in_hello() -> dict[str, int]:
         "header_bytes_max": limits.HEADER_BYTES_MAX,
         "message_requests_max": limits.MESSAGE_REQUESTS_MAX,
         "frame_bytes_max": limits.FRAME_BYTES_MAX,
+        "part_bytes": limits.PART_BYTES,
+        "receive_queue_messages": limits.RECEIVE_QUEUE_MESSAGES,
         "request_id_bytes_max": limits.REQUEST_ID_BYTES_MAX,
         "key_chars_max": limits.KEY_CHARS_MAX,
         "name_chars_max": limits.NAME_CHARS_MAX,

@@ -33,9 +33,6 @@ FAST_CHECK_BYTES_MAX: Final = 1 * MIB
 """Bytes of records that are decoded in one call; decoded records take up to thirty times as much
 memory. A larger request travels in a message of its own."""
 
-FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB
-"""Bytes of one frame. A batch slightly over its limit still gets an error reply."""
-
 MESSAGE_REQUESTS_MAX: Final = 256
 """Requests of one message; the writers get their turn after each message."""
 
@@ -44,6 +41,20 @@ HEADER_BYTES_MAX: Final = 1 * MIB
 
 MESSAGE_HEADER_BYTES_MAX: Final = 2 * HEADER_BYTES_MAX
 """Bytes of a message's header frame with all its requests; a longer one is not decoded."""
+
+FRAME_BYTES_MAX: Final = MESSAGE_HEADER_BYTES_MAX + 64 * KIB
+"""Bytes of one frame, room for the longest header: libzmq keeps `RECEIVE_QUEUE_MESSAGES` for each
+client before the daemon sees them. Records beyond it travel in parts."""
+
+PART_BYTES: Final = 1 * MIB
+"""Bytes of records in one part of a message. To receive it delays other clients by 0.3 ms."""
+
+ASSEMBLED_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB
+"""Bytes of records of one message in parts. A batch slightly over its limit gets an error reply."""
+
+ASSEMBLIES_BYTES_MAX: Final = 2 * ASSEMBLED_BYTES_MAX
+"""Bytes of the parts of all unfinished messages: two of the largest batches. Beyond it the daemon
+forgets the message that was continued least recently, whose client sends it again."""
 
 MESSAGE_REFUSALS_MAX: Final = 1024
 """Error replies to one oversized message: 1 024 take 10 ms, 95 000 would take a second."""
@@ -126,8 +137,8 @@ HEARTBEAT_TIMEOUT_MS: Final = 3 * HEARTBEAT_MS
 """Silence over TCP after which a client closes its connection: three lost heartbeats."""
 
 CLIENT_SILENCE_MS: Final = 12 * HEARTBEAT_MS
-"""Silence over TCP after which the daemon closes a connection. Only whole frames count, and the
-largest batch is one frame: it arrives in time at 4.5 Mbit/s."""
+"""Silence over TCP after which the daemon closes a connection. Only whole frames count: the largest
+one arrives in time at 0.15 Mbit/s."""
 
 ANSWER_SOON_MS: Final = 20
 """Time that a blocking client waits for a reply before it watches the connection as well."""
@@ -170,10 +181,11 @@ SUBSCRIBER_STALL_S: Final = 60.0
 MAILBOX_COMMANDS_MAX: Final = 4096
 """Commands in one writer's mailbox: 64 clients with 64 in flight each. The next one is `busy`."""
 
-MAILBOX_BYTES_MAX: Final = 128 * MIB
-"""Bytes in one writer's mailbox: two of the largest batches."""
+MAILBOX_BYTES_MAX: Final = BATCH_BYTES_MAX
+"""Bytes in one writer's mailbox: the largest batch. A client that sends more without waiting for
+replies gets `busy`."""
 
-INFLIGHT_BYTES_MAX: Final = 512 * MIB
+INFLIGHT_BYTES_MAX: Final = 256 * MIB
 """Bytes in all mailboxes together: four full ones."""
 
 READERS_MAX: Final = 1024
@@ -189,6 +201,17 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_REQUESTS_MAX: Final = 256
 """Requests that are received before the writers get their turn."""
 
+BURST_SHARE_REQUESTS: Final = 4
+"""Requests of one peer after which a burst ends at its next message while other peers send, too. A
+peer with one request at a time keeps six tenths of its rate beside a peer that sends without
+pause."""
+
+REQUEST_COST_BYTES: Final = 32 * KIB
+"""Bytes of records that count as one more request in a burst: checking them takes as long."""
+
+SHARED_S: Final = 0.05
+"""Time after a message of another peer for which the peers share the bursts."""
+
 HASTY_COMMANDS_MAX: Final = 16
 """Commands of a session up to which a group commit serves it first: 16 decisions take as long as
 one fast sync."""
@@ -197,8 +220,21 @@ GROUP_COMMANDS_MAX: Final = 512
 """Commands of one group commit. Other writers get their turn after it, so that a flood on one file
 delays an ack on another by one group, about 15 ms."""
 
-GROUP_BYTES_MAX: Final = 64 * MIB
-"""Bytes of one group commit: bounds the duration of one sync and the extent of one failure."""
+GROUP_BYTES_MAX: Final = 2 * MIB
+"""Bytes of one session in a group commit, unless one command has more: bounds the duration of one
+sync, for which other sessions wait, and the extent of one failure."""
+
+LARGE_COMMIT_BYTES: Final = 256 * KIB
+"""Bytes of a commit that delays others noticeably: to check, write and sync them takes 1 to 2 ms,
+as long as several small commits."""
+
+LARGE_COMMIT_PAUSES: Final = 1.5
+"""Pause after a large commit while other sessions commit, too, as a multiple of its duration: the
+others keep six tenths of the time."""
+
+LARGE_COMMIT_SHARED_S: Final = 0.5
+"""Time after a small commit of another session for which large commits pause: longer than its
+client needs for the next command beside the flood."""
 
 KEYS_MAX: Final = 1024
 """Keys that an open file's writer remembers, about 300 bytes each: 64 clients with 16 in flight
@@ -339,6 +375,10 @@ caches, where splitting them takes two thirds of the time of 1 MiB."""
 PEER_BLOCKS_READ_MAX: Final = 4
 """Blocks that are read at a time for one connection; its other reads wait for their turn."""
 
+RECEIVE_QUEUE_MESSAGES: Final = 16
+"""High-water mark of what libzmq receives from one peer before the daemon handles it. steno's
+clients send up to 256 requests in a message, so they wait for replies before they reach it."""
+
 SEND_QUEUE_MESSAGES: Final = 4096
 """High-water mark of one peer's send queue. A peer that reads no replies loses the next ones."""
 
@@ -360,7 +400,7 @@ MARK_BYTES: Final = 4 * MIB
 """Appended bytes after which the recovery point is renewed (twice as many at most): opening the
 file replays them, which takes 10 ms."""
 
-UNPROVEN_BYTES_MAX: Final = 2 * MARK_BYTES + GROUP_BYTES_MAX
+UNPROVEN_BYTES_MAX: Final = 2 * MARK_BYTES + BATCH_BYTES_MAX
 """Bytes at the end of a file without a recovery point that may never have been synced, since one is
 written at least so often. Opening the file writes them again."""
 
@@ -554,6 +594,10 @@ REMOTE_PROBE_TIMEOUT_S: Final = 10.0
 """The same time for a daemon on another machine: connection, handshake and greeting take five round
 trips, and a lost packet one to three seconds."""
 
+REMOTE_TURNED_AWAY_S: Final = 2.0
+"""Time for which a client tries again when a daemon on another machine closes its connections. A
+flood of connections at that address passes; a key file for another daemon does not."""
+
 CONNECT_SLICE_S: Final = 0.05
 """Time that a blocking client spends on one attempt to connect before it checks its clock."""
 
@@ -621,6 +665,31 @@ MESSAGE_FRAMES_MAX: Final = 4
 
 CONNECTIONS_WAITING_MAX: Final = 1024
 """Backlog of the listening socket. The kernel refuses further connections, and clients retry."""
+
+# --- connections from other machines ----------------------------------------------------------
+
+REMOTE_HANDLES_PART: Final = 4
+"""Divisor of the daemon's file handles for connections from other machines: half of the handles is
+for sessions, and an eighth stays free."""
+
+REMOTE_CONNECTIONS_MAX: Final = 4096
+"""Connections from other machines: a quarter of the relay's handles."""
+
+RELAY_HANDLES_MAX: Final = 4 * REMOTE_CONNECTIONS_MAX
+"""File handles of the relay, so that ended ones are found quickly; two a client, one a stranger."""
+
+RELAY_BYTES: Final = 64 * KIB
+"""Bytes that the relay passes on at a time, and keeps for an end that does not receive: two such
+blocks for each client."""
+
+RELAY_ACCEPTS_MAX: Final = 64
+"""Connections that the relay accepts before it serves the others: about 2 ms."""
+
+RELAY_CHECK_S: Final = 1.0
+"""Interval of the relay's check for handshakes that take too long."""
+
+METRICS_CONNECTIONS_MAX: Final = 8
+"""Connections to the metrics address at a time; Prometheus uses one."""
 
 # --- commits on their way to the disk ----------------------------------------------------------
 

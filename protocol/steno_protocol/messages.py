@@ -3,6 +3,9 @@
 Requests:  STENO/2 LF [[request id, number of records, command], ...]    record LF record LF ...
 Answers:   STENO/2 LF [[request id, reply or event], ...]                block of lines
 
+Parts:     STENO/2 LF {"part":id,"offset":N}                             bytes of the block
+Last part: STENO/2 LF {"part":id,"offset":N,"requests":[...]}            the rest of the block
+
 Each frame costs an allocation and a call on both sides. A header therefore contains several
 requests or replies, and one frame all records of a message.
 """
@@ -62,6 +65,25 @@ _Answers = list[tuple[str, AnyReply | AnyEvent]]
 _decode_answers: Callable[[bytes], _Answers] = msgspec.json.Decoder(_Answers).decode
 _encode = msgspec.json.Encoder().encode
 
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """The header of one part of a message whose records exceed a frame.
+
+    Attributes:
+        part: the id of the message's first request.
+        offset: the number of bytes in the parts before it.
+        requests: in the last part, the requests of the message.
+    """
+
+    part: _RequestId
+    offset: Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
+    requests: msgspec.Raw = msgspec.Raw()
+
+
+_decode_part: Callable[[bytes], Part] = msgspec.json.Decoder(Part).decode
+
+_PART_START: Final = PROTOCOL_MAGIC + b"\n{"
+_PART_START_BYTES: Final = len(_PART_START)
 
 _FIRST_ID = re.compile(rb'\[\s*\[\s*"([A-Za-z0-9_.:-]{1,64})"\s*,')
 """The id of the first request in a header that does not decode."""
@@ -131,6 +153,47 @@ def encode_requests(requests: Sequence[OutgoingRequest]) -> list[bytes]:
 def encode_request(request_id: bytes, command: Command, records: Sequence[bytes]) -> list[bytes]:
     """Encode one request as a message."""
     return encode_requests([OutgoingRequest(request_id, encode_command(command), records)])
+
+
+def split_message(frames: list[bytes]) -> Sequence[list[bytes]]:
+    """Return the messages that carry a message: the message itself, or its parts."""
+    if len(frames) < _FRAMES_MAX or len(frames[1]) <= limits.FRAME_BYTES_MAX:
+        return (frames,)
+    header, body = frames
+    requests = header.partition(b"\n")[2]
+    first = _FIRST_ID.match(requests)
+    assert first is not None, "a message of requests begins with a request"
+    parts: list[list[bytes]] = []
+    for offset in range(0, len(body), limits.PART_BYTES):
+        data = body[offset : offset + limits.PART_BYTES]
+        is_last = offset + len(data) == len(body)
+        last = b',"requests":%b' % requests if is_last else b""
+        start = b'%b\n{"part":"%b","offset":%d%b}' % (PROTOCOL_MAGIC, first[1], offset, last)
+        parts.append([start, data])
+    return parts
+
+
+def part_of(frames: Sequence[bytes]) -> Part | None:
+    """Return the header of a part; None for any other message, an unreadable one included."""
+    if frames[0][:_PART_START_BYTES] != _PART_START or len(frames) != _FRAMES_MAX:
+        return None
+    try:
+        return _decode_part(frames[0][_PART_START_BYTES - 1 :])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def join_parts(part: Part, data: Sequence[bytes]) -> list[bytes]:
+    """Return the message of a last part, given the data of all parts."""
+    return [b"%b\n%b" % (PROTOCOL_MAGIC, bytes(part.requests)), b"".join(data)]
+
+
+def request_ids(part: Part) -> list[bytes]:
+    """Return the ids of the requests of a last part, as far as they are readable."""
+    try:
+        return [each.id.encode() for each in _decode_envelopes(bytes(part.requests))]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
 
 
 def decode_requests(frames: Sequence[bytes]) -> list[Request | Unreadable]:
@@ -341,7 +404,9 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
     if list(frames[:2]) == [MAGIC_1, GREETING_ID]:
         return []
     if magic != PROTOCOL_MAGIC:
-        raise Incompatible(f"the daemon speaks {magic[:16]!r}, not {PROTOCOL_MAGIC!r}")
+        raise Incompatible(
+            f"the daemon speaks {magic[:16]!r}, not {PROTOCOL_MAGIC!r}: {_older(magic)}"
+        )
     block = frames[1] if len(frames) > 1 else b""
     try:
         return [
@@ -352,6 +417,14 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
             f"the daemon sent a message that this client cannot decode ({_cut(error)}): restart the"
             " daemon, so that both have one version"
         ) from None
+
+
+def _older(magic: bytes) -> str:
+    """Return which side to update, given the magic of a daemon of another version."""
+    number = magic.removeprefix(PROTOCOL_MAGIC.partition(b"/")[0] + b"/")
+    if number.isdigit() and int(number[:9]) > PROTOCOL_VERSION:
+        return "this client is too old: update steno in the client's environment"
+    return "the daemon is too old: run `steno restart`"
 
 
 # --- version 1 ---------------------------------------------------------------------------------

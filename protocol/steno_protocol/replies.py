@@ -4,7 +4,14 @@ from typing import Literal
 
 import msgspec
 
-from steno_protocol.errors import ErrorCode, Held, Outcome, StenoError, error_from_reply
+from steno_protocol.errors import (
+    ErrorCode,
+    Held,
+    Incompatible,
+    Outcome,
+    StenoError,
+    error_from_reply,
+)
 from steno_protocol.timeline_entries import TimelineEntry
 
 
@@ -755,6 +762,7 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
 
     Attributes:
         endpoint: with `held`, the address of the daemon that owns the session, if it is known.
+        protocol: with `incompatible`, the daemon's protocol version.
     """
 
     code: ErrorCode
@@ -763,6 +771,7 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
     session: str | None = None
     head: str | None = None
     endpoint: str | None = None
+    protocol: int | None = None
 
     def exception(self, key: str | None = None) -> StenoError:
         """Return the exception that the daemon raised; `key` is the key of the failed command."""
@@ -786,6 +795,7 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
             session=error.session if error.session is not None else session,
             head=error.head,
             endpoint=error.endpoint if isinstance(error, Held) else None,
+            protocol=error.protocol if isinstance(error, Incompatible) else None,
         )
 
 

@@ -2,16 +2,85 @@
 
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 import zmq
+from msgspec.structs import replace
 
 from steno import connect_sync
-from steno_protocol import PROTOCOL_VERSION
+from steno_protocol import PROTOCOL_MAGIC, PROTOCOL_VERSION
 from steno_protocol.commands import Hello
+from steno_protocol.errors import Incompatible
 from steno_protocol.messages import encode_replies
-from steno_protocol.replies import Welcome
+from steno_protocol.replies import ErrorReply, Reply, Welcome
+from support.foreground import ForegroundDaemon
 from support.framing import answer_frames, only_request
+from support.raw_peer import RawPeer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            lambda: ErrorReply.of(Incompatible("other versions", protocol=PROTOCOL_VERSION + 1)),
+            id="refusal",
+        ),
+        pytest.param(lambda: replace(welcome(), protocol=PROTOCOL_VERSION + 1), id="welcome"),
+    ],
+)
+def test_older_client_of_a_newer_daemon_is_named_as_the_one_to_update(
+    root: Path, answer: Callable[[], Reply]
+) -> None:
+    """A daemon that is called too old would be ended, and replaced by an older one."""
+    endpoint = f"ipc://{root}/stenod.sock"
+    with greeted(root, answer()), pytest.raises(Incompatible, match="this client is too old"):
+        connect_sync(endpoint=endpoint, timeout=10)
+
+
+def test_newer_client_of_an_older_daemon_names_the_daemon(root: Path) -> None:
+    endpoint = f"ipc://{root}/stenod.sock"
+    older = ErrorReply.of(Incompatible("other versions", protocol=PROTOCOL_VERSION - 1))
+    with greeted(root, older), pytest.raises(Incompatible, match=r"the daemon at .* is too old"):
+        connect_sync(endpoint=endpoint, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("difference", "named"), [(-1, "the client is too old"), (1, "this daemon is too old")]
+)
+def test_daemon_names_the_older_side(root: Path, difference: int, named: str) -> None:
+    with ForegroundDaemon(root), closing(RawPeer(root)) as peer:
+        protocol = PROTOCOL_VERSION + difference
+        refusal = peer.ask("hello", protocol=protocol, name="other", pid=1)
+    assert (refusal["code"], refusal["protocol"]) == ("incompatible", PROTOCOL_VERSION)
+    assert named in refusal["message"]
+
+
+@contextmanager
+def greeted(root: Path, answer: Reply) -> Iterator[None]:
+    """A scripted daemon that gives the same answer to every greeting."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.linger = 0
+        router.bind(f"ipc://{root}/stenod.sock")
+        is_over = threading.Event()
+
+        def greet() -> None:
+            while not is_over.is_set():
+                if router.poll(20):
+                    peer, *frames = router.recv_multipart()
+                    if frames[0].startswith(PROTOCOL_MAGIC):
+                        reply = answer_frames(only_request(frames).id, answer)
+                        router.send_multipart([peer, *reply])
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
 
 def welcome() -> Welcome:

@@ -7,6 +7,7 @@ from typing import Any
 
 import zmq
 
+from steno_protocol.messages import split_message
 from support.framing import answers_of, command_frames, request_frames
 
 ANSWER_MS = 60_000
@@ -34,7 +35,8 @@ class RawPeer:
         """Send a header as bytes and return the answer's header."""
         self._number += 1
         name = str(self._number).encode()
-        self.send(*request_frames(name, header, *records))
+        for message in split_message(request_frames(name, header, *records)):
+            self.send(*message)
         return self.answer(name)
 
     def ask(self, command: str, *records: bytes, **fields: Any) -> dict[str, Any]:

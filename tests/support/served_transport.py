@@ -42,7 +42,7 @@ class Served:
     """A running transport, and the messages of its peers.
 
     Attributes:
-        transport: on an ipc path or a TCP address.
+        transport: for local clients, or for the relay of remote ones.
         endpoint: of the socket.
         messages: received, in order, each with the identity of its sender.
         bursts: number of messages received by the end of each burst.
@@ -59,12 +59,12 @@ class Served:
         self.counts: list[int] = []
         self.cost = 1
         self.own, self.client = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
-        self.is_remote = kind == "tcp"
+        self.is_remote = kind == "remote"
         self.transport = Transport(self._decide_room)
         if self.is_remote:
-            self.endpoint = self.transport.bind_tcp(
-                ["tcp://127.0.0.1:0"], self.own, lambda _: "name", ignore
-            )
+            handle = self.transport.bind_for_relay(folder, self.own, lambda _: "name", ignore)
+            self.path = Path(f"/proc/self/fd/{handle}")
+            self.endpoint = f"ipc://{self.path}"
         else:
             self.path = folder / "stenod.sock"
             self.transport.bind_ipc(self.path)

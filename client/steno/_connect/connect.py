@@ -31,8 +31,8 @@ def _connect(target: Target, deadline: float) -> Ready:
     began = time.monotonic()
     probe_until = probe_deadline(target, deadline)
     outcome = probe(target, probe_until)
-    while _is_turned_away(outcome) and time.monotonic() < probe_until:
-        # The daemon has no file descriptor for another connection at this moment, or is ending.
+    while _is_turned_away(outcome, began) and time.monotonic() < probe_until:
+        # The daemon has no room for another connection at this moment, or is ending.
         time.sleep(limits.RECONNECT_S)
         outcome = probe(target, probe_until)
     if isinstance(outcome, Ready):
@@ -45,13 +45,12 @@ def _connect(target: Target, deadline: float) -> Ready:
     return ensure(target, began, deadline)
 
 
-def _is_turned_away(outcome: Outcome) -> bool:
-    # From another machine, a closed connection is the refusal of a key.
-    return (
-        isinstance(outcome, Unreachable)
-        and outcome.is_turned_away
-        and not paths.is_remote(outcome.endpoint)
-    )
+def _is_turned_away(outcome: Outcome, began: float) -> bool:
+    if not isinstance(outcome, Unreachable) or not outcome.is_turned_away:
+        return False
+    # A daemon on another machine also closes a connection that expects another key of it.
+    is_remote = paths.is_remote(outcome.endpoint)
+    return not is_remote or time.monotonic() < began + limits.REMOTE_TURNED_AWAY_S
 
 
 def is_killed(target: Target) -> bool:

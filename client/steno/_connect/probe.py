@@ -187,10 +187,7 @@ def _judge(connection: Connection, target: Target, body: object) -> Outcome:
     endpoint = connection.endpoint
     match body:
         case Welcome(protocol=protocol) if protocol > PROTOCOL_VERSION:
-            raise Incompatible(
-                f"the daemon at {endpoint} speaks protocol {protocol}, this client speaks"
-                f" {PROTOCOL_VERSION}: update the client"
-            )
+            raise _client_too_old(endpoint, protocol)
         case Welcome(protocol=protocol) if protocol < PROTOCOL_VERSION:
             return NeedsRestart(endpoint, f"it speaks protocol {protocol}")
         case Welcome(root=root) if target.root is not None and root != target.root:
@@ -200,6 +197,10 @@ def _judge(connection: Connection, target: Target, body: object) -> Outcome:
             )
         case Welcome():
             return Ready(connection, body)
+        case ErrorReply(code=ErrorCode.INCOMPATIBLE, protocol=int(protocol)) if (
+            protocol > PROTOCOL_VERSION
+        ):
+            raise _client_too_old(endpoint, protocol)
         case ErrorReply(code=ErrorCode.INCOMPATIBLE):
             return NeedsRestart(endpoint, body.message)
         case ErrorReply(code=ErrorCode.SHUTTING_DOWN):
@@ -208,6 +209,13 @@ def _judge(connection: Connection, target: Target, body: object) -> Outcome:
             raise body.exception()
         case _:
             raise Incompatible(f"the daemon at {endpoint} answered hello with something else")
+
+
+def _client_too_old(endpoint: str, protocol: int) -> Incompatible:
+    return Incompatible(
+        f"this client is too old: it speaks protocol {PROTOCOL_VERSION}, and the daemon at"
+        f" {endpoint} speaks {protocol}: update steno in the client's environment"
+    )
 
 
 def probe_deadline(target: Target, deadline: float) -> float:

@@ -44,7 +44,13 @@ from steno_protocol.commands import (
     Unsubscribe,
 )
 from steno_protocol.errors import BadRequest, Busy, ErrorCode, Incompatible, Outcome, StenoError
-from steno_protocol.messages import Answer, OutgoingRequest, decode_answers, encode_requests
+from steno_protocol.messages import (
+    Answer,
+    OutgoingRequest,
+    decode_answers,
+    encode_requests,
+    split_message,
+)
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
@@ -83,6 +89,9 @@ class Exchange:
         self._on_stale = on_stale
         self.redirected: deque[tuple[Pending | Follower, str | None]] = deque()
         self.outbox: deque[OutgoingRequest] = deque()
+        # The parts of its first request that are not sent yet.
+        self._parts: deque[list[bytes]] = deque()
+        self._takes_parts = False
         self.alarm: float = inf
         self.trouble: str | None = None
         self._hello = hello
@@ -277,6 +286,8 @@ class Exchange:
         """Send waiting requests and renew subscriptions on a new connection."""
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
         self._pace_ms_max = welcome.limits.get("subscription_pace_ms_max", 0)
+        # A daemon from before parts has longer frames.
+        self._takes_parts = "part_bytes" in welcome.limits
         self.trouble = None
         for pending in list(self._pending.values()):
             self._send(pending, now)
@@ -299,6 +310,7 @@ class Exchange:
         self._clock_offset_ms = None
         self.trouble = why
         self.outbox.clear()
+        self._parts.clear()
         self._slow_requests.forget_all()
         self._asked_bytes = self._answered_bytes = 0
         for pending in list(self._pending.values()):
@@ -317,10 +329,21 @@ class Exchange:
         """Send the outbox, until `send` returns False because it takes no more messages."""
         while self.outbox:
             together = self._next_together() if len(self.outbox) > 1 else [self.outbox[0]]
-            if not send(encode_requests(together)):
+            is_long = together[0].size > limits.PART_BYTES and self._takes_parts
+            if not (self._flush_parts(send) if is_long else send(encode_requests(together))):
                 return
             for _ in together:
                 self.outbox.popleft()
+
+    def _flush_parts(self, send: Callable[[Sequence[bytes]], bool]) -> bool:
+        """Send the first request of the outbox in parts; False while some are left."""
+        if not self._parts:
+            self._parts.extend(split_message(encode_requests([self.outbox[0]])))
+        while self._parts:
+            if not send(self._parts[0]):
+                return False
+            self._parts.popleft()
+        return True
 
     def receive(self, frames: Sequence[bytes], now: float) -> None:
         """Take in one message from the daemon.

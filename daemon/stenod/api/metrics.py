@@ -49,6 +49,7 @@ class MetricsServer:
                 f"metrics.port {port} of {_ADDRESS} cannot be used ({error.strerror}): choose"
                 " another, or 0"
             ) from None
+        _bound(self._server)
 
     def take(self) -> StatsReport:
         """Return the present counters; called from the serving thread."""
@@ -68,3 +69,28 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _bound(server: Any) -> None:
+    """Close connections beyond `METRICS_CONNECTIONS_MAX` at once, and silent ones after a while.
+
+    Every user of the machine can open connections, and each takes a file handle and a thread.
+    """
+    open_requests: set[int] = set()
+    shut_down = server.shutdown_request
+
+    def has_room(request: object, _: object) -> bool:
+        if len(open_requests) >= limits.METRICS_CONNECTIONS_MAX:
+            return False
+        open_requests.add(id(request))
+        return True
+
+    def end(request: object) -> None:
+        shut_down(request)
+        open_requests.discard(id(request))
+
+    server.verify_request, server.shutdown_request = has_room, end
+    handler = server.RequestHandlerClass
+    server.RequestHandlerClass = type(
+        handler.__name__, (handler,), {"timeout": limits.HANDSHAKE_MS / 1000}
+    )

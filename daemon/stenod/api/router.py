@@ -66,7 +66,15 @@ from steno_protocol.errors import (
     Unauthorized,
 )
 from steno_protocol.events import Event, Lagged, Reset
-from steno_protocol.messages import Request, Unreadable, decode_requests, refuse_version_1
+from steno_protocol.messages import (
+    Part,
+    Request,
+    Unreadable,
+    decode_requests,
+    part_of,
+    refuse_version_1,
+    request_ids,
+)
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     ClusterReport,
@@ -79,6 +87,7 @@ from steno_protocol.replies import (
     TimelineReport,
 )
 from steno_protocol.rights import Right, right_needed
+from stenod.api.assembly import Assemblies
 from stenod.api.auth import Admission
 from stenod.api.peers import (
     KEYS_REMEDY,
@@ -180,6 +189,7 @@ class Router:
         foreign_poll: polls followed sessions for changes by other programs.
         drain: called when a client asks the daemon to end.
         is_reader: commands that change something are refused.
+        release_soon: called after a message whose memory is worth returning to the system.
     """
 
     def __init__(
@@ -200,6 +210,7 @@ class Router:
         self.foreign_poll = ForeignPoll(registry, spawn)
         self.drain: Callable[[], None] = lambda: None
         self.is_reader = False
+        self.release_soon: Callable[[], None] = lambda: None
         self._drainers: list[_Asker] = []
         self._registry = registry
         self._queries = queries
@@ -209,6 +220,7 @@ class Router:
         self._services = services
         self._spawn = spawn
         self._paused_peers = PausedPeers(spawn)
+        self._assemblies = Assemblies()
         self._send_budget = SendBudget()
         self._admission = admission
         self._compactions = Compactions(services.read, services.monotonic, services.wall)
@@ -238,6 +250,10 @@ class Router:
         peer = self.peers.get(address) or self._new_peer(address, user)
         peer.is_req = len(frames) > 1 and not frames[0]
         frames = frames[1:] if peer.is_req else frames
+        if (part := part_of(frames)) is not None:
+            frames = self._assemble(peer, part, frames[1])
+            if not frames:
+                return 1
         try:
             requests = decode_requests(frames)
         except StenoError:
@@ -246,6 +262,20 @@ class Router:
         for request in requests:
             self._handle(peer, request, user)
         return max(1, len(requests))
+
+    def _assemble(self, peer: Peer, part: Part, data: bytes) -> list[bytes]:
+        """Take in a part of a message; returns the message after its last part, else no frames."""
+        match self._assemblies.add(peer, part, data):
+            case None:
+                return []
+            case StenoError() as error:
+                for request_id in request_ids(part):
+                    asker = _Asker(peer, request_id, None, self._outbox, self._count_error)
+                    asker.refuse(error)
+                return []
+            case message:
+                self.release_soon()
+                return message
 
     def _refuse_message(self, peer: Peer, frames: list[bytes]) -> None:
         refusal = refuse_version_1(frames)
@@ -301,6 +331,7 @@ class Router:
         """Remove a peer that is gone, and end its subscriptions."""
         peer.unsubscribe_all()
         peer.in_flight.release_all()
+        self._assemblies.forget(peer)
         address = (peer.socket, peer.identity)
         if self.peers.get(address) is peer:
             del self.peers[address]

@@ -63,10 +63,15 @@ class Reporter:
             Incompatible: the client has another protocol version.
         """
         if command.protocol != PROTOCOL_VERSION:
+            remedy = (
+                "the client is too old: update steno in the client's environment"
+                if command.protocol < PROTOCOL_VERSION
+                else "this daemon is too old: update it and run `steno restart`"
+            )
             raise Incompatible(
-                f"the client has protocol version {command.protocol} and this daemon version"
-                f" {PROTOCOL_VERSION}: restart the daemon with `steno restart`, or update the"
-                " client"
+                f"the client speaks protocol {command.protocol}, this daemon ({__version__})"
+                f" speaks {PROTOCOL_VERSION}: {remedy}",
+                protocol=PROTOCOL_VERSION,
             )
         peer.name, peer.pid = command.name, command.pid
         return Welcome(

@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import msgspec
 import zmq
 from zmq.utils import z85
 
-from steno_protocol import limits, paths
+from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
 from stenod.api.peers import InFlightFrame, InFlightFrames, Sent
@@ -101,12 +102,15 @@ class Transport:
         self._connections: set[int] = set()
         self._frame: zmq.Frame | None = None
         self._is_skipping = False
+        self._latest = b""
+        self._shared_until_s = 0.0
         self._handle: Handle | None = None
         self._end_burst: Callable[[], None] = _nothing
         self._is_burst_scheduled = False
         self._is_in_burst = False
         self._failed: asyncio.Future[None] | None = None
         self._path: SocketPath | None = None
+        self._relay_handle: int | None = None
         self._zap: ZapHandler | None = None
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -121,7 +125,7 @@ class Transport:
         self._socket.set(zmq.LINGER, 0)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
-        self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
+        self._socket.set(zmq.RCVHWM, limits.RECEIVE_QUEUE_MESSAGES)
         self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
         self._socket.set(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
         self._socket.set(zmq.BACKLOG, limits.CONNECTIONS_WAITING_MAX)
@@ -159,28 +163,33 @@ class Transport:
             ) from None
         self._path = SocketPath(path, is_inherited=inherited_fd is not None)
 
-    def bind_tcp(
-        self, endpoints: Sequence[str], own: KeyPair, admits: Admits, log: Callable[..., None]
-    ) -> str:
-        """Listen at `tcp://address:port`, for clients with an admitted key.
+    def bind_for_relay(
+        self, folder: Path, own: KeyPair, admits: Admits, log: Callable[..., None]
+    ) -> int:
+        """Listen for the relay's connections from other machines, at a socket without a name.
 
         Each connection presents a key before its first message, and libzmq asks the ZAP handler
         whether the key is admitted. The domain is enforced, so that no connection passes while no
         handler answers.
 
         Args:
-            endpoints: the addresses to try in order; with port `*` the system chooses a port.
+            folder: a private folder that has the socket's name for a moment.
             own: the daemon's key pair.
             admits: returns the name of the client with a key; None if the key is not admitted.
             log: logs an event with fields.
 
         Returns:
-            The endpoint, with the port that was chosen.
+            A handle of the socket: `/proc/self/fd/HANDLE` is its path for a process that has the
+            handle, and no other process can connect.
 
         Raises:
-            StorageFailed: no address can be bound.
+            StorageFailed: the socket cannot be created.
         """
         self._zap = ZapHandler(self._context, admits, log)
+        try:
+            listening, handle = socket_path.nameless(folder)
+        except OSError as error:
+            raise StorageFailed(f"cannot create a socket in {folder}: {error}") from None
         options: dict[int, int | bytes] = {
             zmq.ZAP_DOMAIN: _DOMAIN,
             zmq.ZAP_ENFORCE_DOMAIN: 1,
@@ -189,31 +198,18 @@ class Transport:
             zmq.CURVE_SECRETKEY: own.secret.encode(),
             zmq.HEARTBEAT_IVL: limits.HEARTBEAT_MS,
             zmq.HEARTBEAT_TIMEOUT: limits.CLIENT_SILENCE_MS,
-            # Only for an IPv6 address: with the option a host name can resolve to another address.
-            zmq.IPV6: int(paths.is_ipv6(endpoints[-1])),
+            zmq.USE_FD: listening,
         }
         for option, value in options.items():
             self._socket.set(option, value)
-        self._bind_first(endpoints)
-        return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        self._socket.bind(f"ipc:///proc/self/fd/{handle}")
+        self._relay_handle = handle
+        return handle
 
-    def _bind_first(self, endpoints: Sequence[str]) -> None:
-        """Bind the first free address.
-
-        Raises:
-            StorageFailed: none is free; the message names the last one.
-        """
-        *preferred, last = endpoints
-        for endpoint in preferred:
-            with contextlib.suppress(zmq.ZMQError):
-                self._socket.bind(endpoint)
-                return
-        try:
-            self._socket.bind(last)
-        except zmq.ZMQError as error:
-            raise StorageFailed(
-                f"cannot listen at {last}: {error.strerror}; choose another network.listen"
-            ) from None
+    @property
+    def connection_count(self) -> int:
+        """The present connections, those that are not admitted yet included."""
+        return len(self._connections)
 
     @property
     def is_reachable(self) -> bool:
@@ -315,6 +311,8 @@ class Transport:
         self._monitor.close(linger=0)
         self._socket.close(linger=0)
         self._context.term()
+        if self._relay_handle is not None:
+            os.close(self._relay_handle)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -380,6 +378,7 @@ class Transport:
     def _handle_messages(self, handle: Handle) -> None:
         """Handle the messages that have arrived, up to `BURST_REQUESTS_MAX` requests."""
         requests = 0
+        by_peer: dict[bytes, int] = {}
         while requests < limits.BURST_REQUESTS_MAX:
             # The exception for an empty socket costs as much as three polls; most bursts have
             # one message, or many.
@@ -394,7 +393,20 @@ class Transport:
             except zmq.Again:
                 return
             user = None if self._zap is None else self.sender()
-            requests += handle(identity, frames, user)
+            cost = handle(identity, frames, user) + len(frames[-1]) // limits.REQUEST_COST_BYTES
+            requests += cost
+            before = by_peer.get(identity, 0)
+            by_peer[identity] = before + cost
+            if identity != self._latest:
+                self._latest = identity
+                self._shared_until_s = time.monotonic() + limits.SHARED_S
+            if before and before + cost > limits.BURST_SHARE_REQUESTS and self._is_shared():
+                # libzmq receives one message of each peer in turn, so the others had theirs.
+                return
+
+    def _is_shared(self) -> bool:
+        """True while more than one peer sends messages."""
+        return time.monotonic() < self._shared_until_s
 
     def _receive(self) -> tuple[bytes, list[bytes]]:
         """Returns the next message: its peer's identity, and its first `MESSAGE_FRAMES_MAX` frames.
@@ -461,16 +473,16 @@ class ZapHandler:
 
     def _verdict(self, frames: list[bytes]) -> list[bytes]:
         match frames:
-            case [version, request, domain, address, _, mechanism, key] if (
+            case [version, request, domain, _, _, mechanism, key] if (
                 version == _ZAP_VERSION and domain == _DOMAIN and mechanism == b"CURVE"
             ):
                 public = z85.encode(key).decode()
                 name = self._admits(public)
-                peer = {"address": address.decode(errors="replace"), "key": public}
+                # The relay reports the address of the connection.
                 if name is not None:
-                    self._log("admitted", name=name, **peer)
+                    self._log("admitted", name=name, key=public)
                     return [_ZAP_VERSION, request, b"200", b"OK", public.encode(), b""]
-                self._log("not_admitted", **peer)
+                self._log("not_admitted", key=public)
                 return [_ZAP_VERSION, request, b"400", b"not admitted", b"", b""]
             case [_, request, *_]:
                 return [_ZAP_VERSION, request, b"400", b"not admitted", b"", b""]

@@ -39,10 +39,13 @@ class HandleLimit:
 
     Attributes:
         most: the number of handles that the process may have.
+        set_aside: returns the number of free handles that connections from other machines may
+            still take without asking.
     """
 
     def __init__(self, most: int = sys.maxsize, count: Count = open_handles) -> None:
         self.most = most
+        self.set_aside: Callable[[], int] = lambda: 0
         self._reserve = min(limits.HANDLES_RESERVE_MAX, most // _RESERVE_SHARE)
         self._count = count
         self._left = 0
@@ -50,7 +53,7 @@ class HandleLimit:
     def take(self, handles: int) -> bool:
         """Reserve this many handles; False if they are not free."""
         if self._left < handles:
-            self._left = self.most - self._reserve - self._taken()
+            self._left = self.most - self._reserve - self.set_aside() - self._taken()
         if self._left < handles:
             return False
         self._left -= handles

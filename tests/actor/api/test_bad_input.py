@@ -269,7 +269,7 @@ def test_only_a_frame_over_the_limit_ends_the_connection(peer: RawPeer, demo: st
     append = {"session": demo, "key": "large"}
     largest = b"x" * (limits.FRAME_BYTES_MAX - 1)
     with peer.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED) as monitor:
-        assert peer.ask("append", largest, **append)["code"] == "too_large"
+        assert peer.ask("append", largest, **append)["code"] == "bad_request"
         assert not monitor.poll(0)
         peer.send(*command_frames(b"larger", "append", largest + b"x", **append))
         assert monitor.poll(ANSWER_MS)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing, suppress
 from itertools import pairwise
 from pathlib import Path
-from socket import create_connection
 from threading import Thread
 from typing import cast
-from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -35,7 +33,7 @@ from support.served_transport import (
 
 pytestmark = pytest.mark.anyio
 
-both = pytest.mark.parametrize("kind", ["ipc", "tcp"])
+both = pytest.mark.parametrize("kind", ["ipc", "remote"])
 
 
 @pytest.fixture(scope="module", params=["asyncio"])
@@ -82,7 +80,7 @@ async def test_messages_arrive_in_order_and_replies_go_back(root: Path, kind: st
 async def test_only_a_remote_socket_knows_the_key_of_a_peer(root: Path, kind: str) -> None:
     async with served(kind, root) as server:
         await server.connect_named(b"one")
-        if kind == "tcp":
+        if kind == "remote":
             assert server.keys[b"one"] == server.senders[b"one"] == server.client.public
         else:
             assert server.keys[b"one"] is None
@@ -204,7 +202,7 @@ async def test_local_connection_without_room_is_closed(root: Path, stranger: soc
 
 
 async def test_remote_connection_without_room_is_closed(root: Path) -> None:
-    async with served("tcp", root) as server:
+    async with served("remote", root) as server:
         server.has_room = False
         peer = server.connect()
         peer.send(b"one")
@@ -215,29 +213,25 @@ async def test_remote_connection_without_room_is_closed(root: Path) -> None:
 
 
 async def test_connections_are_counted_while_they_last(root: Path) -> None:
-    async with served("tcp", root) as server, AsyncExitStack() as made:
-        port = urlsplit(server.endpoint).port or 0
+    async with served("remote", root) as server, AsyncExitStack() as made:
         for number in range(3):
-            await made.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+            await made.enter_async_context(await anyio.connect_unix(server.path))
             await until(lambda expected=number + 1: len(server.counts) == expected)
         assert server.counts == [0, 1, 2]
         await made.aclose()
         with anyio.fail_after(60):
             while server.counts[-1]:
                 seen = len(server.counts)
-                async with await anyio.connect_tcp("127.0.0.1", port):
+                async with await anyio.connect_unix(server.path):
                     await until(lambda before=seen: len(server.counts) > before)
 
 
-async def test_unwatched_connections_delay_neither_others_nor_the_end() -> None:
+async def test_unwatched_connections_delay_neither_others_nor_the_end(root: Path) -> None:
     remote = Transport(lambda _: True)
-    endpoint = remote.bind_tcp(
-        ["tcp://127.0.0.1:0"], KeyPair(*new_key_pair()), lambda _: None, ignore
-    )
-    port = urlsplit(endpoint).port or 0
+    handle = remote.bind_for_relay(root, KeyPair(*new_key_pair()), lambda _: None, ignore)
     for _ in range(1500):
-        with create_connection(("127.0.0.1", port), timeout=60):
-            pass
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(f"/proc/self/fd/{handle}")
     end = Thread(target=remote.close, daemon=True)
     end.start()
     end.join(60)
