@@ -18,6 +18,7 @@ import zmq
 
 from steno import BlockingClient, Incompatible, StenoError, Unreachable, connect_sync
 from steno._connect import probe, spawn, start_lock
+from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import note_of, silence_of
 from steno._connect.start_lock import StartLock
 from steno._connect.target import make_target
@@ -135,7 +136,8 @@ def test_a_daemon_without_its_socket_is_named(root: Path, spawn: bool) -> None:
     assert raised.value.message.startswith(
         f"pid {pid} holds {root}, but its socket {socket} is gone"
     )
-    assert f"kill {pid}" in raised.value.message
+    assert "the next command starts another" in raised.value.message
+    assert "kill" not in raised.value.message
 
 
 def test_a_daemon_of_another_user_is_not_to_be_killed(
@@ -146,7 +148,7 @@ def test_a_daemon_of_another_user_is_not_to_be_killed(
         assert note is not None
         own = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-        silence = silence_of(note)
+        silence = silence_of(root, note)
         assert silence.text == f"pid {daemon.pid} holds {root} and listens to user {own} alone"
         assert silence.remedy.startswith("run steno as that user")
 
@@ -211,7 +213,7 @@ def test_the_error_of_a_slow_start_names_the_whole_wait(
     monkeypatch.setattr(spawn, "time", Mock(monotonic=lambda: now_s[0]))
     monkeypatch.setattr("subprocess.run", endless)
     with pytest.raises(Unreachable, match=r"stenod was not ready within 7\.0 s"):
-        spawn._start(str(root), 24.0, 31.0, is_last=True)
+        spawn._start(str(root), 24.0, 31.0, LastWords(str(root)), is_last=True)
 
 
 def test_a_start_that_takes_too_long_is_tried_again(

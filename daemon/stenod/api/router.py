@@ -163,6 +163,7 @@ class Router:
     Attributes:
         peers: the connected peers, by their socket and identity.
         connection_count: connections so far.
+        handled: messages that were served so far.
         ignored: messages that no reply is possible to.
         foreign_poll: polls followed sessions for changes by other programs.
         drain: called when a client asks the daemon to end.
@@ -182,6 +183,7 @@ class Router:
     ) -> None:
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.connection_count = 0
+        self.handled = 0
         self.ignored = 0
         self.foreign_poll = ForeignPoll(registry, spawn)
         self.drain: Callable[[], None] = lambda: None
@@ -218,6 +220,7 @@ class Router:
         Returns:
             The number of requests, but at least 1: a message without requests takes time, too.
         """
+        self.handled += 1
         # An identity is unique only within its socket.
         address = (socket, identity)
         peer = self.peers.get(address) or self._new_peer(address, user)
@@ -270,6 +273,7 @@ class Router:
 
     def _count_error(self, code: str, session: str | None) -> None:
         self._services.statistics.errors[code] += 1
+        self._services.statistics.failed_at[code] = self._services.wall()
         self._services.log("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
