@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import stat
 from collections.abc import Generator
 from pathlib import Path
@@ -43,7 +44,10 @@ def read_private(path: str) -> str:
         raise Unauthorized(f"{path} is no file of yours: a key has to be")
     with os.fdopen(handle, "rb") as file:
         if found.st_mode & 0o077:
-            raise Unauthorized(f"others may read {path}: run `chmod 600 {path}`, or make a new key")
+            raise Unauthorized(
+                f"others may read {path}: run `chmod 600 {shlex.quote(str(path))}`, or make a"
+                " new key"
+            )
         return file.read(_FILE_BYTES_MAX).decode(errors="replace")
 
 

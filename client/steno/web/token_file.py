@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,10 @@ def token_in(path: Path) -> str:
 def _read(path: Path) -> str:
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
-            raise BadRequest(f"other users can read the token file {path}: run `chmod 600 {path}`")
+            raise BadRequest(
+                f"other users can read the token file {path}: run"
+                f" `chmod 600 {shlex.quote(str(path))}`"
+            )
         token = file.read(TOKEN_CHARS_MAX + 2).decode("ascii", "replace").strip()
     if _TOKEN.fullmatch(token) is None:
         raise BadRequest(

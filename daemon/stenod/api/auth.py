@@ -7,6 +7,7 @@ reads it again.
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -100,5 +101,7 @@ def _read_private(path: Path) -> str:
                 " creates one"
             )
         if found.st_mode & 0o077:
-            raise Unauthorized(f"other users may read {path}: run `chmod 600 {path}`")
+            raise Unauthorized(
+                f"other users may read {path}: run `chmod 600 {shlex.quote(str(path))}`"
+            )
         return file.read(_FILE_BYTES_MAX).decode(errors="replace")

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shlex
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -135,7 +136,7 @@ def check_private(root: Path) -> None:
         )
     if found.st_mode & stat.S_IWOTH:
         raise Unauthorized(
-            f"every user may write to {root}: run `chmod o-w {root}`; if its file"
+            f"every user may write to {root}: run `chmod o-w {shlex.quote(str(root))}`; if its file"
             " system keeps no permissions, mount it for its user alone (umask=077), or choose"
             " another --root"
         )
