@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A detached daemon does not notify the service manager.
         supervisor = take_supervisor(os.environ)
         fd_limit.check_enough()
-        settings = _settings(options.root, options.socket)
+        settings = _settings(options.root, options.socket, is_attended=options.foreground)
         if options.foreground:
             log = Path(options.log).absolute() if options.log else None
             if log is not None:
@@ -114,7 +114,7 @@ def _serve_reader(root: Path) -> int:
     return 0
 
 
-def _settings(root: str | None, socket: str | None) -> Config:
+def _settings(root: str | None, socket: str | None, *, is_attended: bool) -> Config:
     folder = _real_root(root)
     try:
         make_root(folder)
@@ -125,7 +125,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
         ) from error
     check_folder(folder)
     path = paths.socket_path(str(folder), socket, os.environ, os.getuid())
-    return config.load(folder, str(Path(path).absolute()))
+    return config.load(folder, str(Path(path).absolute()), is_attended=is_attended)
 
 
 def _check_log(path: Path) -> None:
@@ -189,7 +189,8 @@ def _serve_detached(settings: Config, writer: int) -> int:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
         # A MemoryError has no text.
         reason = str(error) or fault_of(error)
-        daemon_log.log("cannot_start", error=reason)
+        # Of two daemons that start at a time one is refused, and nothing is wrong.
+        daemon_log.log("held" if code == EXIT_HELD else "cannot_start", error=reason)
         _notify_parent(writer, f"{code}:stenod: cannot start: {reason}")
         return code
 

@@ -136,6 +136,7 @@ class Daemon:
                 if self._relay is not None:
                     tasks.start_soon(self._relay.serve)
                 tasks.start_soon(self._keep_house)
+                tasks.start_soon(self._watch_root)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
                 if self._member is not None:
@@ -201,7 +202,21 @@ class Daemon:
             self._router.forget_gone()
             memory.release_free()
             self._spawn(self._router.foreign_poll.look)
+
+    async def _watch_root(self) -> None:
+        """Notice a lost root or socket, and leave a sign of life in the lock's time.
+
+        Clients cannot report a lost socket: they have no other way to the daemon.
+        """
+        answered, touched_at = 0, time.monotonic()
+        while True:
+            await anyio.sleep(limits.ROOT_WATCH_S)
             self._check_root()
+            now = time.monotonic()
+            if self._router.handled != answered and now - touched_at >= limits.LIFE_SIGN_S:
+                answered, touched_at = self._router.handled, now
+                if self._lock is not None:
+                    self._lock.touch()
 
     def _forget_soon(self) -> None:
         """Remove the clients whose connections end about now, together and a little later."""
@@ -255,7 +270,7 @@ class Daemon:
 
     def _is_used(self) -> bool:
         self._router.forget_gone()
-        return bool(self._router.peers or self._registry.queued)
+        return bool(self._router.peers) or not self._registry.is_at_rest
 
     async def _watch_signals(self, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:

@@ -19,7 +19,7 @@ class IdleExit:
 
     Args:
         services: clock and settings.
-        is_used: whether a client is connected or a command is queued.
+        is_used: whether a client is connected, a command waits, or bytes are not synced.
         visits: returns a number that rises with each connection, so that a short one counts, too.
     """
 

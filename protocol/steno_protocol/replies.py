@@ -141,6 +141,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
         sync_s: durations of the syncs.
         rewrites: rewrites by kind.
         errors: error replies by code.
+        failed_at: Unix time of the last of them by code; an older daemon does not say it.
         turned_away: connections that were closed for want of a file handle.
         queued_most: queued commands of the busiest writer.
         sessions: the open sessions, if they were asked for.
@@ -154,6 +155,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
     slow_syncs: int
     rewrites: dict[str, int]
     errors: dict[str, int]
+    failed_at: dict[str, float] = {}
     dropped: int
     lagged: int
     ignored: int
@@ -173,7 +175,8 @@ class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One option of the configuration in force.
 
     Attributes:
-        source: `default`, `environment VARIABLE`, or the path of the file.
+        source: `default`, perhaps with the reason of a default of its own, `environment VARIABLE`,
+            or the path of the file.
         live: a running daemon applies a new value.
     """
 

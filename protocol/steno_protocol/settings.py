@@ -132,8 +132,9 @@ OPTIONS: Final = (
         least=1, most=100,
     ),
     Option(
-        "life.idle_exit_s", "seconds", 0.0,
-        "time without clients and queued commands after which the daemon exits; 0 is never",
+        "life.idle_exit_s", "seconds", limits.IDLE_EXIT_S,
+        "time without clients and unsynced bytes after which the daemon exits; 0 is never, the"
+        " default in the foreground, with network.listen and with metrics.port",
     ),
     Option(
         "life.session_idle_s", "seconds", limits.SESSION_IDLE_S,

@@ -7,6 +7,7 @@ import pytest
 import steno
 from steno_protocol import limits
 from steno_protocol.settings import Settings
+from stenod.runtime import config
 from support.daemon_in_thread import DaemonInThread
 from support.racers import wait_for_jitter
 
@@ -36,5 +37,45 @@ def test_daemon_with_a_connected_client_does_not_end(root: Path) -> None:
         assert client.status().root == str(root)
 
 
-def test_daemon_does_not_end_by_itself_by_default() -> None:
-    assert Settings().number("life.idle_exit_s") == 0
+def test_daemon_in_the_background_ends_after_an_hour_by_default(root: Path) -> None:
+    assert Settings().number("life.idle_exit_s") == 3600
+    assert config.load(root, "s", {}).settings.number("life.idle_exit_s") == 3600
+
+
+@pytest.mark.parametrize(
+    ("text", "is_attended", "source"),
+    [
+        ("", True, "default in the foreground"),
+        ("[network]\nlisten = 'tcp://127.0.0.1:7117'\n", False, "default with network.listen"),
+        ("[metrics]\nport = 9464\n", False, "default with metrics.port"),
+    ],
+)
+def test_daemon_that_no_client_can_start_again_stays_by_default(
+    root: Path, text: str, is_attended: bool, source: str
+) -> None:
+    (root / "config.toml").write_text(text)
+    loaded = config.load(root, "s", {}, is_attended=is_attended)
+    loaded.adopt(config.read(root, {}))
+    assert loaded.settings.number("life.idle_exit_s") == 0
+    assert loaded.settings.source("life.idle_exit_s") == source
+    given = {"STENO_LIFE_IDLE_EXIT_S": "7"}
+    loaded = config.load(root, "s", given, is_attended=is_attended)
+    assert loaded.settings.number("life.idle_exit_s") == 7
+
+
+def test_daemon_with_unsynced_bytes_does_not_end(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WRITTEN_SYNC_S", 1000.0)
+    (root / "config.toml").write_text("[life]\nidle_exit_s = 0.05\n")
+    with DaemonInThread(root) as daemon:
+        with steno.connect_sync(root, spawn=False) as client:
+            session = client.open("demo", follow=False)
+            session.append_message({"role": "user", "content": "hi"}, durability="written")
+        wait_for_jitter(0.5)
+        assert not any(" idle_exit " in line for line in daemon.log)
+        # A synced append syncs what was written before.
+        with steno.connect_sync(root, spawn=False) as client:
+            client.session("demo").append_message({"role": "user", "content": "hi"})
+        assert daemon.wait_for(" idle_exit ")
+        daemon.wait()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_the_demo_as_json_names_both_daemons_and_leaves_none(root: Path) -> None
     printed = steno(*arguments).document
     assert set(printed) == {
         "proved", "proofs", "root", "session", "file", "agents", "records", "repeated",
-        "killed_pid", "next_pid", "away_s",
+        "killed_pid", "next_pid", "away_s", "kept",
     }  # fmt: skip
     assert printed["proved"] is True
     assert all(proof["holds"] for proof in printed["proofs"])
@@ -72,11 +73,32 @@ def test_the_demo_does_not_kill_a_running_daemon(root: Path) -> None:
     assert steno("status", "--json").document["pid"] == pid
 
 
-def test_without_a_root_the_demo_uses_a_temporary_folder(root: Path, tmp_path: Path) -> None:
+def test_without_a_root_the_demo_uses_a_temporary_folder_and_removes_it(root: Path) -> None:
     steno = Steno(root, TMPDIR=str(root))
-    printed = steno("demo", "--turns", TURNS, "--agents", "2", "--json").document
-    assert Path(printed["root"]).parent == root
-    assert not (root / "stenod.lock").exists()
+    ran = steno("demo", "--turns", TURNS, "--agents", "2")
+    assert ran.code == 0, ran.err
+    assert f"file: {root}/steno-demo-" in ran.out
+    assert ran.out.splitlines()[-1] == "removed again: --keep keeps it"
+    assert list(root.iterdir()) == []
+
+
+def test_a_kept_folder_of_the_demo_can_be_looked_at(root: Path) -> None:
+    steno = Steno(root, TMPDIR=str(root))
+    ran = steno("demo", "--turns", TURNS, "--agents", "2", "--keep")
+    (folder,) = root.iterdir()
+    look = shlex.split(ran.out.splitlines()[-1].removeprefix("look: "))
+    assert look == ["steno", "--root", str(folder), "show", "demo"]
+    assert (folder / "sessions" / "demo" / "context.jsonl").exists()
+
+
+def test_a_demo_that_fails_its_proof_keeps_the_file(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(root))
+    monkeypatch.setattr("steno.cli.agents.prove", lambda *_: {"a claim": "it does not hold"})
+    assert main(["demo", "--turns", TURNS, "--agents", "1"]) == 1
+    assert "look: steno --root" in capsys.readouterr().out
+    assert len(list(root.iterdir())) == 1
 
 
 def test_the_demo_fails_when_a_proof_fails(

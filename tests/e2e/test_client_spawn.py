@@ -18,6 +18,7 @@ import zmq
 
 from steno import BlockingClient, Incompatible, StenoError, Unreachable, connect_sync
 from steno._connect import probe, spawn, start_lock
+from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import note_of, silence_of
 from steno._connect.start_lock import StartLock
 from steno._connect.target import make_target
@@ -25,7 +26,9 @@ from steno.cli.doctor.daemon import check_lock
 from steno_protocol import commands, limits, paths
 from steno_protocol.messages import Request
 from support.crowd import wait_until
+from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon
+from support.racers import wait_for_jitter
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
 
 CLIENT = """
@@ -135,7 +138,8 @@ def test_a_daemon_without_its_socket_is_named(root: Path, spawn: bool) -> None:
     assert raised.value.message.startswith(
         f"pid {pid} holds {root}, but its socket {socket} is gone"
     )
-    assert f"kill {pid}" in raised.value.message
+    assert "the next command starts another" in raised.value.message
+    assert "kill" not in raised.value.message
 
 
 def test_a_daemon_of_another_user_is_not_to_be_killed(
@@ -146,7 +150,7 @@ def test_a_daemon_of_another_user_is_not_to_be_killed(
         assert note is not None
         own = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-        silence = silence_of(note)
+        silence = silence_of(root, note)
         assert silence.text == f"pid {daemon.pid} holds {root} and listens to user {own} alone"
         assert silence.remedy.startswith("run steno as that user")
 
@@ -176,6 +180,78 @@ def test_a_slow_start_is_an_error_with_the_time_waited(
     monkeypatch.setattr(sys, "executable", str(endless))
     with pytest.raises(Unreachable, match=r"not ready within [1-9]\d*\.\d s"):
         connect_sync(root, timeout=4)
+
+
+def test_a_removed_socket_costs_the_next_command_a_moment(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        (root / paths.SOCKET).unlink()
+        # Of a client that waits a third of the time after which an idle daemon used to look.
+        with connect_sync(root, timeout=limits.HOUSEKEEPING_S / 3) as client:
+            client.open("demo")
+            client.drain()
+        assert daemon.wait() == 0
+        assert any(" socket_lost " in line for line in daemon.log)
+
+
+def test_a_moved_root_costs_the_next_command_a_moment(root: Path) -> None:
+    moved = root / "moved"
+    first = root / "first"
+    first.mkdir(mode=0o700)
+    with ForegroundDaemon(first) as daemon:
+        first.rename(moved)
+        with connect_sync(moved, timeout=limits.HOUSEKEEPING_S / 3) as client:
+            assert client.welcome.root == str(moved)
+            client.drain()
+        assert daemon.wait() == 0
+
+
+def test_a_daemon_without_clients_writes_nothing_and_one_that_answers_leaves_a_sign(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOT_WATCH_S", 0.01)
+    monkeypatch.setattr(limits, "LIFE_SIGN_S", 0.0)
+    with DaemonInThread(root):
+        lock = root / paths.LOCK
+        with connect_sync(root, spawn=False) as client:
+            os.utime(lock, (1, 1))
+            client.status()
+            wait_until(lambda: lock.stat().st_mtime > 1)
+        os.utime(lock, (1, 1))
+        wait_for_jitter(0.2)
+        assert lock.stat().st_mtime == 1
+
+
+LOGGING = """#!/bin/sh
+echo '2026-01-01 00:00:00,000 INFO asked servers="a, b"' >> '{log}'
+exec tail -f /dev/null
+"""
+GIVING_UP = """#!/bin/sh
+if rm '{log}.first'; then
+    (sleep 1; echo '2026-01-01 00:00:00,000 ERROR cannot_start error="wrong key"' >> '{log}') &
+    exec tail -f /dev/null
+fi
+exit 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [(LOGGING, 'it said: .* INFO asked servers="a, b"'), (GIVING_UP, "and said: wrong key")],
+)
+def test_a_start_that_takes_too_long_shows_the_daemons_last_words(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    log = root / paths.LOG
+    log.write_text('2025-01-01 00:00:00,000 ERROR cannot_start error="long ago"\n')
+    Path(f"{log}.first").touch()
+    mute = tmp_path / "python"
+    mute.write_text(script.format(log=log))
+    mute.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(mute))
+    monkeypatch.setattr(limits, "SPAWN_TIMEOUT_S", 0.5)
+    with pytest.raises(Unreachable, match=said) as raised:
+        connect_sync(root, timeout=6)
+    assert "long ago" not in raised.value.message
 
 
 @pytest.mark.slow
@@ -211,7 +287,7 @@ def test_the_error_of_a_slow_start_names_the_whole_wait(
     monkeypatch.setattr(spawn, "time", Mock(monotonic=lambda: now_s[0]))
     monkeypatch.setattr("subprocess.run", endless)
     with pytest.raises(Unreachable, match=r"stenod was not ready within 7\.0 s"):
-        spawn._start(str(root), 24.0, 31.0, is_last=True)
+        spawn._start(str(root), 24.0, 31.0, LastWords(str(root)), is_last=True)
 
 
 def test_a_start_that_takes_too_long_is_tried_again(

@@ -9,8 +9,10 @@ import resource
 import signal
 import socket
 import stat
+import time
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,14 +20,19 @@ import msgspec
 import pytest
 
 from steno import connect_sync
+from steno._connect.lock_holder import note_of
 from steno._connect.safe_open import open_regular
-from steno.cli.doctor import sessions
+from steno.cli.command_limits import FAILED_LATELY_S
+from steno.cli.doctor import Finding, sessions
+from steno.cli.doctor.leftovers import check_leftovers
 from steno.cli.doctor.root import check_disk, check_links, check_root
 from steno.cli.doctor.sessions import check_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.messages import Request
+from stenod.daemon import Daemon
 from support.command import Steno
+from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, Script, ScriptedDaemon
 
@@ -83,6 +90,8 @@ def test_a_healthy_daemon_is_ok_and_no_file_is_left(root: Path) -> None:
     steno("append", "demo", "hi")
     before = sorted(root.iterdir())
     code, found = _examine(root)
+    # Of other programs of this user.
+    found.pop("leftovers", None)
     assert code == WELL, found
     assert found.keys() == {
         "versions", "root", "config", "keys", "disk", "sync", "lock", "daemon", "sessions",
@@ -119,10 +128,11 @@ def test_doctor_reports_a_stopped_process_with_a_remedy(root: Path) -> None:
 
 
 def test_doctor_reports_a_removed_socket(root: Path) -> None:
-    with ForegroundDaemon(root) as daemon:
+    with ForegroundDaemon(root):
         (root / paths.SOCKET).unlink()
         code, found = _examine(root, "--timeout", "0.3")
-        assert f"kill {daemon.pid}" in found["daemon"][0]["remedy"]
+        assert "the next command starts another" in found["daemon"][0]["remedy"]
+        assert "kill" not in found["daemon"][0]["remedy"]
     assert code == PROBLEM
     assert "is gone" in found["daemon"][0]["told"]
 
@@ -329,7 +339,9 @@ def test_an_unreadable_session_does_not_end_the_check_of_the_others(
     monkeypatch.setattr(
         Path, "lstat", lambda path: Foreign if path.parent.name == "a" else really_lstat(path)
     )
-    first, second, third = [each.text for each in check_sessions(Namespace(), root)]
+    found = list(check_sessions(Namespace(), root))
+    assert [each.state for each in found] == ["problem", "problem", "warning"]
+    first, second, third = [each.text for each in found]
     assert "a: its files belong to uid" in first
     assert f"b: {root}/sessions/b/context.jsonl cannot be read: Permission denied" in second
     assert third == "c: its last line is not finished"
@@ -357,9 +369,115 @@ def test_doctor_reports_commands_that_the_disk_failed(root: Path) -> None:
         for _ in range(2):
             with pytest.raises(StorageFailed):
                 session.append_message({"role": "user", "content": "no room"})
-        _, found = _examine(root)
-    printed = [finding["told"] for finding in found["daemon"]]
-    assert "2 commands failed by the disk since it was started (storage_failed)" in printed
+        code, found = _examine(root)
+        assert code == PROBLEM
+        text = "2 commands failed by the disk since it was started (storage_failed)"
+        states = {finding["told"]: finding["state"] for finding in found["daemon"]}
+        assert states[text] == "problem"
+
+
+def test_commands_that_failed_long_ago_are_a_warning(root: Path) -> None:
+    with DaemonInThread(root) as running:
+
+        def fail(daemon: Daemon, at: float) -> None:
+            daemon._statistics.errors["storage_failed"] = 1
+            daemon._statistics.failed_at["storage_failed"] = at
+
+        for age_s, state in ((2 * FAILED_LATELY_S, "warning"), (1.0, "problem")):
+            running.call(partial(fail, at=time.time() - age_s))
+            _, found = _examine(root)
+            states = {finding["told"]: finding["state"] for finding in found["daemon"]}
+            assert states[next(text for text in states if "failed by the disk" in text)] == state
+
+
+def test_a_full_disk_of_a_mount_is_a_problem(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / paths.CONFIG).write_text(f"[mounts]\nkimi = '{tmp_path}'\n")
+    really_stat, really_statvfs = os.stat, os.statvfs
+    full = os.statvfs_result((1024, 1024, 64, 60, 0, 100, 9, 9, 0, 255))
+
+    class Elsewhere:
+        st_dev = -1
+
+    monkeypatch.setattr(
+        os, "stat", lambda path, **how: Elsewhere if path == tmp_path else really_stat(path, **how)
+    )
+    monkeypatch.setattr(
+        os, "statvfs", lambda path: full if path == tmp_path else really_statvfs(path)
+    )
+    _, finding = check_disk(Namespace(), root)
+    assert finding.state == "problem"
+    assert finding.text.startswith("the mount kimi: 0 B free")
+
+
+@pytest.mark.parametrize("name", [paths.WIRE, paths.TIMELINE, paths.STATE])
+def test_a_file_of_a_session_that_cannot_be_read_is_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = root / paths.SESSIONS / "demo"
+    folder.mkdir(parents=True)
+    (folder / paths.CONTEXT).touch()
+    (folder / name).touch()
+    # As for another user: the tests may run as root, which ignores file modes.
+    monkeypatch.setattr(os, "access", lambda path, _: path != folder / name)
+    (finding,) = check_sessions(Namespace(), root)
+    assert finding.state == "problem"
+    assert finding.text == f"demo: {folder / name} cannot be read: Permission denied"
+
+
+def test_a_session_on_a_damaged_disk_is_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = root / paths.SESSIONS / "demo"
+    folder.mkdir(parents=True)
+    (folder / paths.CONTEXT).touch()
+    os.utime(folder / paths.CONTEXT, (1, 1))
+
+    def fail(path: Path) -> BinaryIO:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(sessions, "open_regular", fail)
+    (finding,) = check_sessions(Namespace(), root)
+    assert (finding.state, "backup" in finding.remedy) == ("problem", True)
+
+
+def test_doctor_finds_a_daemon_of_another_version_on_another_root(
+    root: Path, tmp_path: Path
+) -> None:
+    with ForegroundDaemon(root) as daemon:
+        note = note_of(root)
+        assert note is not None
+        assert _leftovers(tmp_path, root) == []
+        older = msgspec.structs.replace(note, version="0.0.1")
+        (root / paths.LOCK).write_bytes(msgspec.json.encode(older))
+        (finding,) = _leftovers(tmp_path, root)
+        assert f"stenod 0.0.1, pid {daemon.pid}, runs on {root}; this command is" in finding.text
+        assert finding.remedy.startswith(f"`steno restart --root {root}`")
+        assert not any(str(root) in each.text for each in check_leftovers(Namespace(), root))
+
+
+def _leftovers(own: Path, other: Path) -> list[Finding]:
+    """The findings about one of the daemons of this machine."""
+    return [each for each in check_leftovers(Namespace(), own) if str(other) in each.text]
+
+
+@pytest.mark.parametrize("prefix", ["steno-demo-", "steno-cluster-"])
+def test_doctor_finds_forgotten_roots_of_demos(
+    root: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(root))
+    old, used, new = (root / f"{prefix}{name} x" for name in ("old", "used", "new"))
+    for each in (old, used, new):
+        each.mkdir()
+    (used / paths.LOCK).touch()
+    for each in (old, used):
+        os.utime(each, (1, 1))
+    with (used / paths.LOCK).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (finding,) = _leftovers(root, root)
+    assert finding.text == f"{old} was left behind by a demo"
+    assert finding.remedy == f"`rm -r '{old}'` removes it"
 
 
 def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:

@@ -32,7 +32,7 @@ VALUES: Final = {
     "{source.session}": "imported",
     "{shlex.quote(str(source.file))}": "FILE",
     "{shlex.quote(str(path))}": "FILE",
-    "{path}": "FILE",
+    "{shlex.quote(path)}": "FILE",
     # Placeholders, which the user replaces.
     "SESSION": "demo",
     "TEXT": "text",
@@ -129,6 +129,21 @@ def test_a_mentioned_command_exists_with_its_option(mention: str, root: Path) ->
         [],
         ["--json"],
     )
+
+
+def test_a_path_in_a_printed_command_is_quoted() -> None:
+    bare = re.compile(
+        r"`(?:steno|chmod|chown|rm|mv|cp|kill)[^`]*\{(?:str\()?[\w.]*(?:path|root|folder|file)\)?\}"
+    )
+    found = {
+        call
+        for folder in FOLDERS
+        for path in sorted((PROJECT / folder).rglob("*.py"))
+        for text in _texts(path)
+        for call in bare.findall(text)
+    }
+    # The id of a session, which has no blanks.
+    assert {call for call in found if "cluster move" not in call} == set()
 
 
 def test_no_mention_is_out_of_date() -> None:

@@ -16,11 +16,10 @@ import anyio.to_thread
 from steno._async.in_thread import in_thread
 from steno._async.readable import asyncio_loop, whenever_readable
 from steno._connect import fork_guard
-from steno._connect.absence import StartFailed
 from steno._connect.connect import connect as connect_now
 from steno._connect.connect import is_killed, log_restart
-from steno._connect.connection import Connection
-from steno._connect.probe import Ready, hello_of
+from steno._connect.connection import Connection, Futile
+from steno._connect.probe import Ready, hello_of, probe_deadline
 from steno._connect.session_file import open_source
 from steno._connect.target import Target
 from steno._sansio.argument_checks import given_timeout
@@ -576,7 +575,7 @@ class Link:
             try:
                 self._adopt(await self._reach(needs_daemon=self._exchange.needs_daemon))
                 return
-            except StartFailed as error:
+            except Futile as error:
                 self._exchange.fail(error)
             except Unreachable as error:
                 self._exchange.trouble = error.message
@@ -642,7 +641,9 @@ class _Attempt:
         is_revival = not self._needs_daemon and self._target.spawn and is_killed(self._target)
         may_spawn = self._needs_daemon or is_revival
         target = self._target if may_spawn else self._target.without_spawn()
-        self._ready = connect_now(target, self._deadline)
+        # Without a caller that waits, the attempt ends soon: its thread outlives a closed client.
+        deadline = self._deadline if may_spawn else probe_deadline(target, self._deadline)
+        self._ready = connect_now(target, deadline)
         if is_revival:
             log_restart(self._ready)
         if self._is_abandoned:

@@ -3,13 +3,14 @@
 import time
 from pathlib import Path
 
+from steno._connect.connection import Futile
 from steno._connect.probe import NeedsRestart, Unreachable
 from steno._connect.target import Target, start_command
 from steno_protocol import errors, paths
 
 
-class StartFailed(errors.Unreachable):
-    """No daemon runs and none could be started; waiting does not help."""
+class StartFailed(Futile):
+    """No daemon runs and none could be started."""
 
 
 def not_there(
@@ -48,7 +49,7 @@ def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
     holder = holder_of(Path(target.root))
     if holder is None:
         return None
-    silence = silence_of(holder)
+    silence = silence_of(Path(target.root), holder)
     return errors.Unreachable(
         f"{silence.text}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
         " gives details"

@@ -12,8 +12,9 @@ from steno_protocol import errors, limits, paths
 def connect(target: Target, deadline: float) -> Ready:
     """Connect to the wanted daemon; start it when there is none and `target.spawn` is set.
 
-    Blocks until `deadline` at the most; the returned connection has been greeted. Of several
-    addresses of a cluster, the first one that answers is taken.
+    Blocks until `deadline` at the most: a daemon that is there and silent is waited for, one that
+    is not there is not. The returned connection has been greeted. Of several addresses of a
+    cluster, the first one that answers is taken, and only the last one is waited for so long.
 
     Raises:
         Unreachable: there is no daemon, and none was started.
@@ -21,17 +22,19 @@ def connect(target: Target, deadline: float) -> Ready:
     """
     for _ in target.others:
         try:
-            return _connect(target, deadline)
+            return _connect(target, deadline, probe_deadline(target, deadline))
         except errors.Unreachable:
             target = target.rotated()
-    return _connect(target, deadline)
+    # `ensure` goes on waiting where a daemon may have to be started.
+    return _connect(
+        target, deadline, probe_deadline(target, deadline) if target.spawn else deadline
+    )
 
 
-def _connect(target: Target, deadline: float) -> Ready:
+def _connect(target: Target, deadline: float, probe_until: float) -> Ready:
     began = time.monotonic()
-    probe_until = probe_deadline(target, deadline)
     outcome = probe(target, probe_until)
-    while _is_turned_away(outcome, began) and time.monotonic() < probe_until:
+    while _may_answer(outcome, began) and time.monotonic() < probe_until:
         # The daemon has no room for another connection at this moment, or is ending.
         time.sleep(limits.RECONNECT_S)
         outcome = probe(target, probe_until)
@@ -45,9 +48,10 @@ def _connect(target: Target, deadline: float) -> Ready:
     return ensure(target, began, deadline)
 
 
-def _is_turned_away(outcome: Outcome, began: float) -> bool:
+def _may_answer(outcome: Outcome, began: float) -> bool:
+    """Whether a daemon is there, and another attempt may reach it."""
     if not isinstance(outcome, Unreachable) or not outcome.is_turned_away:
-        return False
+        return isinstance(outcome, Unreachable) and outcome.is_silent
     # A daemon on another machine also closes a connection that expects another key of it.
     is_remote = paths.is_remote(outcome.endpoint)
     return not is_remote or time.monotonic() < began + limits.REMOTE_TURNED_AWAY_S

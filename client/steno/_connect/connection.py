@@ -68,6 +68,10 @@ _ENDS: Final = (
 )
 
 
+class Futile(Unreachable):
+    """No daemon can be reached, and waiting does not help."""
+
+
 class OutOfHandles(Unreachable):
     """This process cannot open the files of a connection; the daemon may be running."""
 

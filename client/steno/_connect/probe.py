@@ -45,11 +45,13 @@ class Unreachable(msgspec.Struct, frozen=True):
         why: the reason, for an error message.
         is_turned_away: a daemon accepted the connection and closed it, as it does for a moment
             when it has no file descriptor left for one.
+        is_silent: the address took the connection, and nothing answered.
     """
 
     endpoint: str
     why: str
     is_turned_away: bool = False
+    is_silent: bool = False
 
 
 Outcome = Ready | NeedsRestart | Unreachable
@@ -68,7 +70,7 @@ def probe(target: Target, deadline: float) -> Outcome:
     Raises:
         Incompatible: another root's daemon answers, or one with a newer protocol.
         Unauthorized: the daemon refuses this client.
-        OutOfHandles: this process cannot make a connection.
+        OutOfHandles, SocketsForbidden: this process cannot make a connection.
     """
     outcome = Attempt(target, deadline).go_on(deadline)
     assert outcome is not None
@@ -91,13 +93,16 @@ class Attempt:
         self._deadline = deadline
         self._connection: Connection | None = None
         self._has_greeted = False
-        self._asks_version_1_at = time.monotonic() + limits.VERSION_1_S
+        self._began = time.monotonic()
+        self._asks_version_1_at = self._began + limits.VERSION_1_S
+        self._is_allowed = False
 
     def go_on(self, until: float) -> Outcome | None:
         """Block until there is an outcome, at most until `until`; return None if there is none.
 
         Raises:
-            Incompatible, Unauthorized, OutOfHandles: as `probe`; the attempt is over.
+            Incompatible, Unauthorized, OutOfHandles, SocketsForbidden: as `probe`; the attempt is
+                over.
         """
         if self._connection is None:
             endpoint = self._target.address()
@@ -124,11 +129,25 @@ class Attempt:
 
     def _greet(self, connection: Connection, until: float) -> Outcome | None:
         if not self._has_greeted:
-            if not connection.wait_until_ready(until):
+            if not self._is_connected(connection, until):
                 return self._unready(connection)
             connection.send(encode_request(GREETING_ID, hello_of(self._target), ()))
             self._has_greeted = True
         return self._await_welcome(connection, until)
+
+    def _is_connected(self, connection: Connection, until: float) -> bool:
+        doubtful = until if self._is_allowed else self._began + limits.SOCKET_DOUBT_S
+        if connection.wait_until_ready(min(until, doubtful)):
+            return True
+        is_lost = connection.is_lost()
+        if not self._is_allowed and (is_lost or time.monotonic() >= doubtful):
+            self._is_allowed = True
+            if not connection.was_accepted:
+                # Imported only now: a client that finds its daemon does not need it.
+                from steno._connect.forbidden import check_allowed  # noqa: PLC0415
+
+                check_allowed(connection.endpoint, connects=is_lost)
+        return not is_lost and connection.wait_until_ready(until)
 
     def _unready(self, connection: Connection) -> Outcome | None:
         if not connection.is_lost() and time.monotonic() < self._deadline:
@@ -137,8 +156,14 @@ class Attempt:
             raise _refused(self._target, connection.endpoint)
         if connection.refusal is not None:
             raise connection.refusal
-        why = _silence(self._target, connection.endpoint)
-        return Unreachable(connection.endpoint, why, is_turned_away=_is_turned_away(connection))
+        # libzmq closes a connection whose handshake takes too long, as one to a stopped process.
+        is_late = time.monotonic() - self._began >= limits.HANDSHAKE_MS / 1000
+        return Unreachable(
+            connection.endpoint,
+            _silence(self._target, connection.endpoint),
+            is_turned_away=_is_turned_away(connection),
+            is_silent=connection.was_accepted and (is_late or not connection.is_lost()),
+        )
 
     def _await_welcome(self, connection: Connection, until: float) -> Outcome | None:
         endpoint = connection.endpoint
@@ -155,7 +180,8 @@ class Attempt:
                 )
             now = time.monotonic()
             if now >= self._deadline:
-                return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
+                why = f"the daemon at {endpoint} did not answer in time"
+                return Unreachable(endpoint, why, is_silent=True)
             if now >= self._asks_version_1_at:
                 # A daemon of version 1 ignores what it cannot read.
                 self._asks_version_1_at = inf

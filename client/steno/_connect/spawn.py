@@ -22,6 +22,7 @@ from typing import Final, assert_never
 from steno._connect.absence import StartFailed, not_there
 from steno._connect.connection import Connection
 from steno._connect.folders import make_private
+from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import holder_of
 from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_deadline
 from steno._connect.start_lock import StartLock
@@ -45,6 +46,7 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
     assert target.root is not None
     patience_s = min(limits.START_LOCK_S, (deadline - time.monotonic()) / 2)
     starts_left = limits.STARTS_MAX
+    words = LastWords(target.root)
     with closing(_start_lock(target.root, patience_s)) as lock:
         while True:
             may_start = lock.try_turn()
@@ -60,8 +62,11 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                     # A daemon that held the root until now leaves no time for another one.
                     and time.monotonic() < deadline
                 ):
+                    if starts_left < limits.STARTS_MAX and (reason := words.reason):
+                        # The daemon of a start that took too long has ended since.
+                        raise StartFailed(f"stenod could not start and said: {reason}")
                     starts_left -= 1
-                    _start(target.root, began, deadline, is_last=not starts_left)
+                    _start(target.root, began, deadline, words, is_last=not starts_left)
                     outcome = probe(target, probe_deadline(target, deadline))
                     if isinstance(outcome, Ready):
                         return outcome
@@ -70,6 +75,8 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                 case _:
                     assert_never(outcome)
             if time.monotonic() >= deadline:
+                if starts_left < limits.STARTS_MAX and holder_of(Path(target.root)) is None:
+                    raise _not_ready(began, words)
                 raise not_there(target, outcome, began)
             time.sleep(_pause_s(lock.waited_s))
 
@@ -94,7 +101,11 @@ def _start_lock(root: str, patience_s: float) -> StartLock:
         ) from error
 
 
-def _start(root: str, began: float, deadline: float, *, is_last: bool) -> None:
+def _not_ready(began: float, words: LastWords) -> StartFailed:
+    return StartFailed(f"stenod was not ready within {time.monotonic() - began:.1f} s; {words}")
+
+
+def _start(root: str, began: float, deadline: float, words: LastWords, *, is_last: bool) -> None:
     """Run `stenod`, and return when there may be a daemon.
 
     A daemon that was killed, or is not ready in time, does not rule out another attempt: the
@@ -122,10 +133,7 @@ def _start(root: str, began: float, deadline: float, *, is_last: bool) -> None:
     except subprocess.TimeoutExpired:
         if not is_last and time.monotonic() < deadline:
             return
-        waited_s = time.monotonic() - began
-        raise StartFailed(
-            f"stenod was not ready within {waited_s:.1f} s: see {Path(root, paths.LOG)}"
-        ) from None
+        raise _not_ready(began, words) from None
     if done.returncode in (0, _EXIT_HELD):
         return
     if said:

@@ -15,9 +15,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from steno._connect import fork_guard
-from steno._connect.absence import StartFailed, not_there
+from steno._connect.absence import not_there
 from steno._connect.connect import connect, is_killed, log_restart
-from steno._connect.connection import Connection
+from steno._connect.connection import Connection, Futile
 from steno._connect.probe import Attempt, Ready, hello_of, probe_deadline
 from steno._connect.session_file import open_source
 from steno._connect.target import Target
@@ -623,7 +623,7 @@ class BlockingLink:
                     log_restart(started)
             elif (ready := self._go_on_connecting(now, until)) is not None:
                 self.welcome = self._adopt(ready)
-        except StartFailed as error:
+        except Futile as error:
             self._exchange.fail(error)
             self._pause()
         except Unreachable as error:

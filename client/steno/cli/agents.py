@@ -6,6 +6,8 @@ and the follower is a `steno tail -f` process.
 
 import json
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -66,6 +68,29 @@ class Evidence:
     def repeated(self) -> int:
         """The commands that were written before the accident and answered after it."""
         return sum(each.duplicate for each in self.acked)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The folder that a demo made; None if it was given one.
+
+    Attributes:
+        folder: the folder.
+        is_wanted: the user wants to look at it afterwards.
+    """
+
+    folder: Path | None
+    is_wanted: bool
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it stays after a demo that has shown what it claims."""
+        return self.folder is None or self.is_wanted
+
+    def remove(self) -> None:
+        """Remove the folder, of which no daemon runs any more."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
@@ -200,7 +225,9 @@ async def stop_daemon(root: Path) -> None:
             await anyio.sleep(limits.START_LOCK_POLL_S)
 
 
-def show_evidence(evidence: Evidence, agents: int, opening: Iterable[str], output: Output) -> int:
+def show_evidence(
+    evidence: Evidence, agents: int, opening: Iterable[str], output: Output, made: Made
+) -> int:
     """Prove from the file what the agents were told, and print the proofs.
 
     Args:
@@ -208,22 +235,34 @@ def show_evidence(evidence: Evidence, agents: int, opening: Iterable[str], outpu
         agents: the number of agents.
         opening: lines about what happened.
         output: of the command.
+        made: the folder of the demo, which is removed if every proof holds.
 
     Returns:
         The exit code: a failure unless every proof holds.
     """
     proofs = prove(evidence.file.read_bytes(), evidence.acked, evidence.seen)
     is_proved = not any(proofs.values())
+    # The file is what contradicts a proof.
+    is_kept = made.is_kept or not is_proved
     if output.as_json:
         shown = [
             {"claim": claim, "holds": not detail, "detail": detail}
             for claim, detail in proofs.items()
         ]
-        output.document({"proved": is_proved, "proofs": shown, **_facts(evidence, agents)})
+        facts = {**_facts(evidence, agents), "kept": is_kept}
+        output.document({"proved": is_proved, "proofs": shown, **facts})
     else:
         for line in opening:
             output.write(line)
-        _print_proofs(evidence, proofs, output)
+        _print_proofs(proofs, output)
+        output.write(f"file: {evidence.file}")
+        if is_kept:
+            look = shlex.join(["steno", "--root", str(evidence.root), "show", evidence.session])
+            output.write(f"look: {look}")
+        else:
+            output.write("removed again: --keep keeps it")
+    if not is_kept:
+        made.remove()
     return Exit.DONE if is_proved else Exit.FAILED
 
 
@@ -241,7 +280,7 @@ def _facts(evidence: Evidence, agents: int) -> dict[str, Any]:
     }
 
 
-def _print_proofs(evidence: Evidence, proofs: dict[str, str], output: Output) -> None:
+def _print_proofs(proofs: dict[str, str], output: Output) -> None:
     output.write()
     for claim, detail in proofs.items():
         mark = output.style("✗", "bold", "red") if detail else output.style("✓", "green")
@@ -249,5 +288,3 @@ def _print_proofs(evidence: Evidence, proofs: dict[str, str], output: Output) ->
         if detail:
             output.write(f"  {output.style(detail, 'red')}")
     output.write()
-    output.write(f"file: {evidence.file}")
-    output.write(f"look: steno --root {evidence.root} show {evidence.session}")

@@ -230,6 +230,13 @@ def add_user_message_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def keep_option(parser: argparse.ArgumentParser) -> None:
+    """Add --keep, for a demonstration in a temporary folder."""
+    parser.add_argument(
+        "--keep", action="store_true", help="do not remove the temporary folder afterwards"
+    )
+
+
 def no_create_option(container: Any) -> None:
     """Add --no-create to a parser or a group of options."""
     container.add_argument(

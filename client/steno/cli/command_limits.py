@@ -81,6 +81,21 @@ WATCHDOG_S: Final = 30.0
 DOCTOR_SYNCS_MAX: Final = 8
 """Syncs with which `steno doctor` times a disk: one slow sync does not change their median."""
 
+FAILED_LATELY_S: Final = 600.0
+"""Age of a failed command up to which `steno doctor` calls its cause a problem that is there."""
+
+FORGOTTEN_S: Final = 3600.0
+"""Age of a demo's root from which it is forgotten: a demo takes seconds, and a look minutes."""
+
+FORGOTTEN_LISTED_MAX: Final = 20
+"""Forgotten roots that `steno doctor` names."""
+
+DEMO_PREFIX: Final = "steno-demo-"
+"""Begins the name of a demo's root in the folder for temporary files."""
+
+TRIAL_PREFIX: Final = "steno-cluster-"
+"""Begins the name of the folder of `steno cluster try` there."""
+
 DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 """`steno doctor` warns below this free space: agents write as much on a busy day."""
 

@@ -43,6 +43,8 @@ def unread_options(entries: list[OptionEntry], file: Settings) -> list[str]:
         for entry in entries
         if entry.name in file.values
         and not entry.source.startswith("environment")
+        # A daemon in the foreground has defaults of its own.
+        and not (entry.source.startswith("default") and file.source(entry.name) == "default")
         and file.shown(entry.name) != entry.value
     ]
 

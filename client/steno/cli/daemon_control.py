@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from steno._connect.lock_holder import holder_of, is_free, note_of
+from steno._connect.lock_holder import holder_of, is_free, note_of, process_of
 from steno.cli.connection import connected, endpoint_of, root_of
 from steno.cli.render.output import Output
 from steno_protocol import limits, paths
@@ -20,14 +20,11 @@ def start_daemon(options: Namespace, output: Output) -> None:
     if options.socket is not None and options.root is None:
         # A socket alone means any daemon that answers there; a new one needs a root.
         options.root = str(root_of(options))
-    is_running = True
-    try:
-        with connected(options, spawn=False) as client:
-            report = client.status()
-    except Unreachable:
-        is_running = False
-        with connected(options) as client:
-            report = client.status()
+    is_address = endpoint_of(options) is not None
+    before = None if is_address else holder_of(root_of(options))
+    with connected(options, spawn=not is_address) as client:
+        report = client.status()
+    is_running = is_address or (before is not None and before.pid == report.pid)
     if output.as_json:
         output.document(
             {
@@ -66,6 +63,8 @@ def stop_daemon(options: Namespace) -> Stopped:
         Incompatible: a daemon at an address speaks another version of the protocol.
         Busy: the daemon did not end in time.
     """
+    longest_s = limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S
+    deadline = time.monotonic() + (options.timeout or longest_s)
     try:
         with connected(options, spawn=False) as client:
             root, pid = Path(client.welcome.root), client.welcome.pid
@@ -74,10 +73,14 @@ def stop_daemon(options: Namespace) -> Stopped:
                 client.drain()
     except Incompatible:
         # SIGTERM drains the daemon in every version of the protocol.
-        holder = None if endpoint_of(options) is not None else holder_of(root_of(options))
-        if holder is None:
+        if endpoint_of(options) is not None:
             raise
-        root, pid = root_of(options), holder.pid
+        root = root_of(options)
+        holder = holder_of(root)
+        found = None if holder is None else process_of(root, holder)
+        if found is None:
+            raise
+        pid = found
         os.kill(pid, signal.SIGTERM)
     except Unreachable:
         if endpoint_of(options) is not None:
@@ -91,19 +94,18 @@ def stop_daemon(options: Namespace) -> Stopped:
             raise
         return Stopped(root, None)
     if paths.is_remote(endpoint_of(options) or ""):
-        _wait_until_gone(options, pid)
+        _wait_until_gone(options, pid, deadline)
     else:
-        _wait_until_free(root)
+        _wait_until_free(root, deadline)
     return Stopped(root, pid)
 
 
-def _wait_until_gone(options: Namespace, pid: int) -> None:
+def _wait_until_gone(options: Namespace, pid: int, deadline: float) -> None:
     """Return when that process no longer answers at an address of another machine.
 
     Raises:
-        Busy: it still answers after the longest time of a drain.
+        Busy: it still answers at the deadline.
     """
-    deadline = time.monotonic() + limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S
     with suppress(Unreachable, OutcomeUnknown):
         while time.monotonic() < deadline:
             with connected(options, spawn=False) as client:
@@ -116,13 +118,12 @@ def _wait_until_gone(options: Namespace, pid: int) -> None:
         )
 
 
-def _wait_until_free(root: Path) -> None:
+def _wait_until_free(root: Path, deadline: float) -> None:
     """Return when no daemon holds the root.
 
     Raises:
-        Busy: it is still held after the longest time of a drain.
+        Busy: it is still held at the deadline.
     """
-    deadline = time.monotonic() + limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S
     while not is_free(root):
         if time.monotonic() >= deadline:
             raise Busy(

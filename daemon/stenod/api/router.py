@@ -185,6 +185,7 @@ class Router:
     Attributes:
         peers: the connected peers, by their socket and identity.
         connection_count: connections so far.
+        handled: messages that were served so far.
         ignored: messages that no reply is possible to.
         foreign_poll: polls followed sessions for changes by other programs.
         drain: called when a client asks the daemon to end.
@@ -206,6 +207,7 @@ class Router:
     ) -> None:
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.connection_count = 0
+        self.handled = 0
         self.ignored = 0
         self.foreign_poll = ForeignPoll(registry, spawn)
         self.drain: Callable[[], None] = lambda: None
@@ -245,6 +247,7 @@ class Router:
         Returns:
             The number of requests, but at least 1: a message without requests takes time, too.
         """
+        self.handled += 1
         # An identity is unique only within its socket.
         address = (socket, identity)
         peer = self.peers.get(address) or self._new_peer(address, user)
@@ -270,8 +273,7 @@ class Router:
                 return []
             case StenoError() as error:
                 for request_id in request_ids(part):
-                    asker = _Asker(peer, request_id, None, self._outbox, self._count_error)
-                    asker.refuse(error)
+                    self._asker(peer, request_id).refuse(error)
                 return []
             case message:
                 self.release_soon()
@@ -288,16 +290,11 @@ class Router:
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1
         if isinstance(request, Unreadable):
-            asker = _Asker(
-                peer, request.id, None, self._outbox, self._count_error, self._reporter.folders
-            )
-            asker.refuse(request.error)
+            self._asker(peer, request.id).refuse(request.error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
-        asker = _Asker(
-            peer, request.id, session, self._outbox, self._count_error, self._reporter.folders
-        )
+        asker = self._asker(peer, request.id, session)
         try:
             if self.is_reader and right_needed(command) > Right.READ:
                 raise _only_read(command)
@@ -306,6 +303,10 @@ class Router:
             self._serve(asker, command, request)
         except StenoError as error:
             asker.refuse(error)
+
+    def _asker(self, peer: Peer, request_id: str, session: str | None = None) -> _Asker:
+        folders = self._reporter.folders
+        return _Asker(peer, request_id, session, self._outbox, self._count_error, folders)
 
     def finish_drain(self) -> None:
         """Reply to the clients that asked for the drain: everything is on disk."""
@@ -321,6 +322,7 @@ class Router:
 
     def _count_error(self, code: str, session: str | None) -> None:
         self._services.statistics.errors[code] += 1
+        self._services.statistics.failed_at[code] = self._services.wall()
         self._services.log("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:

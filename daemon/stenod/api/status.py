@@ -143,6 +143,7 @@ class Reporter:
             slow_syncs=statistics.slow_syncs,
             rewrites=dict(statistics.rewrites),
             errors=dict(statistics.errors),
+            failed_at=dict(statistics.failed_at),
             dropped=statistics.dropped,
             lagged=statistics.lagged,
             turned_away=statistics.turned_away,

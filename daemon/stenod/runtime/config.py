@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,8 @@ from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Unauthorized
 from steno_protocol.settings import OPTIONS, Settings, read_settings
 from stenod.store.private_files import read_private
+
+_IDLE_EXIT: Final = "life.idle_exit_s"
 
 
 class Config(msgspec.Struct):
@@ -20,12 +23,17 @@ class Config(msgspec.Struct):
         socket: the path of its socket.
         mounts: folders outside the root that hold session trees, by name.
         settings: the options in force.
+        is_attended: a person or a service manager runs the daemon, and ends it.
     """
 
     root: Path
     socket: Path
     mounts: dict[str, Path] = msgspec.field(default_factory=dict[str, Path])
     settings: Settings = msgspec.field(default_factory=Settings)
+    is_attended: bool = False
+
+    def __post_init__(self) -> None:
+        self.settings = _with_own_default(self.settings, is_attended=self.is_attended)
 
     @property
     def endpoint(self) -> str:
@@ -41,7 +49,7 @@ class Config(msgspec.Struct):
         Returns:
             A phrase for each change that waits for the next start.
         """
-        before = self.settings
+        before, found = self.settings, _with_own_default(found, is_attended=self.is_attended)
         kept = [option.name for option in OPTIONS if not option.is_live]
         waiting = [
             f"{name} stays {before.shown(name)}"
@@ -64,14 +72,20 @@ class Config(msgspec.Struct):
         return waiting
 
 
-def load(root: Path, socket: str, environ: Mapping[str, str] = os.environ) -> Config:
+def load(
+    root: Path,
+    socket: str,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    is_attended: bool = False,
+) -> Config:
     """Load the configuration from `config.toml` in the root and from the environment.
 
     Raises:
         BadRequest: a value is not valid; the message names file, option and remedy.
     """
     settings = read(root, environ)
-    return Config(root, Path(socket), _folders(settings), settings)
+    return Config(root, Path(socket), _folders(settings), settings, is_attended)
 
 
 def load_to_read(root: Path, socket: str) -> Config:
@@ -99,6 +113,28 @@ def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     except Unauthorized as error:
         raise BadRequest(f"the configuration cannot be read: {error.message}") from None
     return read_settings(text, str(path), environ)
+
+
+def _with_own_default(settings: Settings, *, is_attended: bool) -> Settings:
+    """Return the settings of a daemon that ends when idle only if a client can start it again.
+
+    Nobody asked for a daemon that a client started in the background to stay for ever. One in the
+    foreground or under a service manager was asked for, and clients of other machines and
+    Prometheus can start none.
+    """
+    reasons = {
+        "in the foreground": is_attended,
+        "with network.listen": bool(settings.text("network.listen")),
+        "with metrics.port": bool(settings.count("metrics.port")),
+    }
+    reason = next((each for each, holds in reasons.items() if holds), None)
+    if reason is None or settings.source(_IDLE_EXIT) != "default":
+        return settings
+    return msgspec.structs.replace(
+        settings,
+        values={**settings.values, _IDLE_EXIT: 0.0},
+        sources={**settings.sources, _IDLE_EXIT: f"default {reason}"},
+    )
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

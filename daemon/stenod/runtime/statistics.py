@@ -56,6 +56,7 @@ class Statistics(msgspec.Struct):
         slow_sync_at: Unix time of the last sync that was slower than expected.
         rewrites: rewrites by kind.
         errors: error replies by code.
+        failed_at: Unix time of the last error reply by code.
     """
 
     appended_records: int = 0
@@ -71,6 +72,7 @@ class Statistics(msgspec.Struct):
     turned_away: int = 0
     rewrites: Counter[str] = msgspec.field(default_factory=Counter[str])
     errors: Counter[str] = msgspec.field(default_factory=Counter[str])
+    failed_at: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     groups: Histogram = msgspec.field(default_factory=lambda: Histogram(GROUP_BOUNDS))
     sync_times: Histogram = msgspec.field(default_factory=lambda: Histogram(SYNC_BOUNDS_S))
 

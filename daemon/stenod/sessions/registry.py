@@ -87,6 +87,11 @@ class Registry:
         return waiting + sum(map(len, self._resolving.values()))
 
     @property
+    def is_at_rest(self) -> bool:
+        """True when no command waits or runs, and all acknowledged bytes are synced."""
+        return not self.queued and all(session.is_idle for session in self._sessions.values())
+
+    @property
     def queued_most(self) -> int:
         """Commands in the fullest mailbox."""
         writers = [writer for session in self._sessions.values() for writer in session.writers]

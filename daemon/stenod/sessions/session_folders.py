@@ -5,6 +5,7 @@ that no id leads out of a tree.
 """
 
 import errno
+import shlex
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -470,9 +471,9 @@ def _flat(place: Place) -> NotFound:
     path = f"{place.path}.jsonl"
     session = "/".join(place.segments)
     return NotFound(
-        f"the session is one file, {path}, in kimi-cli's old format: `steno import {path}"
-        f" {session}` imports it as a session of the root, and kimi-cli itself moves it into a"
-        " folder when it next lists it",
+        f"the session is one file, {path}, in kimi-cli's old format: `steno import"
+        f" {shlex.quote(path)} {session}` imports it as a session of the root, and kimi-cli itself"
+        " moves it into a folder when it next lists it",
         session=place.session,
     )
 

@@ -79,6 +79,15 @@ class RootLock:
         except OSError as error:
             raise OSError(error.errno, os.strerror(error.errno or 0), str(self._path)) from None
 
+    def touch(self) -> None:
+        """Set the file's time: the daemon has answered a client just now.
+
+        A client that gets no answer reads it before it advises anything about the process.
+        """
+        # On a full or read-only disk the advice is less careful, and nothing else is wrong.
+        with suppress(OSError):
+            os.utime(self._handle)
+
     def release(self) -> None:
         """Give the root up."""
         # If the note cannot be cleared, the daemon looks killed, and the lock is free all the same.

@@ -36,6 +36,5 @@ def test_client_that_is_always_turned_away_gets_an_error_in_time(
     root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Daemon, "_has_room", lambda *_: False)
-    monkeypatch.setattr(limits, "PROBE_TIMEOUT_S", 0.2)
     with pytest.raises(steno.Unreachable):
-        steno.connect_sync(root, spawn=False)
+        steno.connect_sync(root, spawn=False, timeout=0.2)

@@ -17,13 +17,14 @@ from steno._async.client import Client, connect
 from steno._connect.lock_holder import is_free, note_of
 from steno.cli.agents import (
     Evidence,
+    Made,
     apart_from_clusters,
     show_evidence,
     stop_daemon,
     write_session,
 )
 from steno.cli.cluster.nodes import Nodes, running_nodes
-from steno.cli.command_limits import TRY_TIMEOUT_S
+from steno.cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
 from steno.cli.proofs import Acked, changes_of_writer
 from steno.cli.render.output import Output
 from steno.cli.render.wording import count, number
@@ -36,25 +37,32 @@ _NAME: Final = "demo"
 _TAKEN_KEY: Final = "the-takeover"
 
 
-def run_trial(agents: int, turns: int, output: Output) -> int:
+def run_trial(agents: int, turns: int, output: Output, *, keep: bool) -> int:
     """Play a takeover and print its proofs; returns the exit code.
+
+    Args:
+        agents: the number of agents.
+        turns: the turns of each.
+        output: of the command.
+        keep: do not remove the folder afterwards.
 
     Raises:
         BadRequest: nats-server or nats-py is not installed.
         StenoError: the trial could not be carried out; nothing of it is left.
     """
-    folder = Path(tempfile.mkdtemp(prefix="steno-cluster-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=TRIAL_PREFIX)).resolve()
+    made = Made(folder, keep)
     try:
         with _ended_by_any_signal(), apart_from_clusters():
             evidence = anyio.run(_play, folder, agents, turns, output)
     except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        made.remove()
         # The first error of a process; the others follow from it.
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseException", error.exceptions[0])
         raise error from None
     _leave_a_plain_root(folder, evidence.root)
-    return show_evidence(evidence, agents, _opening(evidence, agents), output)
+    return show_evidence(evidence, agents, _opening(evidence, agents), output, made)
 
 
 @contextmanager

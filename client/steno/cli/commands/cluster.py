@@ -14,6 +14,7 @@ from steno.cli.arguments import (
     actions,
     between,
     command,
+    keep_option,
     number_from,
     optional_argument,
     path_text,
@@ -134,6 +135,7 @@ def _add_try(under: Subcommands) -> None:
         "--turns", metavar="N", type=between(10, TRY_TURNS_MAX), default=100,
         help="turns of each process (default: 100)",
     )  # fmt: skip
+    keep_option(parser)
 
 
 def _status(options: Namespace, output: Output) -> int:
@@ -321,4 +323,4 @@ def _try(options: Namespace, output: Output) -> int:
     # Imported here: the other actions need no event loop and no servers.
     from steno.cli.cluster.trial import run_trial  # noqa: PLC0415
 
-    return run_trial(options.agents, options.turns, output)
+    return run_trial(options.agents, options.turns, output, keep=options.keep)

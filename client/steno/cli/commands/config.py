@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from steno._connect.lock_holder import note_of, process_of
 from steno._safe_text import printable
 from steno.cli.arguments import Subcommands, command
 from steno.cli.configuration import read_file, shown_value, unread_options
@@ -50,8 +51,11 @@ def run(options: Namespace, output: Output) -> int:
     for line in table([(row.name, shown_value(row.value), row.source) for row in rows]):
         output.write(printable(line))
     if pid is not None and not paths.is_remote(endpoint_of(options) or ""):
+        note = note_of(root)
+        is_here = note is not None and process_of(root, note) == pid
+        remedy = f"`kill -HUP {pid}`, or `steno restart`" if is_here else "`steno restart`"
         for line in unread_options(entries, read_file(root, {})):
-            output.say(f"{line}: `kill -HUP {pid}`, or `steno restart`")
+            output.say(f"{line}: {remedy}")
     return Exit.DONE
 
 

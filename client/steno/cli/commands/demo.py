@@ -16,13 +16,14 @@ from steno._async.client import Client, connect
 from steno._connect.lock_holder import is_free
 from steno.cli.agents import (
     Evidence,
+    Made,
     apart_from_clusters,
     show_evidence,
     stop_daemon,
     write_session,
 )
-from steno.cli.arguments import Subcommands, between, command
-from steno.cli.command_limits import DEMO_TIMEOUT_S
+from steno.cli.arguments import Subcommands, between, command, keep_option
+from steno.cli.command_limits import DEMO_PREFIX, DEMO_TIMEOUT_S
 from steno.cli.connection import prepared_root, refuse_endpoint, root_of
 from steno.cli.proofs import changes_of_writer
 from steno.cli.render.output import Output
@@ -36,7 +37,8 @@ def add_parser(commands: Subcommands) -> None:
         commands, "demo", run,
         "Several processes write one session at once while another follows it, and the daemon is"
         " killed in the middle. The demo then proves from the file that every acknowledged record"
-        " is there exactly once and in order. Without --root, it uses a temporary folder.",
+        " is there exactly once and in order. Without --root, it uses a temporary folder, which it"
+        " removes if the proofs hold.",
         example="steno demo --agents 8",
     )  # fmt: skip
     parser.add_argument(
@@ -47,27 +49,31 @@ def add_parser(commands: Subcommands) -> None:
         "--turns", metavar="N", type=between(10, 100_000), default=300,
         help="turns of each process (default: 300)",
     )  # fmt: skip
+    keep_option(parser)
 
 
 def run(options: Namespace, output: Output) -> int:
     """Run the demo; fails unless every proof holds."""
     root = _root(options)
+    made = Made(root if options.root is None else None, options.keep)
     try:
         with apart_from_clusters() if options.root is None else nullcontext():
             evidence = anyio.run(play, root, options.agents, options.turns, output)
-    except ExceptionGroup as errors:
+    except BaseException as errors:
+        made.remove()
         # The first error of a process; the others follow from it.
-        error: Exception = errors
-        while isinstance(error, ExceptionGroup):
-            error = cast("Exception", error.exceptions[0])
+        error = errors
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseException", error.exceptions[0])
         raise error from None
-    return show_evidence(evidence, options.agents, _opening(evidence, options.agents), output)
+    opening = _opening(evidence, options.agents)
+    return show_evidence(evidence, options.agents, opening, output, made)
 
 
 def _root(options: Namespace) -> Path:
     refuse_endpoint(options)
     if options.root is None:
-        return Path(tempfile.mkdtemp(prefix="steno-demo-")).resolve()
+        return Path(tempfile.mkdtemp(prefix=DEMO_PREFIX)).resolve()
     prepared_root(options)
     root = root_of(options)
     if not is_free(root):

@@ -11,6 +11,7 @@ from steno.cli.connection import prepared_root, root_in_use
 from steno.cli.doctor import Finding
 from steno.cli.doctor.cluster import check_cluster
 from steno.cli.doctor.daemon import check_daemon, check_lock, check_socket
+from steno.cli.doctor.leftovers import check_leftovers
 from steno.cli.doctor.root import (
     check_config,
     check_disk,
@@ -40,6 +41,7 @@ _CHECKS: Final[dict[str, Callable[[Namespace, Path], Iterator[Finding]]]] = {
     "daemon": check_daemon,
     "cluster": check_cluster,
     "sessions": check_sessions,
+    "leftovers": check_leftovers,
 }
 """The checks by name; the cause of a problem comes before its consequences."""
 

@@ -976,6 +976,7 @@ complete -c steno -n '_shtab_steno_using cluster try' -l timeout -x -d 'deadline
 complete -c steno -n '_shtab_steno_using cluster try' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using cluster try' -l agents -x -d 'number of processes (default: 4)'
 complete -c steno -n '_shtab_steno_using cluster try' -l turns -x -d 'turns of each process (default: 100)'
+complete -c steno -n '_shtab_steno_using cluster try' -l keep -d 'do not remove the temporary folder afterwards'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a help -d 'show the manual, or the help of a command'
 complete -c steno -n '_shtab_steno_using help' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using help' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
@@ -1006,3 +1007,4 @@ complete -c steno -n '_shtab_steno_using demo' -l timeout -x -d 'deadline of the
 complete -c steno -n '_shtab_steno_using demo' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using demo' -l agents -x -d 'number of processes (default: 4)'
 complete -c steno -n '_shtab_steno_using demo' -l turns -x -d 'turns of each process (default: 300)'
+complete -c steno -n '_shtab_steno_using demo' -l keep -d 'do not remove the temporary folder afterwards'

@@ -309,6 +309,7 @@ _shtab_steno_cluster_try_options=(
   "--json[print JSON, including errors]"
   "--agents=[number of processes (default\: 4)]:N:"
   "--turns=[turns of each process (default\: 100)]:N:"
+  "--keep[do not remove the temporary folder afterwards]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -401,6 +402,7 @@ _shtab_steno_demo_options=(
   "--json[print JSON, including errors]"
   "--agents=[number of processes (default\: 4)]:N:"
   "--turns=[turns of each process (default\: 300)]:N:"
+  "--keep[do not remove the temporary folder afterwards]"
 )
 
 # guard to ensure default positional specs are added only once per session

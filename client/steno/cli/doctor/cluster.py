@@ -17,7 +17,7 @@ from steno_protocol.replies import ClusterReplica, ClusterReport, ClusterStream
 
 def check_cluster(options: Namespace, root: Path) -> Iterator[Finding]:
     """Whether an ack of the daemon survives the loss of a server, and the servers have space."""
-    if not root.is_dir():
+    if not root.is_dir() or getattr(options, "is_daemon_silent", False):
         return
     if is_free(root):
         with suppress(BadRequest):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,8 +10,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from steno._connect.lock_holder import is_free, note_of, silence_of
+from steno._connect.connection import Futile
+from steno._connect.forbidden import check_allowed
+from steno._connect.lock_holder import is_free, note_of, process_of, silence_of
 from steno._sync.client import BlockingClient, connect_sync
+from steno.cli.command_limits import FAILED_LATELY_S
 from steno.cli.configuration import read_file, unread_options
 from steno.cli.doctor import Finding, steno
 from steno.cli.render.wording import count, duration, moment
@@ -100,6 +104,11 @@ def _check_folder(folder: Path) -> Iterator[Finding]:
 
 def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
     """Whether the daemon answers, with which version, and what failed since its start."""
+    try:
+        check_allowed("ipc://", connects=False)
+    except Futile as error:
+        yield Finding("problem", error.message, "see your sandbox's settings")
+        return
     if not root.is_dir() or is_free(root):
         return
     timeout_s = options.timeout or limits.PROBE_TIMEOUT_S
@@ -113,7 +122,11 @@ def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
             ]
     except Incompatible as error:
         yield Finding("problem", error.message, f"`{steno(root, 'restart')}`")
+    except Futile as error:
+        options.is_daemon_silent = True
+        yield Finding("problem", error.message, f"then run `{steno(root, 'doctor')}` again")
     except (Unreachable, OutcomeUnknown) as error:
+        options.is_daemon_silent = True
         yield _silent(root, error.message)
     else:
         yield from findings
@@ -146,7 +159,9 @@ def _check_failures(client: BlockingClient, root: Path) -> Iterator[Finding]:
             if failed := stats.errors.get(code):
                 text = f"{count(failed, 'command')} failed by {cause} since it was started ({code})"
                 remedy = f"`{steno(root, 'logs')}` has the times, the sessions and the reasons"
-                yield Finding("warning", text, remedy)
+                age_s = time.time() - stats.failed_at.get(code, 0.0)
+                is_present = age_s < FAILED_LATELY_S
+                yield Finding("problem" if is_present else "warning", text, remedy)
         if stats.turned_away:
             text = (
                 f"{count(stats.turned_away, 'connection')} ended at once since it was started: no"
@@ -162,7 +177,10 @@ def _check_options(client: BlockingClient, root: Path, pid: int) -> Iterator[Fin
         report, _ = client.request(Configuration(), ConfigurationReport)
         with suppress(BadRequest):
             for line in unread_options(report.options, read_file(root, {})):
-                remedy = f"`kill -HUP {pid}`, or `{steno(root, 'restart')}`"
+                note = note_of(root)
+                is_here = note is not None and process_of(root, note) == pid
+                restart = f"`{steno(root, 'restart')}`"
+                remedy = f"`kill -HUP {pid}`, or {restart}" if is_here else restart
                 yield Finding("warning", line, remedy)
 
 
@@ -170,7 +188,7 @@ def _silent(root: Path, why: str) -> Finding:
     """The finding about a daemon that holds the root and does not answer."""
     note = note_of(root)
     if note is None:
-        remedy = f"see {root / paths.LOG}; if it hangs, kill its process"
+        remedy = f"wait until it has started; {root / paths.LOG} has the reason if it does not"
         return Finding("problem", f"it does not answer: {why}", remedy)
-    silence = silence_of(note)
+    silence = silence_of(root, note)
     return Finding("problem", silence.text, silence.remedy)

@@ -145,27 +145,40 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
 
 
 def check_disk(_: Namespace, root: Path) -> Iterator[Finding]:
-    """Whether there is free space."""
-    found = os.statvfs(_existing(root))
-    if not found.f_blocks:
-        yield Finding("ok", "the file system does not report its free space")
-        return
-    free = found.f_bavail * found.f_frsize
-    floor = limits.FREE_BYTES
+    """Whether there is free space, for the root and for each mount on another file system."""
+    floor, places = limits.FREE_BYTES, {"": _existing(root)}
     with suppress(BadRequest):
-        floor = read_file(root, dict(os.environ)).count("disk.free_bytes")
-    text = f"{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
+        settings = read_file(root, dict(os.environ))
+        floor = settings.count("disk.free_bytes")
+        places |= {
+            f"the mount {name}: ": Path(folder)
+            for name, folder in settings.folders.items()
+            if os.path.isdir(folder)  # noqa: PTH112  # a Path raises without permission
+        }
+    checked: set[int] = set()
+    for prefix, place in places.items():
+        device = os.stat(place).st_dev  # noqa: PTH116
+        if device not in checked:
+            checked.add(device)
+            yield _free_space(root, prefix, place, floor)
+
+
+def _free_space(root: Path, prefix: str, place: Path, floor: int) -> Finding:
+    found = os.statvfs(place)
+    if not found.f_blocks:
+        return Finding("ok", f"{prefix}the file system does not report its free space")
+    free = found.f_bavail * found.f_frsize
+    text = f"{prefix}{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
     remedy = f"free some space: `{steno(root, 'gc', '--dry-run')}` shows what steno can remove"
-    if free < floor:
+    if free < floor or not free:
         refused = f"{text}, less than the floor of {size(floor)}: appends are refused"
-        yield Finding("problem", refused, remedy)
-    elif found.f_files and found.f_favail == 0:
+        return Finding("problem", refused if free < floor else f"{text}: appends fail", remedy)
+    if found.f_files and found.f_favail == 0:
         text = f"no file can be created: {text}, and no inode (see `df -i`)"
-        yield Finding("problem", text, remedy)
-    elif free < DISK_ALMOST_FULL_BYTES:
-        yield Finding("warning", text, remedy)
-    else:
-        yield Finding("ok", text)
+        return Finding("problem", text, remedy)
+    if free < DISK_ALMOST_FULL_BYTES:
+        return Finding("warning", text, remedy)
+    return Finding("ok", text)
 
 
 def check_sync(_: Namespace, root: Path) -> Iterator[Finding]:

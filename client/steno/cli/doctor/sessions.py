@@ -3,6 +3,7 @@
 It reads the end of each file only; `steno verify` checks whole files.
 """
 
+import errno
 import json
 import os
 import stat
@@ -102,16 +103,30 @@ def _check_session(root: Path, session: str, folder: Path, names: set[str]) -> I
         yield Finding("problem", text, remedy)
     with suppress(FileNotFoundError):  # moved or removed meanwhile
         try:
+            yield from _closed_files(session, folder, names)
             yield from _check_context(root, session, folder)
-        except PermissionError as error:
+        except FileNotFoundError:
+            raise
+        except OSError as error:
             path = error.filename or folder
             yield _unreadable(f"{session}: {path}", str(folder), error)
 
 
 def _unreadable(text: str, path: str, error: OSError) -> Finding:
-    return Finding(
-        "warning", f"{text} cannot be read: {error.strerror}", f"`chmod -R u+rwX {quote(path)}`"
-    )
+    remedy = f"`chmod -R u+rwX {quote(path)}`"
+    if not isinstance(error, PermissionError):
+        remedy = "the kernel's log has the reason; restore it from a backup"
+    return Finding("problem", f"{text} cannot be read: {error.strerror}", remedy)
+
+
+def _closed_files(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
+    """The files of the session that its owner may not read or write."""
+    for name in sorted(names & {paths.WIRE, paths.TIMELINE, paths.STATE}):
+        path = folder / name
+        mode = _mode(path)
+        if mode is not None and stat.S_ISREG(mode) and not os.access(path, os.R_OK | os.W_OK):
+            denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            yield _unreadable(f"{session}: {path}", str(path), denied)
 
 
 def _misplaced(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
@@ -148,7 +163,7 @@ def _check_context(root: Path, session: str, folder: Path) -> Iterator[Finding]:
     if found.st_uid != os.getuid():
         text = f"{session}: its files belong to uid {found.st_uid}, so that your daemon cannot"
         yield Finding(
-            "warning", f"{text} open it", f"`chown -R {os.getuid()} {quote(str(folder))}`"
+            "problem", f"{text} open it", f"`chown -R {os.getuid()} {quote(str(folder))}`"
         )
         return
     # abs: a clock that was set back leaves a time in the future.
