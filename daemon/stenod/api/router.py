@@ -304,7 +304,7 @@ class Router:
         except StenoError as error:
             asker.refuse(error)
 
-    def _asker(self, peer: Peer, request_id: str, session: str | None = None) -> _Asker:
+    def _asker(self, peer: Peer, request_id: bytes, session: str | None = None) -> _Asker:
         folders = self._reporter.folders
         return _Asker(peer, request_id, session, self._outbox, self._count_error, folders)
 

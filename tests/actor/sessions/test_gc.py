@@ -111,11 +111,11 @@ def test_checkpoint_in_a_removed_generation_is_not_found(
     collect(client, keep_generations=1, with_lineage=True)
     assert files(root) == {"context.jsonl", "context_3.jsonl"}
     with pytest.raises(
-        steno.NotFound, match="checkpoint 0 does not exist: .* `gc` or another program removed"
+        steno.NotFound, match=r"checkpoint 0 does not exist: .* `gc` or another program removed"
     ):
         session.revert_to(0)
     with pytest.raises(
-        steno.NotFound, match="checkpoint 0 does not exist: .* `gc` or another program removed"
+        steno.NotFound, match=r"checkpoint 0 does not exist: .* `gc` or another program removed"
     ):
         session.send_dmail(checkpoint_id=0, message="too late")
     with pytest.raises(steno.NotFound, match="no generation 0"):
