@@ -60,7 +60,7 @@ PAGES: Final = {
         "Values",
         "Methods return these immutable values.",
         (
-            "Ack", "SentMail", "Position", "Record", "WireRecord", "Turn", "Summary", "Compacted",
+            "Ack", "Checkpoint", "SentMail", "Position", "Record", "WireRecord", "Turn", "Summary", "Compacted",
             "Mail", "Deleted", "StreamRecord", "StreamInfo",
         ),
     ),

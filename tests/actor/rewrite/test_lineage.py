@@ -61,7 +61,9 @@ def test_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder: 
         assert mirror.history == FIRST
         assert whole.startswith((folder / "context.jsonl").read_bytes())
         # The lineage continues behind it: generation 0 still contains checkpoint 0, and 2 is gone.
-        with pytest.raises(steno.NotFound, match="reverted the session to checkpoint 1 .* contains it at 1:0"):
+        with pytest.raises(
+            steno.NotFound, match="reverted the session to checkpoint 1 .* contains it at 1:0"
+        ):
             session.revert_to(2)
         session.revert_to(0)
         assert session.history == FIRST[:1]

@@ -147,7 +147,7 @@ def test_a_mail_on_a_full_disk_is_not_sent() -> None:
 def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> None:
     _, session = prepared()
 
-    with pytest.raises(NotFound, match=f"checkpoint {number} does not exist: 0 to 1 exist"):
+    with pytest.raises(NotFound, match=f"checkpoint {number} does not exist: the ids 0 to 1 were"):
         apply(session.open(), mail("m", number))
     assert session.mail() is None
 

@@ -350,7 +350,7 @@ def test_a_checkpoint_that_does_not_exist_is_named_with_those_that_do() -> None:
         apply(opened, revert("r", 0))
     apply(opened, checkpoint("c0"))
     for number in (-1, 1):
-        with pytest.raises(NotFound, match="0 to 0 exist"):
+        with pytest.raises(NotFound, match="0 to 0 were assigned"):
             apply(opened, revert("r", number))
 
 

@@ -156,7 +156,7 @@ def test_a_checkpoint_is_cut_before_its_line() -> None:
     assert places(world, checkpoint_id=1) == ("0:4", 3)
     assert places(world, checkpoint_id=0) == ("0:1", 2)
     for missing in (-1, 2):
-        with pytest.raises(NotFound, match="0 to 1 exist"):
+        with pytest.raises(NotFound, match="0 to 1 were assigned"):
             world.cut(checkpoint_id=missing)
 
 
