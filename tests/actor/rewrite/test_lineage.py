@@ -24,7 +24,8 @@ def _compact(folder: Path) -> None:
     entry = {
         "kind": "compacted", "generation": 1, "kept": 0, "at": 1.0, "key": "compact",
         "details": {
-            "checkpoint_id": 2, "lines": 2, "old": [len(old), zlib.crc32(old)], "new": [len(new), zlib.crc32(new)],
+            "checkpoint_id": 2, "lines": 2,
+            "old": [len(old), zlib.crc32(old)], "new": [len(new), zlib.crc32(new)],
         },
     }  # fmt: skip
     (folder / "context.jsonl").rename(folder / "context_1.jsonl")
@@ -62,7 +63,7 @@ def test_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder: 
         assert whole.startswith((folder / "context.jsonl").read_bytes())
         # The lineage continues behind it: generation 0 still contains checkpoint 0, and 2 is gone.
         with pytest.raises(
-            steno.NotFound, match="reverted the session to checkpoint 1 .* contains it at 1:0"
+            steno.NotFound, match=r"reverted the session to checkpoint 1 .* contains it at 1:0"
         ):
             session.revert_to(2)
         session.revert_to(0)

@@ -101,7 +101,7 @@ def test_both_files_are_cut_at_one_instant(
         ({"at": "2:0"}, "the present one is 1"),
         ({"turn": 4}, "0 to 3 do, and -1 is before them"),
         ({"undo": 5}, "the session has 4"),
-        ({"checkpoint_id": 0}, "the session has none yet"),
+        ({"checkpoint_id": 1}, "the ids 0 to 0 were assigned so far"),
     ],
     ids=str,
 )
