@@ -284,7 +284,7 @@ def test_an_error_about_a_missing_checkpoint_names_the_valid_ones(
     for wrong in ("1", "-1"):
         ran = steno("revert", "demo", wrong)
         assert ran.code == 4
-        assert "0 to 0 exist" in ran.err
+        assert "0 to 0 were assigned" in ran.err
 
 
 def test_a_cleared_session_can_be_restored(root: Path) -> None:

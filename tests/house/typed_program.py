@@ -10,7 +10,7 @@ from typing import Any, assert_never, assert_type
 import msgspec
 
 import steno
-from steno import Ack, Live, Position, RecordsEvent, Reset
+from steno import Ack, Checkpoint, Live, Position, RecordsEvent, Reset
 from steno.values import DmailEvent, SubscriptionEvent
 
 
@@ -54,6 +54,20 @@ async def append_every_form(session: steno.Session) -> None:
     await session.append_wire([("Noted", PLAIN), ("Noted", Model(), 1.5), b"{}"])
     await session.append_message("text")  # type: ignore[arg-type]
     await session.append_message(5)  # type: ignore[arg-type]
+
+
+async def go_back(session: steno.Session, blocking: steno.BlockingSession) -> None:
+    mark = await session.checkpoint()
+    assert_type(mark, Checkpoint)
+    assert_type(mark.id, int)
+    for checkpoint in (mark, mark.id, mark.handle):
+        await session.revert_to(checkpoint)
+        await session.send_dmail(checkpoint, "back")
+        await session.fork("other", checkpoint=checkpoint)
+        await session.history_at(checkpoint=checkpoint)
+    assert_type(await session.deliver_dmail("mail"), Checkpoint)
+    blocking.revert_to(blocking.checkpoint())
+    await session.revert_to(None)  # type: ignore[arg-type]
 
 
 async def read_a_session(root: Path) -> None:

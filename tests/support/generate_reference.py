@@ -60,8 +60,8 @@ PAGES: Final = {
         "Values",
         "Methods return these immutable values.",
         (
-            "Ack", "SentMail", "Position", "Record", "WireRecord", "Turn", "Summary", "Compacted",
-            "Mail", "Deleted", "StreamRecord", "StreamInfo",
+            "Ack", "Checkpoint", "SentMail", "Position", "Record", "WireRecord", "Turn", "Summary",
+            "Compacted", "Mail", "Deleted", "StreamRecord", "StreamInfo",
         ),
     ),
     "errors.md": Page(

@@ -67,7 +67,7 @@ class World:
                 generation=log.generation,
                 context=context,
                 wire=wire,
-                checkpoints=opened.machine.counters.n_checkpoints,
+                next_id=opened.machine.next_checkpoint_id,
                 past=lambda generation: trees.past(place, generation),
                 timeline=timeline.decode(log.timeline()),
                 incarnation=opened.incarnation,

@@ -89,9 +89,9 @@ class Search:
     def missing(self) -> NotFound:
         """Return the error for a checkpoint that was not found."""
         number = self.target.id
-        valid = f"ids up to {self.next_id - 1} were assigned" if self.next_id else "it has none yet"
         if self.target.at is None and not 0 <= number < self.next_id:
-            what = f"in this session {valid}"
+            known = f"the ids 0 to {self.next_id - 1} were assigned so far"
+            what = known if self.next_id else "the session has none yet"
         else:
             what = self._what_happened("`gc` or another program removed the file with its line")
         return NotFound(f"checkpoint {number} does not exist: {what}", session=self.session)

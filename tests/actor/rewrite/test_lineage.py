@@ -24,8 +24,8 @@ def _compact(folder: Path) -> None:
     entry = {
         "kind": "compacted", "generation": 1, "kept": 0, "at": 1.0, "key": "compact",
         "details": {
-            "checkpoint_id": 2, "lines": 2, "old": [len(old), zlib.crc32(old)],
-            "new": [len(new), zlib.crc32(new)],
+            "checkpoint_id": 2, "lines": 2,
+            "old": [len(old), zlib.crc32(old)], "new": [len(new), zlib.crc32(new)],
         },
     }  # fmt: skip
     (folder / "context.jsonl").rename(folder / "context_1.jsonl")
@@ -75,10 +75,10 @@ def test_dropped_checkpoint_is_not_found(root: Path, folder: Path) -> None:
         session = client.open("demo")
         session.checkpoint()
         session.revert_to(3)
-        with pytest.raises(steno.NotFound, match=r"reverted the session to checkpoint 3"):
+        with pytest.raises(steno.NotFound, match="reverted the session to checkpoint 3"):
             session.revert_to(3)
         session.revert_to(0)
         assert session.history == FIRST[:1]
         session.clear()
-        with pytest.raises(steno.NotFound, match=r"reverted the session to checkpoint 0"):
+        with pytest.raises(steno.NotFound, match="reverted the session to checkpoint 0"):
             session.revert_to(0)

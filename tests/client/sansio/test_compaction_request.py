@@ -20,7 +20,7 @@ from steno._sansio.summaries import (
     summary_text,
     summary_tokens,
 )
-from steno.values import Ack
+from steno.values import Checkpoint
 from steno_protocol import limits, replies
 from steno_protocol.context import Message
 from steno_protocol.errors import BadRequest, TooLarge
@@ -264,7 +264,10 @@ def test_result_has_the_models_count_or_an_estimate(tokens: int | None, expected
     begun = Compacting("demo", "planner", "k1", 2, 1).begun(BEGUN)
     assert begun is not None
     place = Position(3, 6)
-    ack = Ack(place, place, place, "synced", False, 6, None, False, "k1")
+    ack = Checkpoint(
+        place, place, place, "synced", False, 6, None, False, "k1",
+        id=6, at=Position(3, 1), incarnation="5a41f0b2c3d4e5f6",
+    )  # fmt: skip
     done = begun.result(ack, Summary("four by two", tokens))
     assert (done.summary, done.tokens, done.checkpoint_id) == ("four by two", expected, 6)
     assert (done.messages, done.cut, done.at) == (3, Position(2, 3), Position(2, 9))

@@ -37,11 +37,13 @@ FILE = f"{PATH}/{paths.CONTEXT}"
 SUMMARY = user("it began well")
 
 
-def fresh(*, stamp: bool = True) -> tuple[SimulatedDisk, StoredSession, Opened]:
+def fresh(
+    *, stamp: bool = True, shared: bool = False
+) -> tuple[SimulatedDisk, StoredSession, Opened]:
     disk = SimulatedDisk()
     disk.foreign.make_folder(PATH)
     session = StoredSession(disk, PATH)
-    return disk, session, session.open(stamp=stamp)
+    return disk, session, session.open(stamp=stamp, shared=shared)
 
 
 def filled(opened: Opened) -> None:
@@ -243,7 +245,7 @@ def check_readers(disk: SimulatedDisk, session: StoredSession, opened: Opened) -
         if not with_mark:
             copy.disk.plant(f"{PATH}/{paths.MARK}")
         assert copy.inspect().counters == counters
-        again = machine_of(copy.open())
+        again = machine_of(copy.open(shared=machine.reuses_ids))
         assert (again.counters, again.head) == (counters, machine.head)
         assert again.checkpoint_floor == machine.checkpoint_floor
 
@@ -260,9 +262,9 @@ def ids_rise(opened: Opened) -> bool:
     return ids == sorted(set(ids))
 
 
-def compacted() -> tuple[SimulatedDisk, StoredSession, Opened]:
+def compacted(*, shared: bool = False) -> tuple[SimulatedDisk, StoredSession, Opened]:
     """A compacted session: its own checkpoint is 2, and 3 came while the model thought."""
-    disk, session, opened = fresh()
+    disk, session, opened = fresh(shared=shared)
     filled(opened)
     reserved = machine_of(opened).reserve_checkpoint_id()
     apply(opened, checkpoint("later"))
@@ -287,9 +289,16 @@ CHANGES: dict[str, list[Mutation]] = {
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
-def test_readers_and_daemon_agree_on_the_next_id_after(changes: list[Mutation]) -> None:
-    disk, session, opened = compacted()
-    for command in changes:
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "mount"])
+def test_readers_and_daemon_agree_on_the_next_id_after(
+    changes: list[Mutation], shared: bool
+) -> None:
+    disk, session, opened = compacted(shared=shared)
+    newest = 3
+    for each in changes:
+        # In a mount the checkpoint `x` gets the id of the one that the revert before it removed.
+        command = revert("r2", newest) if each == revert("r2", 2) and not shared else each
+        newest = opened.machine.counters.n_checkpoints if command.key == "x" else newest
         apply(opened, command, *([user("more")] if command.key == "a" else []))
         check_readers(disk, session, opened)
 
@@ -299,12 +308,14 @@ def test_readers_and_daemon_agree_on_the_next_id_after(changes: list[Mutation]) 
     check_readers(disk, session, opened)
 
 
-@pytest.mark.parametrize(("target", "expected"), [(3, 3), (2, 2), (1, 1), (0, 0)])
+@pytest.mark.parametrize("target", [3, 2, 1, 0])
 @pytest.mark.parametrize("reopened", ["not", "with a mark", "without one"])
-def test_a_revert_past_a_compaction_gives_the_id_again(
-    target: int, expected: int, reopened: str
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "mount"])
+def test_a_revert_past_a_compaction_gives_the_id_again_only_in_a_mount(
+    target: int, reopened: str, shared: bool
 ) -> None:
-    disk, session, opened = compacted()
+    disk, session, opened = compacted(shared=shared)
+    expected = target if shared else 4
     apply(opened, revert("r", target))
     if reopened != "not":
         if reopened == "with a mark":
@@ -312,7 +323,7 @@ def test_a_revert_past_a_compaction_gives_the_id_again(
         else:
             disk.plant(f"{PATH}/{paths.MARK}")
         opened.log.close()
-        opened = session.open()
+        opened = session.open(shared=shared)
 
     ack = apply(opened, checkpoint("again"))
 
@@ -344,7 +355,7 @@ def test_a_reserved_id_survives_the_daemon_and_is_hidden_from_readers(
     assert ids_rise(opened)
     apply(opened, clear("c"))
     opened.log.close()
-    assert apply(session.open(), checkpoint("new")).checkpoint_id == 0
+    assert apply(session.open(), checkpoint("new")).checkpoint_id == 4
 
 
 def test_lost_reservation_is_harmless_while_the_id_is_free() -> None:

@@ -147,7 +147,7 @@ def test_a_mail_on_a_full_disk_is_not_sent() -> None:
 def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> None:
     _, session = prepared()
 
-    with pytest.raises(NotFound, match=f"checkpoint {number} does not exist: 0 to 1 exist"):
+    with pytest.raises(NotFound, match=f"checkpoint {number} does not exist: the ids 0 to 1 were"):
         apply(session.open(), mail("m", number))
     assert session.mail() is None
 
@@ -199,15 +199,15 @@ def test_a_delivery_is_a_revert_a_checkpoint_and_the_message(shown: bool) -> Non
     assert now[:3] == kept
     count = 3 if shown else 2
     assert ack.head == f"1:{3 + count}"
-    assert ack.checkpoint_id == 1
-    stamps = [f'"_by":"parent","_id":"d.{number}/{count}"'.encode() for number in range(count)]
+    assert ack.checkpoint_id == 2
+    stamps = [f'"_by":"parent","_id":"d.{index}/{count}"'.encode() for index in range(count)]
     assert all(stamp in data for stamp, data in zip(stamps, now[3:], strict=True))
-    assert now[3].startswith(b'{"role":"_checkpoint","id":1,')
-    assert (b"<system>CHECKPOINT 1</system>" in now[4]) == shown
+    assert now[3].startswith(b'{"role":"_checkpoint","id":2,')
+    assert (b"<system>CHECKPOINT 2</system>" in now[4]) == shown
     assert b"do not open the door" in now[-1]
     last = session.timeline()[-1]
     assert (last.kind, last.kept, last.details["mail"]) == ("delivered", 3, "m")
-    assert opened.machine.counters.n_checkpoints == 2
+    assert opened.machine.counters.n_checkpoints == 3
     assert session.mail() is None
 
 
@@ -239,7 +239,7 @@ def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() ->
     assert ack.head == "2:5"
     assert session.timeline()[-1].details["from"] == 0
     assert session.timeline()[-1].kept == 0
-    assert apply(opened, checkpoint("c")).checkpoint_id == 2
+    assert apply(opened, checkpoint("c")).checkpoint_id == 4
 
 
 # --- expiry --------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_a_mail_expires_when_another_program_rotates_the_session(
     assert opened.machine.mail is None
     with pytest.raises(NotFound, match="it expired when its checkpoint was removed"):
         apply(opened, deliver("d", "m"))
-    assert apply(opened, checkpoint("c")).checkpoint_id == 0
-    apply(opened, mail("m2", 0))
+    assert apply(opened, checkpoint("c")).checkpoint_id == 2
+    apply(opened, mail("m2", 2))
     assert (found := session.mail()) is not None
     assert found.id == "m2"

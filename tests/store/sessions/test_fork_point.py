@@ -101,7 +101,7 @@ def test_both_files_are_cut_at_one_instant(
         ({"at": "2:0"}, "the present one is 1"),
         ({"turn": 4}, "0 to 3 do, and -1 is before them"),
         ({"undo": 5}, "the session has 4"),
-        ({"checkpoint_id": 0}, "the session has none yet"),
+        ({"checkpoint_id": 1}, "the ids 0 to 0 were assigned so far"),
     ],
     ids=str,
 )
@@ -156,7 +156,7 @@ def test_a_checkpoint_is_cut_before_its_line() -> None:
     assert places(world, checkpoint_id=1) == ("0:4", 3)
     assert places(world, checkpoint_id=0) == ("0:1", 2)
     for missing in (-1, 2):
-        with pytest.raises(NotFound, match="0 to 1 exist"):
+        with pytest.raises(NotFound, match="0 to 1 were assigned"):
             world.cut(checkpoint_id=missing)
 
 

@@ -204,7 +204,7 @@ def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str
     assert timeline_entries.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
 
 
-def test_fork_continues_with_the_first_checkpoint_id_of_a_compaction() -> None:
+def test_fork_before_the_first_checkpoint_of_a_compaction_does_not_assign_it_again() -> None:
     world = World(SimulatedDisk())
     old = b"".join(line({"role": "_checkpoint", "id": number}) for number in range(3))
     new = line({"role": "_checkpoint", "id": 3}) + user("a summary") + b"\n"
@@ -213,6 +213,7 @@ def test_fork_continues_with_the_first_checkpoint_id_of_a_compaction() -> None:
         generation=1,
         key="c",
         details={
+            "checkpoint_id": 3,
             "lines": 2,
             "old": timeline.fingerprint(len(old), old),
             "new": timeline.fingerprint(len(new), new),
@@ -224,9 +225,9 @@ def test_fork_continues_with_the_first_checkpoint_id_of_a_compaction() -> None:
 
     made = world.fork("f", checkpoint_id=3)
 
-    assert (made.head, made.n_checkpoints) == ("1:0", 3)
+    assert (made.head, made.n_checkpoints) == ("1:0", 4)
     opened = world.stored("other").open(create=False)
-    assert apply(opened, checkpoint("c3")).checkpoint_id == 3
+    assert apply(opened, checkpoint("c4")).checkpoint_id == 4
     assert world.fork("g", "older", checkpoint_id=1).head == "0:1"
 
 
