@@ -379,7 +379,7 @@ class Daemon:
         self._transports.append(remote)
         target = remote.bind_for_relay(self._config.root, own, self._admits, daemon_log.log)
         connections_max = min(
-            self._handles.most // limits.REMOTE_HANDLES_PART, limits.REMOTE_CONNECTIONS_MAX
+            self._handles.most // limits.REMOTE_HANDLES_SHARE_MAX, limits.REMOTE_CONNECTIONS_MAX
         )
         self._handles.set_aside = lambda: max(0, connections_max - remote.connection_count)
         self._relay = RelayProcess(

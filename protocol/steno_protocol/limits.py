@@ -201,7 +201,7 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_REQUESTS_MAX: Final = 256
 """Requests that are received before the writers get their turn."""
 
-BURST_SHARE_REQUESTS: Final = 4
+BURST_SHARE_REQUESTS_MAX: Final = 4
 """Requests of one peer after which a burst ends at its next message while other peers send, too. A
 peer with one request at a time keeps six tenths of its rate beside a peer that sends without
 pause."""
@@ -228,7 +228,7 @@ LARGE_COMMIT_BYTES: Final = 256 * KIB
 """Bytes of a commit that delays others noticeably: to check, write and sync them takes 1 to 2 ms,
 as long as several small commits."""
 
-LARGE_COMMIT_PAUSES: Final = 1.5
+LARGE_COMMIT_PAUSES_MAX: Final = 1.5
 """Pause after a large commit while other sessions commit, too, as a multiple of its duration: the
 others keep six tenths of the time."""
 
@@ -702,7 +702,7 @@ CONNECTIONS_WAITING_MAX: Final = 1024
 
 # --- connections from other machines ----------------------------------------------------------
 
-REMOTE_HANDLES_PART: Final = 4
+REMOTE_HANDLES_SHARE_MAX: Final = 4
 """Divisor of the daemon's file handles for connections from other machines: half of the handles is
 for sessions, and an eighth stays free."""
 

@@ -116,11 +116,11 @@ def measure(root: Path, shape: Callable[[str], None]) -> str:
         watcher.start()
         flood = multiprocessing.Process(target=shape, args=(str(root / paths.SOCKET),))
         flood.start()
-        time.sleep(0.3)
+        _rate(session, 0.3)
         beside = _rate(session, FLOOD_S)
         flood.kill()
         flood.join()
-        time.sleep(3)
+        _rate(session, FLOOD_S)
         is_over.set()
         watcher.join()
         left = resident_bytes(daemon.pid) - before

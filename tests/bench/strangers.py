@@ -139,7 +139,7 @@ def _rates(local: steno.BlockingClient, keyed: steno.BlockingClient, seconds: fl
     workers = [Worker(local, "local"), Worker(keyed, "keyed")]
     for worker in workers:
         worker.start()
-    time.sleep(seconds)
+    workers[0].join(seconds)
     for worker in workers:
         worker.stop()
     return [len(worker.took_s) / seconds for worker in workers]

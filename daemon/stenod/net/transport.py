@@ -400,7 +400,7 @@ class Transport:
             if identity != self._latest:
                 self._latest = identity
                 self._shared_until_s = time.monotonic() + limits.SHARED_S
-            if before and before + cost > limits.BURST_SHARE_REQUESTS and self._is_shared():
+            if before and before + cost > limits.BURST_SHARE_REQUESTS_MAX and self._is_shared():
                 # libzmq receives one message of each peer in turn, so the others had theirs.
                 return
 

@@ -95,7 +95,7 @@ class GroupCommit:
         now_s = self._services.monotonic()
         took_s = now_s - began_s
         if self._small_at_s > began_s - limits.LARGE_COMMIT_SHARED_S:
-            self._large_from_s = now_s + limits.LARGE_COMMIT_PAUSES * took_s
+            self._large_from_s = now_s + limits.LARGE_COMMIT_PAUSES_MAX * took_s
 
     def _serve_short_queues_first(self, waiting: Iterable[Writer]) -> None:
         """A writer with few commands does not wait until a long queue is decided."""
