@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from steno._async.client import connect
+from steno._redaction.patterns import Patterns
 from steno._redaction.redactor import Redactor
 from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.arguments import Subcommands, between, command, optional_argument
@@ -68,7 +69,7 @@ def run(options: Namespace, output: Output) -> int:
             f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
         ) from None
     prepared_root(options)
-    redactor = redactor_of(root_here(options)) if options.redact else Redactor(())
+    redactor = redactor_of(root_here(options)) if options.redact else Redactor(Patterns())
     anyio.run(_view, options, output, redactor)
     return Exit.DONE
 
