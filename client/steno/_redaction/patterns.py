@@ -27,7 +27,7 @@ from steno._redaction.limits import (
     VENDOR_CHARS_MIN,
 )
 from steno._redaction.normal import Copy, Span, joined, lowered, plain
-from steno._redaction.vendors import NAMES, vendors_of
+from steno._redaction.vendors import HINTED, NAMES, ROWS, vendors_of
 from steno_protocol.errors import BadRequest
 
 
@@ -58,12 +58,13 @@ class Own:
         options.log_errors = False
         options.max_mem = RE2_BYTES_MAX
         try:
-            self._expression: Any = engine.compile(expression, options)
+            self._compiled: Any = engine.compile(expression, options)
         except (engine.error, UnicodeEncodeError) as error:
             text = error.args[0]
             raise ValueError(text.decode() if isinstance(text, bytes) else str(error)) from None
-        self._group: int = self._expression.groupindex.get("secret", 0)
+        self._group: int = self._compiled.groupindex.get("secret", 0)
         self._name = name
+        self.expression = expression
 
     @property
     def name(self) -> str:
@@ -73,7 +74,7 @@ class Own:
     def spans(self, text: str) -> Iterator[Span]:
         """What it matches in a text, in order; after too many matches, the rest of the text."""
         left = max(MATCHES_MIN, SCAN_CHARS_MAX // max(1, len(text)))
-        for found in self._expression.finditer(_sound(text)):
+        for found in self._compiled.finditer(_sound(text)):
             span: Span = found.span(self._group)
             if left == 0:
                 yield span[0], len(text)
@@ -193,6 +194,10 @@ class BuiltIn:
                     yield start, end, name
                     break
                 end = cut
+
+
+FORMS: Final = (_TEXTS, ROWS, HINTED, named.FORMS)
+"""All that the built-in patterns look for."""
 
 
 @dataclass(frozen=True, slots=True)

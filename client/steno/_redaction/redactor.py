@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
+from zlib import crc32
 
 from steno._redaction.limits import (
     CLEAN_CHARS_MAX,
@@ -25,7 +26,7 @@ from steno._redaction.limits import (
 )
 from steno._redaction.named import STEMS, is_value
 from steno._redaction.normal import lowered
-from steno._redaction.patterns import DEFAULT, Match, Patterns
+from steno._redaction.patterns import DEFAULT, FORMS, Match, Patterns
 from steno_protocol._json import is_object
 
 _OPENING: Final = "[redacted: "
@@ -93,6 +94,12 @@ class Redactor:
     def names(self) -> tuple[str, ...]:
         """The names of the patterns."""
         return self._names
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that other patterns do not have."""
+        own = [(each.name, each.expression) for each in self._own]
+        return crc32(repr((own, self._built_in.names, FORMS)).encode("utf-8", "replace"))
 
     def is_built_in(self, name: str) -> bool:
         """Whether a pattern of steno has this name and is on."""

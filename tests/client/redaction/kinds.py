@@ -46,7 +46,7 @@ class Kind:
 
 def _body(seed: str, count: int, alphabet: str = _WORD) -> str:
     """Characters that look random and are the same in every run; letters and digits alternate."""
-    chosen = random.Random(seed)  # noqa: S311  (no secret)
+    chosen = random.Random(seed)
     made = [chosen.choice(alphabet) for _ in range(count)]
     for place, options in ((1, _DIGITS), (count // 2, alphabet), (count - 2, _DIGITS)):
         allowed = [each for each in options if each in alphabet]

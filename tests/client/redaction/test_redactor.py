@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno._redaction.limits import MATCHES_MIN, SCAN_CHARS_MAX
-from steno._redaction.named import spans as named_spans
-from steno._redaction.patterns import BUILT_IN, DEFAULT, BuiltIn, Own, Patterns, patterns_of
-from steno._redaction.redactor import TOO_LONG, Redactor
+from steno._redaction.patterns import BUILT_IN, DEFAULT, Own, Patterns, patterns_of
+from steno._redaction.redactor import Redactor
 from steno._redaction.vendors import HINTED, ROWS
 from steno_protocol.errors import BadRequest
 
