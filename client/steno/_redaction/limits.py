@@ -13,7 +13,7 @@ RECORD_CHARS_MAX: Final = 80_000_000
 """Characters that are searched for one record, each as often as it is looked at. A record of the
 largest size takes 67 million once; beyond this, it is masked as a whole. That takes 8 s."""
 
-SEARCH_CHARS: Final = 100
+SEARCH_CHARS_MIN: Final = 100
 """Characters that a search costs besides those of its text."""
 
 PASSES_MAX: Final = 8

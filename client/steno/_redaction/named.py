@@ -83,14 +83,87 @@ _AUTH_CHARS_MIN: Final = 16
 """A shorter value of `auth` is the name of a method."""
 
 _WORDS: Final = frozenset(
-    "none null nil undefined true false yes no on off str string bytes int integer number bool"
-    " boolean float any object char text varchar secretstr optional required type default empty"
-    " self this"
-    # ... and words that begin a sentence.
-    " a an the and or of for to in on at as by from with is are was be if when must should may can not"
-    " see used your my its it this that these each every any one only which what how who".split()
+    # They say that there is none, or of which type it is ...
+    [
+        "none",
+        "null",
+        "nil",
+        "undefined",
+        "true",
+        "false",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "str",
+        "string",
+        "bytes",
+        "int",
+        "integer",
+        "number",
+        "bool",
+        "boolean",
+        "float",
+        "any",
+        "object",
+        "char",
+        "text",
+        "varchar",
+        "secretstr",
+        "optional",
+        "required",
+        "type",
+        "default",
+        "empty",
+        "self",
+        "this",
+        "a",
+        "an",
+        "the",
+        "and",
+        "or",
+        "of",
+        "for",
+        "to",
+        "in",
+        "on",
+        "at",
+        "as",
+        "by",
+        "from",
+        "with",
+        "is",
+        "are",
+        "was",
+        "be",
+        "if",
+        "when",
+        "must",
+        "should",
+        "may",
+        "can",
+        "not",
+        "see",
+        "used",
+        "your",
+        "my",
+        "its",
+        "it",
+        "this",
+        "that",
+        "these",
+        "each",
+        "every",
+        "any",
+        "one",
+        "only",
+        "which",
+        "what",
+        "how",
+        "who",
+    ]
 )
-"""Values that say that there is none, or of which type it is."""
+"""Values that are none."""
 
 _REFERENCE: Final = re.compile(
     # A variable, a placeholder, a part of a template, or a mask of another program.

@@ -59,7 +59,7 @@ class Copy:
 
     def __init__(self, text: str, firsts: list[int], origins: list[int], ends: list[int]) -> None:
         self.text = text
-        # Runs: where each begins in the copy, where in the text, and where its first character ends.
+        # Runs: where each begins in the copy and in the text, and where its first character ends.
         self._firsts, self._origins, self._ends = firsts, origins, ends
 
     def span(self, start: int, end: int) -> Span:

@@ -14,7 +14,8 @@ none either, and holds the interpreter while it searches.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,7 @@ from steno._redaction.limits import (
 from steno._redaction.normal import Copy, Span, joined, lowered, plain
 from steno._redaction.vendors import HINTED, NAMES, ROWS, vendors_of
 from steno_protocol.errors import BadRequest
+from steno_protocol.settings import REDACT_AT
 
 
 class Match(NamedTuple):
@@ -99,14 +101,14 @@ _TEXTS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "private-key", "-----begin ",
         # Without an end, all that follows: half a key is as secret.
-        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        (r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"\s{1,8}[A-Za-z0-9+/=:, .-]{16}(?s:.*?)"
-        r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+        r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|\Z)"),
     ),
     (
         "private-key", "private-lines:",
-        r"Private-Lines: [0-9]{1,4}\s{1,4}"
-        r"(?P<secret>(?:[A-Za-z0-9+/=]{1,80}[\r\n]{1,2}){0,200}[A-Za-z0-9+/=]{1,80})",
+        (r"Private-Lines: [0-9]{1,4}\s{1,4}"
+        r"(?P<secret>(?:[A-Za-z0-9+/=]{1,80}[\r\n]{1,2}){0,200}[A-Za-z0-9+/=]{1,80})"),
     ),
     (
         "aws-secret-key", "secret",
@@ -114,8 +116,8 @@ _TEXTS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "bearer-token", "bearer",
-        r"(?i:\bbearer)\s{1,8}"
-        r"(?P<secret>(?=[A-Za-z_+/.~-]{0,200}[0-9])[A-Za-z0-9_+/.~-]{16,}={0,2})",
+        (r"(?i:\bbearer)\s{1,8}"
+        r"(?P<secret>(?=[A-Za-z_+/.~-]{0,200}[0-9])[A-Za-z0-9_+/.~-]{16,}={0,2})"),
     ),
     (
         "basic-auth", "authorization",
@@ -210,7 +212,7 @@ class Patterns:
     """
 
     own: Sequence[Own] = ()
-    built_in: BuiltIn = BuiltIn(())
+    built_in: BuiltIn = field(default_factory=partial(BuiltIn, ()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -241,7 +243,7 @@ def patterns_of(table: Mapping[str, str | bool], source: str) -> Patterns:
     own = [
         _own(name, expression, source)
         for name, expression in table.items()
-        if isinstance(expression, str)
+        if isinstance(expression, str) and name != REDACT_AT
     ]
     # An own pattern of the same name replaces a built-in one.
     return Patterns(own, BuiltIn([name for name in BUILT_IN if table.get(name, True) is True]))

@@ -22,7 +22,7 @@ from steno._redaction.limits import (
     PASSES_MAX,
     PREVIEW_CHARS_MAX,
     RECORD_CHARS_MAX,
-    SEARCH_CHARS,
+    SEARCH_CHARS_MIN,
 )
 from steno._redaction.named import STEMS, is_value
 from steno._redaction.normal import lowered
@@ -39,7 +39,6 @@ _APART: Final = "\n\0\n"
 _TEXT_KEYS: Final = ("text", "think")
 """Keys of the texts of a message's parts, which models send in pieces."""
 
-_ONE_MASK: Final = re.compile(r"\[redacted: [^\]]{1,80}\]")
 _ROLE: Final = re.compile("[a-z_]{1,32}")
 
 
@@ -108,6 +107,10 @@ class Redactor:
     def has_mask(self, text: str) -> bool:
         """Whether a text contains a mask."""
         return bool(self._names) and bool(self._masks_in(text))
+
+    def is_mask(self, text: str) -> bool:
+        """Whether a text is one mask, and nothing else."""
+        return self._masks.fullmatch(text) is not None
 
     def text(self, text: str) -> str:
         """A text with its secrets masked."""
@@ -306,10 +309,9 @@ class _Masking:
         if not isinstance(value, str) or not is_value(_last_word(key), value):
             return self.value(value, levels, depth)
         masked = self.value(value, levels, depth)
-        if masked != value or self._redactor.has_mask(value):
-            # What has a more exact name keeps it, if nothing else is in it.
-            if _is_only_mask(masked):
-                return masked
+        if isinstance(masked, str) and self._redactor.is_mask(masked):
+            # It has a more exact name, or was masked before.
+            return masked
         mask = mask_of(name)
         self._report(Finding(name, f"{key[:PREVIEW_CHARS_MAX]}: {mask}"))
         return mask
@@ -377,7 +379,7 @@ class _Masking:
 
     def _find(self, texts: list[str]) -> list[Match]:
         text = texts[0] if len(texts) == 1 else "".join(texts)
-        self._left -= len(text) + SEARCH_CHARS
+        self._left -= len(text) + SEARCH_CHARS_MIN
         if self._left < 0:
             raise _TooMuch
         return self._redactor.find(text)
@@ -471,10 +473,6 @@ def _last_word(key: str) -> str:
     """The last word of the name of a secret."""
     low = lowered(key)
     return low[max(low.rfind(stem) for stem in STEMS) :]
-
-
-def _is_only_mask(text: object) -> bool:
-    return isinstance(text, str) and _ONE_MASK.fullmatch(text) is not None
 
 
 def _preview(text: str, match: Match) -> str:

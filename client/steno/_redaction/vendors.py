@@ -9,7 +9,7 @@ Sources: the vendors' own documents of their formats, 2026-11.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -39,8 +39,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("google-key", "GOOG1", r"[A-Z0-9]{20,}"),
     ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_W}{{36,255}}"),
     ("github-token", "github_pat_", r"[A-Za-z0-9_]{22,255}"),
-    ("gitlab-token", "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-"
-     " glffct- glwt-", r"[A-Za-z0-9_.-]{20,}"),
+    ("gitlab-token", ("glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-"
+     " glffct- glwt-"), r"[A-Za-z0-9_.-]{20,}"),
     ("gitlab-token", "GR1348941", rf"{_U}{{20,}}"),
     ("atlassian-token", "ATATT3 ATCTT3", rf"{_U}{{20,}}=?{_X}{{0,8}}"),
     ("atlassian-token", "ATBB", rf"{_DIGIT}{_W}{{24,}}"),
@@ -57,8 +57,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("fireworks-key", "fw_", rf"{_DIGIT}{_W}{{20,}}"),
     ("slack-token", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-",
      r"[A-Za-z0-9.%-]{10,}"),
-    ("slack-webhook", "hooks.slack.com/services/ hooks.slack.com/workflows/"
-     " hooks.slack.com/triggers/", r"[A-Za-z0-9/_-]{20,}"),
+    ("slack-webhook", ("hooks.slack.com/services/ hooks.slack.com/workflows/"
+     " hooks.slack.com/triggers/"), r"[A-Za-z0-9/_-]{20,}"),
     ("teams-webhook", "webhook.office.com/webhookb2/", r"[A-Za-z0-9/@_-]{40,}"),
     ("discord-webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
      rf"[0-9]{{10,22}}/{_U}{{40,}}"),
@@ -201,7 +201,7 @@ def vendors_of(names: frozenset[str]) -> Vendors:
     return Vendors(names)
 
 
-def _tree(rows: list[Row]) -> tuple[str, dict[str, str]]:
+def _tree(rows: Sequence[Row]) -> tuple[str, dict[str, str]]:
     """One expression of all rows, a tree of their first two characters; and the name of each group.
 
     An empty group at the end of each row names it.

@@ -208,8 +208,8 @@ _PLACED: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("azure shared access signature", "https://a.example/c?sv=2024&sig=",
      f"{_body('azg', 43)}%3D", ""),
     ("azure service bus key", "Endpoint=sb://a/;SharedAccessKey=", f"{_body('azb', 43)}=", ""),
-    ("azure devops token", "pat ", f"{_body('azo', 52)}JQQJ99{_body('azp', 14)}AZDO"
-     f"{_body('azq', 4)}", ""),
+    ("azure devops token", "pat ", (f"{_body('azo', 52)}JQQJ99{_body('azp', 14)}AZDO"
+     f"{_body('azq', 4)}"), ""),
     ("discord bot token", "run ", f"MT{_body('dis', 24)}.{_body('diu', 6)}.{_body('div', 38)}", ""),
     ("discord webhook", "https://discord.com/api/webhooks/123456789012345678/",
      _body("diw", 68, _URL), ""),
@@ -220,8 +220,8 @@ _PLACED: Final[tuple[tuple[str, str, str, str], ...]] = (
      f"{_uuid('tea')}@{_uuid('teb')}/IncomingWebhook/{_body('tec', 32, _HEX)}", ""),
     ("twilio auth token", "TWILIO_AUTH_TOKEN=", _body("twi", 32, _HEX), ""),
     ("mailchimp key", "use ", f"{_body('mch', 32, _HEX)}-us12", ""),
-    ("braintree token", "use ", f"access_token$production${_body('bra', 16, _LOWER)}$"
-     f"{_body('brb', 32, _HEX)}", ""),
+    ("braintree token", "use ", (f"access_token$production${_body('bra', 16, _LOWER)}$"
+     f"{_body('brb', 32, _HEX)}"), ""),
     ("paypal client secret", "PAYPAL_CLIENT_SECRET=", _body("pay", 80, _URL), ""),
     ("postmark token", "X-Postmark-Server-Token: ", _uuid("pos"), ""),
     ("cohere key", "COHERE_API_KEY=", _body("coh", 40), ""),
@@ -231,8 +231,8 @@ _PLACED: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("linkedin secret", "LINKEDIN_CLIENT_SECRET=", _body("lin", 16), ""),
     ("snyk token", "SNYK_TOKEN=", _uuid("sny"), ""),
     ("launchdarkly key", "use ", f"sdk-{_uuid('lau')}", ""),
-    ("asana token", "use ", f"2/{_body('asa', 16, _DIGITS)}/{_body('asb', 16, _DIGITS)}:"
-     f"{_body('asc', 32, _HEX)}", ""),
+    ("asana token", "use ", (f"2/{_body('asa', 16, _DIGITS)}/{_body('asb', 16, _DIGITS)}:"
+     f"{_body('asc', 32, _HEX)}"), ""),
     ("airtable token", "use ", f"pat{_body('air', 14)}.{_body('ais', 64, _HEX)}", ""),
     ("terraform cloud token", "use ", f"{_body('tfc', 14)}.atlasv1.{_body('tfd', 67)}", ""),
     ("dynatrace token", "use ", f"dt0c01.{_body('dyn', 24, _UPPER)}.{_body('dyo', 64, _UPPER)}",
@@ -253,8 +253,8 @@ _PLACED: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("rsa key", "", _block("RSA PRIVATE KEY", "rsa"), ""),
     ("openssh key", "", _block("OPENSSH PRIVATE KEY", "ssh"), ""),
     ("pgp key", "", _block("PGP PRIVATE KEY BLOCK", "pgp", "Version: GnuPG v2"), ""),
-    ("putty key", "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: a\n"
-     "Public-Lines: 1\nAAAA\nPrivate-Lines: 1\n", _body("put", 48, _B64), "\nPrivate-MAC: 00"),
+    ("putty key", ("PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: a\n"
+     "Public-Lines: 1\nAAAA\nPrivate-Lines: 1\n"), _body("put", 48, _B64), "\nPrivate-MAC: 00"),
     ("service account", '{"type": "service_account", "private_key": "',
      _block("PRIVATE KEY", "gcp").replace("\n", "\\n"), '"}'),
     ("kubeconfig", "client-key-data: ", _body("kub", 120, _B64), ""),
