@@ -53,24 +53,25 @@ class Copy:
 
     Attributes:
         text: what is searched.
+        firsts: where each run of unchanged characters begins, in order.
     """
 
-    __slots__ = ("_ends", "_firsts", "_origins", "text")
+    __slots__ = ("_ends", "_origins", "firsts", "text")
 
     def __init__(self, text: str, firsts: list[int], origins: list[int], ends: list[int]) -> None:
         self.text = text
         # Runs: where each begins in the copy and in the text, and where its first character ends.
-        self._firsts, self._origins, self._ends = firsts, origins, ends
+        self.firsts, self._origins, self._ends = firsts, origins, ends
 
     def span(self, start: int, end: int) -> Span:
         """The part of the text that a part of the copy stands for."""
-        if not self._firsts or start >= end:
+        if not self.firsts or start >= end:
             return start, end
-        first = bisect_right(self._firsts, start) - 1
-        last = bisect_right(self._firsts, end - 1) - 1
+        first = bisect_right(self.firsts, start) - 1
+        last = bisect_right(self.firsts, end - 1) - 1
         # One character that stands for an escape is a run of its own, so that all others are one.
-        begin = self._origins[first] + start - self._firsts[first]
-        return begin, self._ends[last] + end - 1 - self._firsts[last]
+        begin = self._origins[first] + start - self.firsts[first]
+        return begin, self._ends[last] + end - 1 - self.firsts[last]
 
 
 def plain(text: str) -> Copy:
@@ -96,6 +97,11 @@ def cut_words(text: str, chars: int) -> str:
     if "\n" not in text and "\r" not in text:
         return ""
     return long_words("".join([_edges(line.strip(" \t\\")) for line in text.splitlines()]), chars)
+
+
+def without_breaks(text: str) -> str:
+    """A text without its line breaks, and the spaces beside them."""
+    return "".join([line.strip(" \t\\") for line in text.splitlines()])
 
 
 def _edges(line: str) -> str:

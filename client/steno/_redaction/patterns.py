@@ -186,7 +186,7 @@ class BuiltIn:
 
     def _broken(self, text: str, broken: Copy) -> Iterator[tuple[int, int, str]]:
         """The vendors' keys that a line break cuts."""
-        for first, last, name in self._vendors.spans(broken.text):
+        for first, last, name in self._vendors.cut_spans(broken):
             start, end = broken.span(first, last)
             # A word of the next line is no part of a key that is whole without it.
             while (cut := max(text.rfind("\n", start, end), text.rfind("\r", start, end))) >= 0:

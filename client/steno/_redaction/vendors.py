@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from steno._redaction.limits import VENDOR_CHARS_MIN
-from steno._redaction.normal import cut_words, long_words
+from steno._redaction.normal import Copy, cut_words, long_words, without_breaks
 
 _W: Final = "[A-Za-z0-9]"
 _U: Final = "[A-Za-z0-9_-]"
@@ -158,6 +158,8 @@ class Vendors:
         rows = [row for row in ROWS if row[0] in names]
         tree, self._names = _tree(rows)
         self.expression = re.compile(f"{_BEGIN}{tree}") if rows else None
+        self._tree = tree
+        self._anywhere: re.Pattern[str] | None = None
         # Without what may not stand around it: it finds at least as much.
         self._loosely = re.compile(_NOT_BEHIND.sub("", tree)) if rows else None
         self._hinted = [
@@ -186,9 +188,22 @@ class Vendors:
                 for found in expression.finditer(text):
                     yield *found.span(), name
 
+    def cut_spans(self, copy: Copy) -> Iterator[tuple[int, int, str]]:
+        """Those in a copy without line breaks; one may also begin where a line began."""
+        yield from self.spans(copy.text)
+        if self.expression is None:
+            return
+        if self._anywhere is None:
+            self._anywhere = re.compile(self._tree)
+        for at in copy.firsts:
+            found = self._anywhere.match(copy.text, at)
+            if found is not None:
+                yield *found.span(), self.name_of(found)
+
     def is_one(self, text: str) -> bool:
-        """Whether a text is one key or token of a vendor."""
-        return self.expression is not None and self.expression.fullmatch(text) is not None
+        """Whether a text is one key or token of a vendor, which line breaks may cut."""
+        whole = without_breaks(text)
+        return self.expression is not None and self.expression.fullmatch(whole) is not None
 
     def name_of(self, found: re.Match[str]) -> str:
         """The name of the row that matches."""

@@ -139,5 +139,7 @@ async def test_a_record_is_masked_before_its_words_are_marked(root: Path, tmp_pa
         with folder.filling() as filling:
             assert filling is not None
             fill(client, filling, searchable, Pass())
-        found = await SearchService(lambda: (client, folder, searchable), masked).find(Search("secret sk"), 0)
+        found = await SearchService(lambda: (client, folder, searchable), masked).find(
+            Search("secret sk"), 0
+        )
     assert [hit["parts"] for hit in found["hits"]] == [["key *** is ", "secret", ""]]
