@@ -32,6 +32,13 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 _MOUNTS: Final = "mounts"
 _REDACT: Final = "redact"
+_REDACTION: Final = "redaction"
+"""Another name of the table."""
+
+REDACT_AT: Final = "at"
+"""The entry that says where a client masks; no pattern can have this name."""
+
+_PLACES: Final = ("show", "write")
 
 _MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _ADDRESS: Final = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}|\*)")
@@ -259,7 +266,7 @@ class Settings(msgspec.Struct, frozen=True):
         values: the value of each option by its name.
         mounts: folders outside the root that hold session trees, by name.
         redact: what a client masks, by name: the expression of a pattern, or whether a built-in one
-            is on. The daemon never masks.
+            is on; and `at`, where it does. The daemon never masks.
         sources: the source of each value by option; a mount is `mounts.<name>`.
     """
 
@@ -375,12 +382,14 @@ def redaction_table(text: str, path: str) -> dict[str, str | bool]:
     Raises:
         BadRequest: the file is not TOML, or an entry of the table is not valid.
     """
-    entries = _tables(text, path).get(_REDACT, {})
-    if not is_object(entries):
-        raise BadRequest(f"{path}: {_unknown(_REDACT)}")
     settings = Settings()
-    for name, value in entries.items():
-        _read_pattern(name, value, path, settings)
+    tables = _tables(text, path)
+    for table in (_REDACT, _REDACTION):
+        entries = tables.get(table, {})
+        if not is_object(entries):
+            raise BadRequest(f"{path}: {_unknown(table)}")
+        for name, value in entries.items():
+            _read_pattern(name, value, path, settings)
     return settings.redact
 
 
@@ -410,7 +419,7 @@ def _read_entry(table: str, key: str, value: Any, path: str, settings: Settings)
     name = f"{table}.{key}"
     if table == _MOUNTS:
         settings.mounts[key] = _checked_mount(key, value, path)
-    elif table == _REDACT:
+    elif table in {_REDACT, _REDACTION}:
         _read_pattern(key, value, path, settings)
     elif name in _BY_NAME:
         settings.values[name] = _checked(_BY_NAME[name], value, path)
@@ -566,6 +575,14 @@ def _checked_mount(name: str, folder: object, where: str) -> str:
 
 def _read_pattern(name: str, value: object, where: str, settings: Settings) -> None:
     """Read an entry of the table of redaction; the client compiles the expression."""
+    if name == REDACT_AT:
+        if value not in _PLACES:
+            raise BadRequest(
+                f'{where}: redact.at has to be "show" (a client masks what it shows or sends) or'
+                ' "write" (also what it writes)'
+            )
+        settings.redact[name] = str(value)
+        return
     if _MOUNT_NAME.fullmatch(name) is None:
         raise BadRequest(
             f"{where}: {name!r} cannot name a pattern of redaction: use a lower-case letter, then"
@@ -598,7 +615,7 @@ def example() -> str:
     parts += ["", "# Session trees outside the root, addressed as name:session.", "[mounts]"]
     parts += ['# kimi = "~/.kimi/sessions"']
     parts += ["", "# What the viewer and exports mask; `steno redact` shows what a pattern finds."]
-    parts += ["[redact]", "# ticket = 'TICKET-[0-9]{6}'", "# bearer-token = false"]
+    parts += ["[redact]", '# at = "show"', "# ticket = 'TICKET-[0-9]{6}'", "# bearer-token = false"]
     table = ""
     for option in OPTIONS:
         head, _, key = option.name.partition(".")

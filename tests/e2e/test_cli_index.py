@@ -205,3 +205,31 @@ def test_a_plain_grep_imports_no_sqlite(steno: Steno) -> None:
         "assert 'sqlite3' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], env=steno.environment, check=True)
+
+
+def test_no_prefix_of_a_secret_is_found_or_counted(steno: Steno, tmp_path: Path) -> None:
+    steno("append", "team/a", "the password=swordfish8 of the desk")
+    assert len(found(steno, "desk")) == 1
+    for prefix in ("swordfish8", "swo*", "sword*", "desk swordf*", '"password swordfish8"'):
+        assert found(steno, prefix) == [], prefix
+    stored = b"".join(each.read_bytes() for each in (tmp_path / "cache").rglob("index-*"))
+    assert b"swordfish" not in stored
+
+
+def test_other_patterns_make_the_index_anew(steno: Steno) -> None:
+    steno("append", "team/a", "the ticket TX4711 is open")
+    assert len(found(steno, "TX4711")) == 1
+    (steno.root / "config.toml").write_text("[redact]\nticket = 'TX[0-9]+'\n")
+    assert found(steno, "TX4711") == []
+    assert len(found(steno, "open")) == 1
+
+
+def test_the_index_forgets_the_words_of_a_deleted_session(steno: Steno, tmp_path: Path) -> None:
+    steno("append", "team/c", "a zanzibarian word", "--create")
+    assert len(found(steno, "zanzibarian")) == 1
+    before = b"".join(each.read_bytes() for each in (tmp_path / "cache").rglob("index-*"))
+    assert b"zanzibarian" in before
+    assert steno("delete", "team/c").code == 0
+    assert len(found(steno, "Hello")) == 2
+    after = b"".join(each.read_bytes() for each in (tmp_path / "cache").rglob("index-*"))
+    assert b"zanzibarian" not in after

@@ -166,3 +166,16 @@ def test_a_long_session_is_exported_in_less_memory_than_it_has(root: Path, tmp_p
     )
     assert ran.returncode == 0, ran.stderr
     assert file.stat().st_size > len(line) * WRITTEN > MEMORY_MAX
+
+
+def test_show_and_grep_mask_on_demand(steno: Steno) -> None:
+    assert KEY in steno("show", "talk").out
+    for call in (("show", "talk"), ("--json", "show", "talk")):
+        masked = steno(*call, "--redact").out
+        assert MASK in masked
+        assert KEY not in masked
+    assert steno("grep", KEY[8:14]).code == 0
+    assert steno("grep", "--redact", KEY[8:14]).code == 4
+    shown = steno("grep", "--redact", "the key is").out
+    assert MASK in shown
+    assert KEY not in shown

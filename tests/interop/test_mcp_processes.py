@@ -200,3 +200,48 @@ async def test_ctrl_c_ends_a_server_beside_open_streams(root: Path) -> None:
             with anyio.fail_after(WAIT_S):
                 assert [event async for event in events] == []
                 assert await anyio.to_thread.run_sync(server.process.wait, WAIT_S) == 0
+
+
+KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
+MASK = "[redacted: openai-key]"
+
+
+async def _answers(agent: Any) -> str:
+    """All that a peer can read of the session."""
+    calls = [
+        ("list_sessions", {}), ("get_session", {"session": "talk"}),
+        ("read_session", {"session": "talk"}), ("search_sessions", {"text": "the key"}),
+    ]  # fmt: skip
+    answers = [await agent.call_tool(name, arguments) for name, arguments in calls]
+    texts = [repr(await agent.list_resources())]
+    for view in ("", "/transcript.md", "/transcript.json", "/wire.jsonl"):
+        try:
+            texts.append(repr(await agent.read_resource(f"{URI}{view}")))
+        except mcp.MCPError:
+            continue
+    return "".join([*map(repr, answers), *texts])
+
+
+async def test_answers_are_masked_on_demand_and_over_http_by_default(root: Path) -> None:
+    run = Steno(root)
+    assert run("append", "talk", f"the key {KEY}", "--create").code == 0
+    assert run("title", "talk", f"about {KEY}").code == 0
+    async with hosting(root) as agent:
+        assert KEY in await _answers(agent)
+    async with hosting(root, "--redact") as agent:
+        answers = await _answers(agent)
+        assert KEY not in answers
+        assert answers.count(MASK) > 4
+        found = await agent.call_tool("search_sessions", {"text": KEY[8:12]})
+        assert found.structured_content["hits"] == []
+
+
+@ASYNCIO
+async def test_answers_over_http_are_masked(root: Path) -> None:
+    assert Steno(root)("append", "talk", f"the key {KEY}", "--create").code == 0
+    with serving(root) as server:
+        async with server.peer() as agent:
+            assert KEY not in await _answers(agent)
+    with serving(root, "--no-redact") as server:
+        async with server.peer() as agent:
+            assert KEY in await _answers(agent)

@@ -22,6 +22,7 @@ from steno._connect.connection import Connection, Futile
 from steno._connect.probe import Ready, hello_of, probe_deadline
 from steno._connect.session_file import open_source
 from steno._connect.target import Target
+from steno._connect.write_masks import is_unknown, prepared, write_masks
 from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
@@ -35,6 +36,7 @@ from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
     from steno._async.owner_link import OwnerLink
+    from steno._redaction.writing import Masks
     from steno._sansio.owners import Owners
 
 
@@ -62,6 +64,7 @@ class Link:
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
         self._exchange = Exchange(hello_of(target), target.endpoint if is_owner else None)
+        self._masks: Masks | None = None
         self._owners: Owners[OwnerLink] | None = None
         self._connection: Connection | None = None
         self._armed = inf
@@ -99,8 +102,10 @@ class Link:
             raise
 
     async def _open(self) -> None:
-        self._target = await anyio.to_thread.run_sync(self._target.resolved)
+        self._target, self._masks = await anyio.to_thread.run_sync(prepared, self._target)
         self._adopt(await self._reach(needs_daemon=True))
+        if self.welcome is not None and is_unknown(self._target):
+            self._masks = await anyio.to_thread.run_sync(write_masks, self.welcome.root)
         self._timer = anyio.Event()
         self._wanted = anyio.Event()
         self._loop = asyncio_loop()
@@ -256,6 +261,8 @@ class Link:
         self.check_open()
         if mirror is not None:
             mirror.check()
+        if self._masks is not None:
+            command, records = self._masks(command, records)
         owners = self._owners
         link = self if owners is None else owners.link_for(command) or self
         now = time.monotonic()

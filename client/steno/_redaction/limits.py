@@ -9,6 +9,13 @@ and at worst looks at the rest of the text again for each; that is 4 s for this 
 MATCHES_MIN: Final = 100
 """Matches of an own pattern that every text may have, however long it is."""
 
+RECORD_CHARS_MAX: Final = 80_000_000
+"""Characters that are searched for one record, each as often as it is looked at. A record of the
+largest size takes 67 million once; beyond this, it is masked as a whole. That takes 8 s."""
+
+SEARCH_CHARS_MIN: Final = 100
+"""Characters that a search costs besides those of its text."""
+
 PASSES_MAX: Final = 8
 """Passes over one text until no pattern matches any longer; two are usual, because a mask can make
 a boundary at which another pattern begins to match."""
@@ -18,6 +25,10 @@ JSON_LEVELS_MAX: Final = 4
 
 JSON_CHARS_MAX: Final = 4_000_000
 """A longer text is searched as it is, and not decoded as JSON: that takes 40 ms."""
+
+DEPTH_MAX: Final = 200
+"""Levels of objects and arrays that are searched; what lies deeper is masked. Python ends a
+recursion at 1000 calls, and each level takes three."""
 
 PREVIEW_CHARS_MAX: Final = 24
 """Characters on each side of a mask in a preview: enough to find the place again."""
@@ -30,3 +41,9 @@ CLEAN_CHARS_MAX: Final = 64
 
 CLEAN_TEXTS_MAX: Final = 4096
 """Texts that are remembered, 0.3 MB."""
+
+KEY_CHARS_MAX: Final = 200
+"""Characters of a name in front of a value; a longer one is a text."""
+
+VENDOR_CHARS_MIN: Final = 15
+"""Characters of the shortest key of a vendor."""

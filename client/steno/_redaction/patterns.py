@@ -13,61 +13,32 @@ none either, and holds the interpreter while it searches.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
-from steno._redaction.limits import MATCHES_MIN, RE2_BYTES_MAX, SCAN_CHARS_MAX
+from steno._redaction import named
+from steno._redaction.limits import (
+    KEY_CHARS_MAX,
+    MATCHES_MIN,
+    RE2_BYTES_MAX,
+    SCAN_CHARS_MAX,
+    VENDOR_CHARS_MIN,
+)
+from steno._redaction.normal import Copy, Span, joined, lowered, plain
+from steno._redaction.vendors import HINTED, NAMES, ROWS, vendors_of
 from steno_protocol.errors import BadRequest
-
-Span = tuple[int, int]
-"""Start and end of a part of a text, in characters."""
+from steno_protocol.settings import REDACT_AT
 
 
-class Pattern(Protocol):
-    """A pattern with a name."""
+class Match(NamedTuple):
+    """A part of a text that is a secret."""
 
-    @property
-    def name(self) -> str:
-        """The name that its masks show."""
-        ...
-
-    def spans(self, text: str) -> Iterator[Span]:
-        """What it matches in a text, in order."""
-        ...
-
-    def has_key(self, key: str) -> bool:
-        """Whether the value of a JSON object under this key is a secret."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
-    """A pattern that comes with steno.
-
-    Attributes:
-        name: the name that its masks show.
-        hints: texts of which every match contains one; they are found far faster.
-        expression: the pattern.
-        key: matches the keys of JSON objects whose values are secrets.
-    """
-
+    start: int
+    end: int
     name: str
-    hints: tuple[str, ...]
-    expression: re.Pattern[str]
-    key: re.Pattern[str] | None = None
-
-    def spans(self, text: str) -> Iterator[Span]:
-        """What it matches in a text, in order."""
-        if any(hint in text for hint in self.hints):
-            group = "secret" if "secret" in self.expression.groupindex else 0
-            for found in self.expression.finditer(text):
-                yield found.span(group)
-
-    def has_key(self, key: str) -> bool:
-        """Whether the value of a JSON object under this key is a secret."""
-        return self.key is not None and self.key.fullmatch(key) is not None
 
 
 class Own:
@@ -89,12 +60,13 @@ class Own:
         options.log_errors = False
         options.max_mem = RE2_BYTES_MAX
         try:
-            self._expression: Any = engine.compile(expression, options)
+            self._compiled: Any = engine.compile(expression, options)
         except (engine.error, UnicodeEncodeError) as error:
             text = error.args[0]
             raise ValueError(text.decode() if isinstance(text, bytes) else str(error)) from None
-        self._group: int = self._expression.groupindex.get("secret", 0)
+        self._group: int = self._compiled.groupindex.get("secret", 0)
         self._name = name
+        self.expression = expression
 
     @property
     def name(self) -> str:
@@ -104,17 +76,13 @@ class Own:
     def spans(self, text: str) -> Iterator[Span]:
         """What it matches in a text, in order; after too many matches, the rest of the text."""
         left = max(MATCHES_MIN, SCAN_CHARS_MAX // max(1, len(text)))
-        for found in self._expression.finditer(_sound(text)):
+        for found in self._compiled.finditer(_sound(text)):
             span: Span = found.span(self._group)
             if left == 0:
                 yield span[0], len(text)
                 return
             left -= 1
             yield span
-
-    def has_key(self, key: str) -> bool:  # noqa: ARG002  (of the protocol)
-        """Never: it matches texts only."""
-        return False
 
 
 def _sound(text: str) -> str:
@@ -124,87 +92,139 @@ def _sound(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _pattern(name: str, hints: str, expression: str, key: str | None = None) -> BuiltIn:
-    compiled_key = None if key is None else re.compile(key, re.IGNORECASE)
-    return BuiltIn(name, tuple(hints.split()), re.compile(expression), compiled_key)
-
-
-# A key begins where no word goes on, so that a long word is looked at once.
-_BEGIN: Final = r"(?<![A-Za-z0-9_-])"
-# The quotes around a name or a value, also inside of JSON text.
-_QUOTE: Final = r"\\{0,3}[\"']?"
+# The quotes around a name or a value.
+_QUOTE: Final = r"[\"'`]?"
 _IS: Final = rf"{_QUOTE}\s{{0,4}}[:=]\s{{0,4}}{_QUOTE}"
-# A digit tells a key from words, and from the name of a variable that holds the key.
-_WITH_DIGIT: Final = r"(?=[A-Za-z_+/.~!@#$%^*-]{0,200}[0-9])"
-_KEYS: Final = (
-    r"(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|(?:auth|access|refresh|api|bot|session|github|gitlab|slack|npm|hf)[_-]?token"
-    r"|client[_-]?secret)"
-)
 
-BUILT_IN: Final[tuple[BuiltIn, ...]] = (
-    _pattern(
-        "private-key", "-----BEGIN",
+_TEXTS: Final[tuple[tuple[str, str, str], ...]] = (
+    # name, the text that it begins with in small letters, expression
+    (
+        "private-key", "-----begin ",
         # Without an end, all that follows: half a key is as secret.
-        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:\s|\\[rn]){1,8}[A-Za-z0-9+/=:, -]{16}(?s:.*?)"
-        r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+        (r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"\s{1,8}[A-Za-z0-9+/=:, .-]{16}(?s:.*?)"
+        r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|\Z)"),
     ),
-    _pattern("anthropic-key", "sk-ant-", rf"{_BEGIN}sk-ant-[A-Za-z0-9_-]{{16,}}"),
-    _pattern(
-        "openai-key", "sk-",
-        rf"{_BEGIN}sk-(?=[A-Za-z_-]{{0,200}}[0-9])[A-Za-z0-9_-]{{20,}}",
+    (
+        "private-key", "private-lines:",
+        (r"Private-Lines: [0-9]{1,4}\s{1,4}"
+        r"(?P<secret>(?:[A-Za-z0-9+/=]{1,80}[\r\n]{1,2}){0,200}[A-Za-z0-9+/=]{1,80})"),
     ),
-    _pattern("google-key", "AIza", rf"{_BEGIN}AIza[A-Za-z0-9_-]{{35}}"),
-    _pattern(
-        "github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        rf"{_BEGIN}(?:gh[pousr]_[A-Za-z0-9]{{36,255}}|github_pat_[A-Za-z0-9_]{{22,255}})",
-    ),
-    _pattern("gitlab-token", "glpat-", rf"{_BEGIN}glpat-[A-Za-z0-9_-]{{20,}}"),
-    _pattern("huggingface-token", "hf_", rf"{_BEGIN}hf_[A-Za-z0-9]{{30,}}"),
-    _pattern("slack-token", "xox", rf"{_BEGIN}xox[abeprs]-[A-Za-z0-9-]{{10,}}"),
-    _pattern(
-        "stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_",
-        rf"{_BEGIN}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,}}",
-    ),
-    _pattern("npm-token", "npm_", rf"{_BEGIN}npm_[A-Za-z0-9]{{36}}"),
-    _pattern("pypi-token", "pypi-AgE", rf"{_BEGIN}pypi-AgE[A-Za-z0-9_-]{{50,}}"),
-    _pattern("aws-key-id", "AKIA ASIA", rf"{_BEGIN}(?:AKIA|ASIA)[A-Z0-9]{{16}}(?![A-Z0-9])"),
-    _pattern(
-        "aws-secret-key", "ecret_ ECRET_ ecretA",
+    (
+        "aws-secret-key", "secret",
         rf"(?i:secret_?access_?key){_IS}(?P<secret>[A-Za-z0-9/+]{{40}}=?)",
     ),
-    _pattern(
-        "jwt", "eyJ",
-        rf"{_BEGIN}eyJ[A-Za-z0-9_-]{{8,}}\.eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}",
+    (
+        "bearer-token", "bearer",
+        (r"(?i:\bbearer)\s{1,8}"
+        r"(?P<secret>(?=[A-Za-z_+/.~-]{0,200}[0-9])[A-Za-z0-9_+/.~-]{16,}={0,2})"),
     ),
-    _pattern(
-        "bearer-token", "earer EARER",
-        rf"(?i:\bbearer)\s{{1,8}}(?P<secret>{_WITH_DIGIT}[A-Za-z0-9_+/.~-]{{16,}}={{0,2}})",
-    ),
-    _pattern(
-        "basic-auth", "asic ASIC",
+    (
+        "basic-auth", "authorization",
         rf"(?i:authorization){_IS}(?i:basic)\s{{1,8}}(?P<secret>[A-Za-z0-9+/]{{8,}}={{0,2}})",
     ),
-    _pattern(
+    (
         "url-password", "://",
-        r"://[^\s/:@\"'<>\\]{0,128}:(?P<secret>[^\s/@\"'<>\\]{1,256})@",
-    ),
-    _pattern(
-        "assigned-secret",
-        "assword ASSWORD asswd ASSWD assphrase ASSPHRASE ecret ECRET"
-        " _key _KEY -key -KEY Key apikey APIKEY oken OKEN",
-        rf"(?i:{_KEYS}){_IS}"
-        rf"(?P<secret>{_WITH_DIGIT}[A-Za-z0-9_+/.~!@#$%^*-]{{8,}}={{0,2}})",
-        rf"(?:\w{{1,40}}[_-])?{_KEYS}",
+        r"://[^\s/:@\"'<>]{0,128}:(?P<secret>[^\s/@\"'<>]{1,256})@(?=[\w\[%$])",
     ),
 )  # fmt: skip
-"""The patterns that are on unless the configuration says otherwise, the more exact ones first."""
 
-_BUILT_IN_NAMES: Final = tuple(pattern.name for pattern in BUILT_IN)
+_LIKE_A_KEY: Final = re.compile("[0-9]|[a-z][A-Z]")
+"""What hardly a word has."""
+
+_NAMED: Final = (named.AUTHORIZATION, named.COOKIE, named.ASSIGNED)
+
+BUILT_IN: Final = tuple(dict.fromkeys((*(name for name, *_ in _TEXTS), *NAMES, *_NAMED)))
+"""The names of the patterns that are on unless the configuration says otherwise."""
 
 
-def patterns_of(table: Mapping[str, str | bool], source: str) -> Sequence[Pattern]:
+class BuiltIn:
+    """The patterns that come with steno, those of a set of names.
+
+    Args:
+        names: of `BUILT_IN`.
+    """
+
+    def __init__(self, names: Collection[str] = BUILT_IN) -> None:
+        self.names = tuple(name for name in BUILT_IN if name in names)
+        self._texts = [
+            (name, begin, re.compile(expression))
+            for name, begin, expression in _TEXTS
+            if name in self.names
+        ]
+        self._vendors = vendors_of(frozenset(self.names) & frozenset(NAMES))
+        self._named = frozenset(self.names) & frozenset(_NAMED)
+
+    def matches(self, text: str) -> list[Match]:
+        """The secrets in a text, the more exact patterns first."""
+        copy = plain(text)
+        spans = list(self._in_texts(copy.text))
+        if len(copy.text) >= VENDOR_CHARS_MIN and self._vendors.may_match(copy.text):
+            spans += self._vendors.spans(copy.text)
+            broken = joined(copy.text)
+            if broken is not None:
+                spans += self._broken(copy.text, broken)
+        if self._named:
+            spans += [each for each in named.spans(copy.text) if each[2] in self._named]
+        return [Match(*copy.span(start, end), name) for start, end, name in spans]
+
+    def key_name(self, key: str) -> str | None:
+        """The name of the mask for the value under a key of a JSON object; None if it is none."""
+        name = named.key_name(key) if len(key) <= KEY_CHARS_MAX else None
+        return name if name in self._named else None
+
+    def _in_texts(self, text: str) -> Iterator[tuple[int, int, str]]:
+        low = lowered(text)
+        for name, begin, expression in self._texts:
+            group = "secret" if "secret" in expression.groupindex else 0
+            at = low.find(begin)
+            while at >= 0:
+                found = expression.match(text, at)
+                if found is not None:
+                    yield *found.span(group), name
+                at = low.find(begin, max(at + 1, at if found is None else found.end()))
+
+    def _broken(self, text: str, broken: Copy) -> Iterator[tuple[int, int, str]]:
+        """The vendors' keys that a line break cuts."""
+        for first, last, name in self._vendors.cut_spans(broken):
+            start, end = broken.span(first, last)
+            # A word of the next line is no part of a key that is whole without it.
+            while (cut := max(text.rfind("\n", start, end), text.rfind("\r", start, end))) >= 0:
+                if _LIKE_A_KEY.search(text[cut:end]) is not None or not self._vendors.is_one(
+                    text[start:cut]
+                ):
+                    yield start, end, name
+                    break
+                end = cut
+
+
+FORMS: Final = (_TEXTS, ROWS, HINTED, named.FORMS)
+"""All that the built-in patterns look for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """What is looked for.
+
+    Attributes:
+        own: the patterns of the user; where two find the same, they name it.
+        built_in: those of steno.
+    """
+
+    own: Sequence[Own] = ()
+    built_in: BuiltIn = field(default_factory=partial(BuiltIn, ()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all of them."""
+        return *(each.name for each in self.own), *self.built_in.names
+
+
+DEFAULT: Final = Patterns(built_in=BuiltIn())
+"""The patterns of steno."""
+
+
+def patterns_of(table: Mapping[str, str | bool], source: str) -> Patterns:
     """The patterns in force.
 
     Args:
@@ -214,9 +234,8 @@ def patterns_of(table: Mapping[str, str | bool], source: str) -> Sequence[Patter
     Raises:
         BadRequest: a pattern is not valid; the message names the file, the key and the remedy.
     """
-    unknown = [name for name, on in table.items() if on is True or on is False]
-    for name in unknown:
-        if name not in _BUILT_IN_NAMES:
+    for name, value in table.items():
+        if isinstance(value, bool) and name not in BUILT_IN:
             raise BadRequest(
                 f"{source}: redact.{name} is no built-in pattern, which alone can be true or"
                 " false: `steno redact --patterns` lists them"
@@ -224,10 +243,10 @@ def patterns_of(table: Mapping[str, str | bool], source: str) -> Sequence[Patter
     own = [
         _own(name, expression, source)
         for name, expression in table.items()
-        if isinstance(expression, str)
+        if isinstance(expression, str) and name != REDACT_AT
     ]
     # An own pattern of the same name replaces a built-in one.
-    return [*own, *(each for each in BUILT_IN if table.get(each.name, True) is True)]
+    return Patterns(own, BuiltIn([name for name in BUILT_IN if table.get(name, True) is True]))
 
 
 def _own(name: str, expression: str, source: str) -> Own:

@@ -21,6 +21,7 @@ from steno._connect.connection import Connection, Futile
 from steno._connect.probe import Attempt, Ready, hello_of, probe_deadline
 from steno._connect.session_file import open_source
 from steno._connect.target import Target
+from steno._connect.write_masks import is_unknown, prepared, write_masks
 from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
@@ -34,6 +35,7 @@ from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Un
 from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
+    from steno._redaction.writing import Masks
     from steno._sansio.owners import Owners
     from steno._sync.owner_link import BlockingOwnerLink
 
@@ -69,7 +71,11 @@ class BlockingLink:
         self.timeout: float = given_timeout(timeout)
         self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
-        self._target = target.resolved()
+        self._masks: Masks | None = None
+        if home is None:
+            self._target, self._masks = prepared(target)
+        else:
+            self._target = target.resolved()
         self.on_stale: Callable[[], None] | None = on_stale
         endpoint = None if home is None else target.endpoint
         self._exchange = Exchange(hello_of(target), endpoint, on_stale)
@@ -87,6 +93,8 @@ class BlockingLink:
             if home is None
             else home.welcome
         )
+        if home is None and is_unknown(self._target):
+            self._masks = write_masks(self.welcome.root)
         fork_guard.guard(self)
 
     def close(self) -> None:
@@ -461,6 +469,8 @@ class BlockingLink:
         # Once more: another thread may have closed the client before this one got its turn.
         self.check_open()
         self._turns.ring()
+        if self._masks is not None:
+            command, records = self._masks(command, records)
         owners = self._owners
         if mirror is not None:
             link = self if owners is None else self._carrier(mirror.follower)

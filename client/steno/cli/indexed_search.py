@@ -3,22 +3,26 @@
 from argparse import Namespace
 from collections.abc import Iterator
 
+from steno._redaction.redactor import Redactor
 from steno._sync.client import BlockingClient
-from steno.cli.connection import endpoint_of
+from steno.cli.connection import endpoint_of, root_here
+from steno.cli.redaction import masked_record, redactor_of
 from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
 from steno.cli.render.searchable import searchable
-from steno.search_index.filling import Pass, fill
+from steno.search_index.filling import Pass, Reading, fill
 from steno.search_index.folder import IndexFolder, cache_folder
-from steno.search_index.hits import Hit, Search, Searcher
+from steno.search_index.hits import Hit, Search, Searcher, Shown
 from steno.search_index.index import Damaged
 from steno.search_index.limits import COUNTED_MAX, LOCK_WAIT_S, PAGE_MAX
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.paths import is_remote
 
 
-def index_folder(options: Namespace, root: str) -> IndexFolder:
-    """The index of the daemon that the options name.
+def index_folder(options: Namespace, root: str) -> tuple[IndexFolder, Reading]:
+    """The index of the daemon that the options name, and what reads the texts of records for it.
+
+    The texts are masked: no secret is in the index, and no search finds a word of one.
 
     Args:
         options: of the command.
@@ -26,7 +30,13 @@ def index_folder(options: Namespace, root: str) -> IndexFolder:
     """
     endpoint = endpoint_of(options)
     of = endpoint if endpoint is not None and is_remote(endpoint) else root
-    return IndexFolder(cache_folder(), of)
+    redactor = redactor_of(root_here(options))
+    return IndexFolder(cache_folder(), of, redactor.fingerprint), masked_reading(redactor)
+
+
+def masked_reading(redactor: Redactor) -> Reading:
+    """What reads the texts of a record for the index, with its secrets masked."""
+    return lambda record: searchable(masked_record(redactor, record))
 
 
 class IndexedSearch:
@@ -35,6 +45,8 @@ class IndexedSearch:
     Args:
         client: a client of the daemon.
         folder: the index.
+        read: reads the texts of a record.
+        shown: what is shown of a record.
         output: shows the progress, and what the results lack.
 
     Attributes:
@@ -43,9 +55,18 @@ class IndexedSearch:
         is_ranked: they were ordered by relevance.
     """
 
-    def __init__(self, client: BlockingClient, folder: IndexFolder, output: Output) -> None:
+    def __init__(
+        self,
+        client: BlockingClient,
+        folder: IndexFolder,
+        read: Reading,
+        shown: Shown,
+        output: Output,
+    ) -> None:
         self._client = client
         self._folder = folder
+        self._read = read
+        self._shown = shown
         self._output = output
         self.failed: list[StenoError] = []
         self.count: int = 0
@@ -64,7 +85,7 @@ class IndexedSearch:
 
             with self._folder.filling(LOCK_WAIT_S, waiting) as filling:
                 if filling is not None:
-                    fill(self._client, filling, searchable, run, advanced, anew=anew)
+                    fill(self._client, filling, self._read, run, advanced, anew=anew)
         if filling is None:
             self._output.say(
                 "another process fills the index, so that results may be missing: repeat the"
@@ -90,7 +111,7 @@ class IndexedSearch:
         index = self._folder.open()
         if index is None:
             return
-        searcher = Searcher(self._client, searchable)
+        searcher = Searcher(self._client, searchable, self._shown)
         with index:
             offset: int | None = 0
             while offset is not None and limit > 0:

@@ -1,5 +1,7 @@
 """Masks in what a command or the viewer sends: the patterns in force, and masked records."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from steno._redaction.redactor import Redactor
 from steno.cli.configuration import text_of_file
 from steno.values import Record
 from steno_protocol import paths
-from steno_protocol.replies import SessionStat
+from steno_protocol.replies import SessionEntry, SessionStat
 from steno_protocol.settings import redaction_table
 
 _encode = msgspec.json.Encoder().encode
@@ -35,10 +37,30 @@ def masked_stat(redactor: Redactor, stat: SessionStat) -> SessionStat:
     return msgspec.structs.replace(stat, title=title, labels=labels)
 
 
+def masked_entry(redactor: Redactor, entry: SessionEntry) -> SessionEntry:
+    """A line of the list of sessions, with its title and its labels masked."""
+    title, labels = redactor.text(entry.title), tuple(map(redactor.text, entry.labels))
+    return msgspec.structs.replace(entry, title=title, labels=labels)
+
+
 def masked_record(redactor: Redactor, record: Record) -> Record:
     """A record with its secrets masked; the same one if it has none."""
     value = redactor.value(record.record)
-    return record if value == record.record else Record(record.cursor, value, _line(value))
+    # A value without a secret comes back as it is, and need not be compared.
+    return (
+        record
+        if value is record.record or value == record.record
+        else Record(record.cursor, value, _line(value))
+    )
+
+
+def shown_records(redactor: Redactor | None) -> Callable[[Record], Record]:
+    """What is shown of a record: it itself, or with its secrets masked."""
+    return _exact if redactor is None else partial(masked_record, redactor)
+
+
+def _exact(record: Record) -> Record:
+    return record
 
 
 def masked_line(redactor: Redactor, raw: bytes) -> bytes:

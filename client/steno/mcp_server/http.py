@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
 from steno.mcp_server.limits import BODY_BYTES_MAX, HTTP_IDLE_S, HTTP_SESSIONS_MAX
 from steno.mcp_server.server import serving
 from steno.web.access import Access
@@ -19,7 +20,12 @@ PATH: Final = "/mcp"
 
 
 async def serve_http(
-    door: Door, client: Client, ready: Callable[[], Awaitable[None]], *, read_only: bool
+    door: Door,
+    client: Client,
+    redactor: Redactor,
+    ready: Callable[[], Awaitable[None]],
+    *,
+    read_only: bool,
 ) -> None:
     """Serve any number of peers until SIGINT, SIGTERM or SIGHUP.
 
@@ -27,9 +33,10 @@ async def serve_http(
         door: where it is reached; its socket is closed at the end.
         client: an open client of the daemon.
         ready: called once requests are answered.
+        redactor: masks the secrets in every answer.
         read_only: leave out the tools that change sessions.
     """
-    async with serving(client, read_only=read_only) as served:
+    async with serving(client, redactor, read_only=read_only) as served:
         app = served.server.streamable_http_app(
             streamable_http_path=PATH,
             max_request_body_size=BODY_BYTES_MAX,

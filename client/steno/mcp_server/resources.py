@@ -1,20 +1,25 @@
 """Sessions as resources: the list, the templates, and the text of one."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import mcp_types as types
 import msgspec
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
+from steno.cli.redaction import masked_entry
 from steno.mcp_server.addresses import MIME_TYPES, ROOT, TEMPLATES, Address
 from steno.mcp_server.errors import protocol_error
 from steno.mcp_server.limits import LIST_PAGE
 from steno.mcp_server.texts import text_of
-from steno.mcp_server.tools import get_session
+from steno.mcp_server.tools import Source, get_session
 from steno.mcp_server.values import OneSession
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.paths import split_session
 from steno_protocol.replies import SessionEntry
+
+_ADDRESSES: Final = frozenset({"session", "head", "forked_from"})
 
 
 class Resources:
@@ -22,10 +27,12 @@ class Resources:
 
     Args:
         client: the client of the daemon.
+        redactor: masks the secrets in every text.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, redactor: Redactor) -> None:
         self._client = client
+        self._redactor = redactor
 
     async def page(self, cursor: str | None) -> types.ListResourcesResult:
         """A page of the sessions, ordered by id; the cursor is the last id of the page before."""
@@ -36,10 +43,10 @@ class Resources:
                 archived="no", after=cursor or "", limit=LIST_PAGE + 1
             )
         except StenoError as error:
-            raise protocol_error(error) from None
+            raise protocol_error(error, None, self._redactor.text) from None
         shown = found[:LIST_PAGE]
         return types.ListResourcesResult(
-            resources=[_resource(entry) for entry in shown],
+            resources=[_resource(masked_entry(self._redactor, entry)) for entry in shown],
             next_cursor=shown[-1].session if len(found) > len(shown) else None,
         )
 
@@ -53,18 +60,20 @@ class Resources:
             address = Address.parse(uri)
             text = await self._text(address)
         except StenoError as error:
-            raise protocol_error(error, uri) from None
+            raise protocol_error(error, uri, self._redactor.text) from None
         mime_type = MIME_TYPES[address.view]
         contents = types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[contents])
 
     async def _text(self, address: Address) -> str:
         if address.view == "state":
-            state = await get_session(self._client, OneSession(session=address.session))
-            return msgspec.json.encode(state).decode()
+            source = Source(self._client, self._redactor)
+            state = await get_session(source, OneSession(session=address.session))
+            shown = self._redactor.fields(msgspec.to_builtins(state), _ADDRESSES)
+            return msgspec.json.encode(shown).decode()
         if address.view == "stream":
             await self._check_stream(address)
-        return await text_of(self._client, address)
+        return await text_of(self._client, self._redactor, address)
 
     async def _check_stream(self, address: Address) -> None:
         # A missing stream reads as empty, but it is no resource.

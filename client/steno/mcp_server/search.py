@@ -4,6 +4,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
+from steno.cli.redaction import masked_record
 from steno.cli.render.messages import texts_of
 from steno.mcp_server.bounded import around
 from steno.mcp_server.limits import (
@@ -20,10 +22,11 @@ from steno_protocol.paths import split_session
 from steno_protocol.positions import Position
 
 
-async def search_sessions(client: Client, asked: SearchSessions) -> Hits:
+async def search_sessions(client: Client, redactor: Redactor, asked: SearchSessions) -> Hits:
     """Search sessions in the order of their ids, each from its first record.
 
     A plain text, because a regular expression of a peer could keep the process busy for ever.
+    The records are searched with their secrets masked: a hit inside of one would spell it out.
     """
     if "\n" in asked.text:
         raise BadRequest("the text has a line break, and lines are searched: search for one line")
@@ -35,7 +38,7 @@ async def search_sessions(client: Client, asked: SearchSessions) -> Hits:
         start = position if session == first else None
         try:
             async for record in in_turns(client.session(session).records(start)):
-                found = list(wanted.hits(session, record))
+                found = list(wanted.hits(session, masked_record(redactor, record)))
                 # The hits of one record stay together, so that a position continues the search.
                 is_full = len(hits) > 0 and len(hits) + len(found) > asked.limit
                 if is_full or time.monotonic() > until:

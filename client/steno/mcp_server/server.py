@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
@@ -14,14 +14,32 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
 from steno.mcp_server.errors import tool_error
 from steno.mcp_server.limits import CALLS_MAX
 from steno.mcp_server.resources import Resources, templates
 from steno.mcp_server.subscriptions import Subscriptions
-from steno.mcp_server.tools import TOOLS, Tool
+from steno.mcp_server.tools import TOOLS, Source, Tool
 from steno.mcp_server.values import schema_of
 from steno_protocol import __version__
+from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest, Internal, StenoError
+
+_ADDRESSES: Final = frozenset(
+    {
+        "session",
+        "head",
+        "first",
+        "last",
+        "next",
+        "cursor",
+        "key",
+        "mail_id",
+        "forked_from",
+        "record",
+    }
+)
+"""Fields of answers that stay as they are; a record was masked before it was cut."""
 
 Context = ServerRequestContext[Any, Any]
 
@@ -50,16 +68,17 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(client: Client, *, read_only: bool) -> AsyncGenerator[Served]:
+async def serving(client: Client, redactor: Redactor, *, read_only: bool) -> AsyncGenerator[Served]:
     """A server for any number of peers, in use of one client of the daemon.
 
     Args:
         client: an open client.
+        redactor: masks the secrets in every answer.
         read_only: leave out the tools that change sessions.
     """
     async with anyio.create_task_group() as tasks:
         subscriptions = Subscriptions(client, tasks)
-        handlers = _Handlers(client, read_only=read_only)
+        handlers = _Handlers(client, redactor, read_only=read_only)
         server: Server[Any] = Server(
             "steno",
             title="steno",
@@ -81,9 +100,10 @@ async def serving(client: Client, *, read_only: bool) -> AsyncGenerator[Served]:
 class _Handlers:
     """One method for each request."""
 
-    def __init__(self, client: Client, *, read_only: bool) -> None:
+    def __init__(self, client: Client, redactor: Redactor, *, read_only: bool) -> None:
         self._client = client
-        self._resources = Resources(client)
+        self._redactor = redactor
+        self._resources = Resources(client, redactor)
         self._tools = {each.name: each for each in TOOLS if not (read_only and each.is_change)}
         self._places = anyio.CapacityLimiter(CALLS_MAX)
 
@@ -102,15 +122,15 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, self._missing(asked.name))
         try:
             async with self._places:
-                result = await tool.run(self._client, _arguments(tool, asked.arguments))
+                arguments = _arguments(tool, asked.arguments)
+                result = await tool.run(Source(self._client, self._redactor), arguments)
         except StenoError as error:
-            return tool_error(error)
+            return tool_error(error, self._redactor)
         except Exception:
             _log.exception("the tool %s failed", tool.name)
-            return tool_error(
-                Internal(f"{tool.name} failed: the log of `steno mcp` has the reason")
-            )
-        document = msgspec.to_builtins(result)
+            reason = Internal(f"{tool.name} failed: the log of `steno mcp` has the reason")
+            return tool_error(reason, self._redactor)
+        document = _masked(self._redactor, msgspec.to_builtins(result))
         return types.CallToolResult(content=[_text(document)], structured_content=document)
 
     async def list_resources(
@@ -136,6 +156,18 @@ class _Handlers:
         if any(each.name == name for each in TOOLS):
             return f"{name} changes sessions, and this server only reads: it has --read-only"
         return f"there is no tool {name[:80]!r}: tools/list shows the tools"
+
+
+def _masked(redactor: Redactor, value: Any) -> Any:
+    """An answer with its secrets masked; addresses, by which a peer asks for more, stay exact."""
+    if is_object(value):
+        return {
+            name: each if name in _ADDRESSES else _masked(redactor, each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_masked(redactor, each) for each in cast("list[object]", value)]
+    return redactor.value(value)
 
 
 def _arguments(tool: Tool, given: dict[str, Any] | None) -> Any:

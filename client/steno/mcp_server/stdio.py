@@ -3,17 +3,19 @@
 from mcp.server.stdio import stdio_server
 
 from steno._async.client import Client
+from steno._redaction.redactor import Redactor
 from steno.mcp_server.server import serving
 
 
-async def serve_stdio(client: Client, *, read_only: bool) -> None:
+async def serve_stdio(client: Client, redactor: Redactor, *, read_only: bool) -> None:
     """Serve the peer at the other end of stdin and stdout until stdin is closed.
 
     Args:
         client: an open client of the daemon.
+        redactor: masks the secrets in every answer.
         read_only: leave out the tools that change sessions.
     """
-    async with serving(client, read_only=read_only) as served:
+    async with serving(client, redactor, read_only=read_only) as served:
         server = served.server
         # Output of other code goes to stderr meanwhile: stdout has messages of the protocol only.
         async with stdio_server() as (incoming, outgoing):

@@ -8,6 +8,8 @@ import msgspec
 
 from steno._async.client import Client
 from steno._async.session import Session
+from steno._redaction.redactor import Redactor
+from steno.cli.redaction import masked_line, masked_record, masked_stat
 from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
 from steno.mcp_server.addresses import Address, View
@@ -38,31 +40,35 @@ class Tail:
         return between.join(self._pieces).decode(errors="replace")
 
 
-async def text_of(client: Client, address: Address) -> str:
-    """The text of a resource.
+async def text_of(client: Client, redactor: Redactor, address: Address) -> str:
+    """The text of a resource, with its secrets masked before it is cut.
 
     Raises:
         NotFound: there is no such session or stream.
     """
-    return await _TEXTS[address.view](client.session(address.session), address)
+    return await _TEXTS[address.view](client.session(address.session), redactor, address)
 
 
-async def _markdown(session: Session, _: Address) -> str:
-    stat = await session.stat()
+async def _markdown(session: Session, redactor: Redactor, _: Address) -> str:
+    stat = masked_stat(redactor, await session.stat())
     start, head = _span(stat)
     tail, rendering = Tail(), Markdown()
     async for record in in_turns(session.records(start, head)):
-        tail.add(("\n".join(rendering.record(record)) + "\n").encode(errors="replace"))
+        tail.add(
+            ("\n".join(rendering.record(masked_record(redactor, record))) + "\n").encode(
+                errors="replace"
+            )
+        )
     left = "*earlier messages are left out*\n\n" if tail.is_cut or start.line else ""
     return "\n".join(head_of(stat)) + f"\n{left}" + tail.joined()
 
 
-async def _json(session: Session, _: Address) -> str:
-    stat = await session.stat()
+async def _json(session: Session, redactor: Redactor, _: Address) -> str:
+    stat = masked_stat(redactor, await session.stat())
     start, head = _span(stat)
     tail = Tail()
     async for record in in_turns(session.records(start, head)):
-        tail.add(contract.record(record).rstrip(b"\n"))
+        tail.add(contract.record(masked_record(redactor, record)).rstrip(b"\n"))
     described = contract.reply(stat)
     fields = {name: described[name] for name in contract.EXPORT_HEAD}
     document = {**fields, "cut": tail.is_cut or start.line > 0}
@@ -70,18 +76,18 @@ async def _json(session: Session, _: Address) -> str:
     return f'{encoded[:-1]},"records":[\n' + tail.joined(b",\n") + "]}"
 
 
-async def _wire(session: Session, _: Address) -> str:
+async def _wire(session: Session, redactor: Redactor, _: Address) -> str:
     tail = Tail()
     async for event in in_turns(session.wire_records()):
-        tail.add(contract.record(event))
+        tail.add(masked_line(redactor, contract.record(event)))
     return tail.joined()
 
 
-async def _stream(session: Session, address: Address) -> str:
+async def _stream(session: Session, redactor: Redactor, address: Address) -> str:
     tail = Tail()
     stream = await session.stream(address.stream)
     async for record in in_turns(stream.records()):
-        tail.add(contract.stream_record(record))
+        tail.add(masked_line(redactor, contract.stream_record(record)))
     return tail.joined()
 
 
@@ -94,7 +100,7 @@ def _span(stat: SessionStat) -> tuple[Position, Position]:
     return Position(head.generation, head.line - kept), head
 
 
-_TEXTS: Final[dict[View, Callable[[Session, Address], Awaitable[str]]]] = {
+_TEXTS: Final[dict[View, Callable[[Session, Redactor, Address], Awaitable[str]]]] = {
     "markdown": _markdown,
     "json": _json,
     "wire": _wire,

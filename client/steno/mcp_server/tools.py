@@ -8,6 +8,7 @@ import msgspec
 
 from steno._async.client import Client
 from steno._async.session import Session
+from steno._redaction.redactor import Redactor
 from steno._sansio.requests import encode_records
 from steno.mcp_server.bounded import bounded
 from steno.mcp_server.limits import ANSWER_BYTES_MAX
@@ -44,6 +45,19 @@ from steno_protocol.records import check_message
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """Where the answers come from.
+
+    Attributes:
+        client: the client of the daemon.
+        redactor: masks the secrets in records, before their texts are cut or searched.
+    """
+
+    client: Client
+    redactor: Redactor
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A tool.
 
@@ -64,15 +78,15 @@ class Tool:
     description: str
     arguments: type[Arguments]
     result: type[msgspec.Struct]
-    run: Callable[[Client, Any], Awaitable[msgspec.Struct]]
+    run: Callable[[Source, Any], Awaitable[msgspec.Struct]]
     is_change: bool = True
     is_destructive: bool = False
     is_idempotent: bool = False
 
 
-async def list_sessions(client: Client, asked: ListSessions) -> SessionPage:
+async def list_sessions(source: Source, asked: ListSessions) -> SessionPage:
     """A page of the sessions, ordered by id."""
-    found = await client.sessions(
+    found = await source.client.sessions(
         asked.prefix, archived=asked.archived, labels=asked.labels, title=asked.title,
         after=asked.after, limit=asked.limit + 1,
     )  # fmt: skip
@@ -83,9 +97,9 @@ async def list_sessions(client: Client, asked: ListSessions) -> SessionPage:
     )
 
 
-async def get_session(client: Client, asked: OneSession) -> SessionState:
+async def get_session(source: Source, asked: OneSession) -> SessionState:
     """The numbers of a session."""
-    session = client.session(asked.session)
+    session = source.client.session(asked.session)
     stat = await session.stat()
     return SessionState(
         session=stat.session,
@@ -102,9 +116,9 @@ async def get_session(client: Client, asked: OneSession) -> SessionState:
     )
 
 
-async def read_session(client: Client, asked: ReadSession) -> RecordPage:
+async def read_session(source: Source, asked: ReadSession) -> RecordPage:
     """Records from a position on, or the last ones."""
-    session = client.session(asked.session)
+    session = source.client.session(asked.session)
     head = Position.parse((await session.stat()).head)
     start = _start(asked, head)
     # What comes after the head that the answer names is left to the next read.
@@ -112,7 +126,7 @@ async def read_session(client: Client, asked: ReadSession) -> RecordPage:
     found: list[RecordEntry] = []
     size, after, more = 0, start, False
     async for each in records:
-        record, bytes_, is_cut = bounded(each.record, len(each.raw))
+        record, bytes_, is_cut = bounded(source.redactor.value(each.record), len(each.raw))
         size += bytes_
         if found and (len(found) == asked.limit or size > ANSWER_BYTES_MAX):
             more = True
@@ -129,9 +143,9 @@ async def read_session(client: Client, asked: ReadSession) -> RecordPage:
     )
 
 
-async def append_messages(client: Client, asked: AppendMessages) -> Changed:
+async def append_messages(source: Source, asked: AppendMessages) -> Changed:
     """Append messages as one batch; a missing session is created if that is wanted."""
-    session = client.session(asked.session)
+    session = source.client.session(asked.session)
     try:
         ack = await _append(session, asked)
     except NotFound:
@@ -143,60 +157,65 @@ async def append_messages(client: Client, asked: AppendMessages) -> Changed:
         # Neither must a refused message leave one behind.
         for record in encode_records(asked.messages):
             check_message(record)
-        await client.open(asked.session, follow=False)
+        await source.client.open(asked.session, follow=False)
         ack = await _append(session, asked)
     return _changed(asked.session, ack)
 
 
-async def create_checkpoint(client: Client, asked: CreateCheckpoint) -> Changed:
+async def create_checkpoint(source: Source, asked: CreateCheckpoint) -> Changed:
     """Append a checkpoint."""
-    ack = await client.session(asked.session).checkpoint(
+    ack = await source.client.session(asked.session).checkpoint(
         asked.add_user_message, key=asked.key, expect=asked.expect
     )
     return _changed(asked.session, ack)
 
 
-async def revert_session(client: Client, asked: RevertSession) -> Changed:
+async def revert_session(source: Source, asked: RevertSession) -> Changed:
     """Go back to a checkpoint."""
-    ack = await client.session(asked.session).revert_to(
+    ack = await source.client.session(asked.session).revert_to(
         asked.checkpoint, why=asked.why, key=asked.key, expect=asked.expect
     )
     return _changed(asked.session, ack)
 
 
-async def restore_generation(client: Client, asked: RestoreGeneration) -> Changed:
+async def restore_generation(source: Source, asked: RestoreGeneration) -> Changed:
     """Return to a past generation."""
-    ack = await client.session(asked.session).restore_generation(
+    ack = await source.client.session(asked.session).restore_generation(
         asked.generation, why=asked.why, key=asked.key, expect=asked.expect
     )
     return _changed(asked.session, ack)
 
 
-async def send_dmail(client: Client, asked: SendDmail) -> Changed:
+async def send_dmail(source: Source, asked: SendDmail) -> Changed:
     """Send a D-Mail."""
-    sent = await client.session(asked.session).send_dmail(
+    sent = await source.client.session(asked.session).send_dmail(
         asked.checkpoint, asked.message,
         replaces=asked.replaces, key=asked.key, expect=asked.expect,
     )  # fmt: skip
     return msgspec.structs.replace(_changed(asked.session, sent), mail_id=sent.id)
 
 
-async def deliver_dmail(client: Client, asked: DeliverDmail) -> Changed:
+async def deliver_dmail(source: Source, asked: DeliverDmail) -> Changed:
     """Deliver the pending D-Mail."""
-    ack = await client.session(asked.session).deliver_dmail(
+    ack = await source.client.session(asked.session).deliver_dmail(
         asked.mail_id, add_user_message=asked.add_user_message, key=asked.key, expect=asked.expect
     )
     return msgspec.structs.replace(_changed(asked.session, ack), mail_id=asked.mail_id)
 
 
-async def fork_session(client: Client, asked: ForkSession) -> Forked:
+async def fork_session(source: Source, asked: ForkSession) -> Forked:
     """Create a session from a state of another one."""
-    made = await client.session(asked.session).fork(
+    made = await source.client.session(asked.session).fork(
         asked.new_session, at=asked.at, checkpoint=asked.checkpoint, title=asked.title,
         key=asked.key,
     )  # fmt: skip
     stat = await made.stat()
     return Forked(session=made.id, head=stat.head, title=stat.title, forked_from=stat.forked_from)
+
+
+async def _search(source: Source, asked: SearchSessions) -> Hits:
+    """Search the records as they are shown."""
+    return await search_sessions(source.client, source.redactor, asked)
 
 
 _BEGINNING: Final = "0:0"
@@ -224,7 +243,7 @@ TOOLS: Final = (
         "search_sessions", "Search sessions",
         "Find a text in the messages of all sessions, or of those with a prefix. Continue with"
         " `next` as the cursor.",
-        SearchSessions, Hits, search_sessions, is_change=False,
+        SearchSessions, Hits, _search, is_change=False,
     ),
     Tool(
         "append_messages", "Append messages",

@@ -113,10 +113,11 @@ def _fill(
     run: Pass,
     advanced: Callable[[], None],
 ) -> None:
+    changed = _changed(client, filling.index)
     if filling.index.is_worn:
         filling.make_anew()
+        changed = _changed(client, filling.index)
     index = filling.index
-    changed = _changed(client, index)
     run.bytes_total = sum(_unread(entry, known) for entry, known in changed)
     batch = _Batch(index, run, advanced)
     for entry, known in changed:

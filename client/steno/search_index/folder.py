@@ -41,10 +41,13 @@ class IndexFolder:
     Args:
         base: the folder of all indexes.
         of: the path of the root, or the address of the daemon.
+        masks: the fingerprint of the patterns that mask its texts; an index with others is made
+            anew.
     """
 
-    def __init__(self, base: Path, of: str) -> None:
+    def __init__(self, base: Path, of: str, masks: int = 0) -> None:
         self._of = of
+        self._masks = masks
         self.path: Path = base / blake2b(os.fsencode(of), digest_size=12).hexdigest()
 
     def open(self) -> Index | None:
@@ -53,7 +56,11 @@ class IndexFolder:
         if found is None:
             return None
         try:
-            return Index(found)
+            index = Index(found)
+            if index.masks == self._masks:
+                return index
+            index.close()
+            return None
         except (Damaged, StorageFailed):
             if found == self._present():
                 return None
@@ -93,12 +100,16 @@ class IndexFolder:
         found = None if anew else self._present()
         if found is not None:
             with suppress(Damaged):
-                return Index(found, creates=True)
+                index = Index(found, creates=True)
+                if index.masks == self._masks:
+                    return index
+                index.close()
         numbers = [number for _, number in self._files()]
         path = self.path / f"index-{VERSION}-{max(numbers, default=0) + 1}.db"
         # SQLite gives the mode of the file to the files that it puts beside it.
         os.close(open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         index = Index(path, creates=True)
+        index.note_masks(self._masks)
         self._remove_old(path.name)
         return index
 

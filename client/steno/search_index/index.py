@@ -4,7 +4,8 @@ The table `words` (FTS5, without the texts) has a row for each record with its w
 column `tags`, a word for its role and one for its session. The number of a row begins with the time
 of its record: the newest rows and those of a span of time are found without looking at others.
 FTS5 cannot take a row without text out again. A record that is gone loses its row in `records`, and
-is passed over from then on; once most rows are such, the index is made anew.
+is passed over from then on; once most rows are such, or a session was deleted, the index is made
+anew: the words of what was deleted are not kept.
 """
 
 import time
@@ -37,7 +38,7 @@ except ImportError as _missing:
         " or `steno grep` without --index"
     ) from None
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the tables, part of the name of the file."""
 
 _APPLICATION_ID: Final = 0x73746E6F
@@ -66,7 +67,7 @@ _TABLES: Final = (
     ),
     "CREATE INDEX places ON records(session, line)",
     "CREATE TABLE counts(name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
-    "INSERT INTO counts VALUES('rows', 0), ('complete', 0)",
+    "INSERT INTO counts VALUES('rows', 0), ('complete', 0), ('masks', 0), ('gone', 0)",
     f"INSERT INTO words(words, rank) VALUES('hashsize', {16 * MIB})",
     "INSERT INTO words(words, rank) VALUES('rank', 'bm25(1.0, 0.0)')",
 )
@@ -256,6 +257,7 @@ class Index:
                 if number is not None:
                     self._base.execute("DELETE FROM records WHERE session = ?", (number,))
                     self._base.execute("DELETE FROM sessions WHERE number = ?", (number,))
+                    self._base.execute("UPDATE counts SET value = 1 WHERE name = 'gone'")
 
     def doubt(self, session: str, generation: int) -> None:
         """Let the next pass read a session from its beginning.
@@ -281,9 +283,22 @@ class Index:
             return bool(self._count("complete"))
 
     @property
-    def is_worn(self) -> bool:
-        """Most of its rows are of records that are gone."""
+    def masks(self) -> int:
+        """The fingerprint of the patterns that masked its texts; 0 in a new one."""
         with _translated():
+            return self._count("masks")
+
+    def note_masks(self, masks: int) -> None:
+        """Note the fingerprint of the patterns."""
+        with _translated():
+            self._base.execute("UPDATE counts SET value = ? WHERE name = 'masks'", (masks,))
+
+    @property
+    def is_worn(self) -> bool:
+        """It has words of a deleted session, or most of its rows are of records that are gone."""
+        with _translated():
+            if self._count("gone"):
+                return True
             rows = self._count("rows")
             (used,) = self._base.execute("SELECT count(*) FROM records").fetchone()
         return rows - int(used) > max(UNUSED_RECORDS_MIN, int(used))
@@ -365,6 +380,8 @@ class Index:
     def _prepare(self, *, creates: bool) -> None:
         base = self._base
         base.execute(f"PRAGMA cache_size = -{CACHE_BYTES // KIB}")
+        # What is removed is overwritten.
+        base.execute("PRAGMA secure_delete = ON")
         if self._is_new():
             if not creates:
                 raise Damaged("it has no tables yet")

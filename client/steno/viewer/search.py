@@ -20,12 +20,13 @@ from steno.web.limits import SHUTDOWN_S
 from steno_protocol.errors import StenoError, Unreachable
 
 if TYPE_CHECKING:
-    from steno.search_index.filling import Pass
+    from steno.search_index.filling import Pass, Reading
     from steno.search_index.folder import IndexFolder
     from steno.search_index.hits import Hit, Page, Search, Shown
 
-Connect = Callable[[], "tuple[BlockingClient, IndexFolder]"]
-"""Connects a client for the threads of the search, and names the folder of the index."""
+Connect = Callable[[], "tuple[BlockingClient, IndexFolder, Reading]"]
+"""Connects a client for the threads of the search, and names the folder of the index and what reads
+the texts of records for it, with their secrets masked."""
 
 
 _NICENESS: Final = 10
@@ -43,7 +44,7 @@ class SearchService:
     def __init__(self, connect: Connect, shown: "Shown") -> None:
         self._connect = connect
         self._shown = shown
-        self._parts: tuple[BlockingClient, IndexFolder] | None = None
+        self._parts: tuple[BlockingClient, IndexFolder, Reading] | None = None
         self._connecting = threading.Lock()
         # The records of the passes before the last one, and that: one value, as a thread sets it.
         self._passes: tuple[int, Pass | None] = 0, None
@@ -130,10 +131,9 @@ class SearchService:
             self._ended_at = time.monotonic()
 
     def _fill_once(self) -> None:
-        from steno.cli.render.searchable import searchable  # noqa: PLC0415
         from steno.search_index.filling import Pass, fill  # noqa: PLC0415
 
-        client, folder = self._connected()
+        client, folder, read = self._connected()
         before, last = self._passes
         run = Pass()
         self._passes = before + _records_of(last), run
@@ -147,7 +147,7 @@ class SearchService:
                 return
             anew, self._is_damaged = self._is_damaged, False
             try:
-                fill(client, filling, searchable, run, anew=anew)
+                fill(client, filling, read, run, anew=anew)
             finally:
                 self._is_complete = filling.index.is_complete
 
@@ -158,7 +158,7 @@ class SearchService:
         from steno.search_index.query import terms  # noqa: PLC0415
 
         terms(search.typed)
-        client, folder = self._connected()
+        client, folder, _ = self._connected()
         index = folder.open()
         if index is None:
             return None
@@ -172,7 +172,7 @@ class SearchService:
             self._is_damaged, self._is_complete = True, False
             return None
 
-    def _connected(self) -> "tuple[BlockingClient, IndexFolder]":
+    def _connected(self) -> "tuple[BlockingClient, IndexFolder, Reading]":
         with self._connecting:
             if self._parts is None:
                 self._parts = self._connect()

@@ -320,7 +320,7 @@ def test_an_index_that_is_no_index_is_made_anew(tmp_path: Path, spoil: object) -
     assert found is not None
     with found:
         assert found.find("beta", Filters(), "time", 0, 10).count == 1
-    assert [file.name for file in folder.path.glob("index-*")] == ["index-1-2.db"]
+    assert [file.name for file in folder.path.glob("index-*")] == ["index-2-2.db"]
 
 
 def test_one_process_fills_and_others_search(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ async def test_each_record_is_counted_once_whatever_pass_runs(
     folder = IndexFolder(tmp_path, "root")
     with steno_client.connect_sync(root, name="writer") as client:
         client.open("talk").append_message({"role": "user", "content": "one"})
-        service = SearchService(lambda: (client, folder), lambda record: record)
+        service = SearchService(lambda: (client, folder, searchable), lambda record: record)
         added = []
         for _ in range(4):
             # The thread of the pass that begins now waits here, and the answer is that of before.
@@ -138,5 +138,7 @@ async def test_a_record_is_masked_before_its_words_are_marked(root: Path, tmp_pa
         with folder.filling() as filling:
             assert filling is not None
             fill(client, filling, searchable, Pass())
-        found = await SearchService(lambda: (client, folder), masked).find(Search("secret sk"), 0)
+        found = await SearchService(lambda: (client, folder, searchable), masked).find(
+            Search("secret sk"), 0
+        )
     assert [hit["parts"] for hit in found["hits"]] == [["key *** is ", "secret", ""]]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from steno._redaction.patterns import Patterns
 from steno._redaction.redactor import Redactor
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.cli.arguments import Subcommands, command, path_text, session_argument
@@ -85,7 +86,7 @@ def run(options: Namespace, output: Output) -> int:
             )
         return _export_folder(options, output)
     is_masked = is_shown if options.redact is None else options.redact
-    redactor = redactor_of(root_here(options)) if is_masked else Redactor(())
+    redactor = redactor_of(root_here(options)) if is_masked else Redactor(Patterns())
     return _export_text(options, output, redactor)
 
 

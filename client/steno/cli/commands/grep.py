@@ -2,7 +2,7 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,9 +10,10 @@ from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, between, command, optional_argument, role
 from steno.cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
-from steno.cli.connection import connected
+from steno.cli.connection import connected, root_here
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import report_damaged
+from steno.cli.redaction import redactor_of, shown_records
 from steno.cli.render import contract
 from steno.cli.render.messages import texts_of, written_at
 from steno.cli.render.output import Output
@@ -53,6 +54,9 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
     since_option(parser)
     parser.add_argument(
+        "--redact", action="store_true", help="search and print texts with their secrets masked"
+    )
+    parser.add_argument(
         "--index", action="store_true",
         help="search words in the full-text index, which is brought up to date first",
     )  # fmt: skip
@@ -82,6 +86,7 @@ class Search:
         pattern: the expression to find.
         role: of the messages to search; None for all.
         progress: shows the bytes that were searched.
+        shown: what is searched and printed of a record.
 
     Attributes:
         damaged: skipped lines that were no records.
@@ -93,8 +98,10 @@ class Search:
         role: str | None,
         since: float | None,
         progress: Progress,
+        shown: Callable[[Record], Record],
     ) -> None:
         self._pattern = pattern
+        self._shown = shown
         self._role = role
         self._since = since
         self._progress = progress
@@ -119,6 +126,7 @@ class Search:
             yield record
 
     def _in_record(self, record: Record) -> Iterator[Hit]:
+        record = self._shown(record)
         for text in texts_of(record.record):
             # One search of the whole text skips most of them.
             if self._pattern.search(text) is None:
@@ -138,7 +146,7 @@ def run(options: Namespace, output: Output) -> int:
     pattern = _pattern(options)
     has_sessions = has_hits = has_failed = False
     with connected(options, output=output) as client, Progress(output, "searching") as progress:
-        search = Search(pattern, options.role, options.since, progress)
+        search = Search(pattern, options.role, options.since, progress, _shown(options))
         sessions = client.sessions(options.prefix or "")
         progress.expect(sum(entry.bytes for entry in sessions))
         begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
@@ -178,7 +186,8 @@ def _run_indexed(options: Namespace, output: Output) -> int:
     printed: set[str] = set()
     limit = options.limit or INDEXED_HITS_SHOWN_MAX
     with connected(options, output=output) as client:
-        search = IndexedSearch(client, index_folder(options, client.welcome.root), output)
+        folder, read = index_folder(options, client.welcome.root)
+        search = IndexedSearch(client, folder, read, _shown(options), output)
         search.update()
         hits = search.hits(asked, limit)
     for hit in hits:
@@ -196,6 +205,11 @@ def _run_indexed(options: Namespace, output: Output) -> int:
     if search.failed:
         return Exit.FAILED
     return Exit.DONE if hits else Exit.NOT_FOUND
+
+
+def _shown(options: Namespace) -> Callable[[Record], Record]:
+    """What is searched and printed of a record."""
+    return shown_records(redactor_of(root_here(options)) if options.redact else None)
 
 
 def _words(options: Namespace, output: Output) -> "IndexedWords":

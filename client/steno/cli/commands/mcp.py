@@ -12,9 +12,12 @@ from urllib.parse import urlsplit
 import anyio
 
 from steno._async.client import connect
+from steno._redaction.patterns import Patterns
+from steno._redaction.redactor import Redactor
 from steno.cli.arguments import Subcommands, command, path_text
-from steno.cli.connection import how_to_connect
+from steno.cli.connection import how_to_connect, root_here
 from steno.cli.exits import Exit, WrongUsage
+from steno.cli.redaction import redactor_of
 from steno.cli.render.output import Output
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import extra_command
@@ -47,6 +50,15 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--read-only", action="store_true", help="leave out the tools that change sessions"
     )
+    masking = parser.add_mutually_exclusive_group()
+    masking.add_argument(
+        "--redact", action="store_true", default=None,
+        help="mask secrets in every answer, see `steno redact` (default with --http)",
+    )  # fmt: skip
+    masking.add_argument(
+        "--no-redact", action="store_false", dest="redact",
+        help="leave secrets as they are (default without --http)",
+    )  # fmt: skip
 
 
 def run(options: Namespace, output: Output) -> int:
@@ -80,8 +92,9 @@ async def _serve_stdio(options: Namespace) -> None:
     # Imported here: no other command needs a server of MCP.
     from steno.mcp_server.stdio import serve_stdio  # noqa: PLC0415
 
+    redactor = _redactor(options)
     async with connect(**how_to_connect(options)) as client:
-        await serve_stdio(client, read_only=options.read_only)
+        await serve_stdio(client, redactor, read_only=options.read_only)
 
 
 async def _serve_http(options: Namespace, output: Output) -> None:
@@ -90,6 +103,7 @@ async def _serve_http(options: Namespace, output: Output) -> None:
     from steno.web.token_file import token_in  # noqa: PLC0415
 
     host, port = options.http
+    redactor = _redactor(options)
     file = options.token_file
     token = None if file is None else token_in(Path(file).expanduser())
     async with connect(**how_to_connect(options)) as client:
@@ -110,7 +124,13 @@ async def _serve_http(options: Namespace, output: Output) -> None:
             if host not in {"127.0.0.1", "localhost", "::1"}:
                 output.say("other machines reach it, and nothing on the way is encrypted")
 
-        await serve_http(door, client, ready, read_only=options.read_only)
+        await serve_http(door, client, redactor, ready, read_only=options.read_only)
+
+
+def _redactor(options: Namespace) -> Redactor:
+    """What masks the answers: over HTTP they may go to other machines and their logs."""
+    is_on = options.http is not None if options.redact is None else options.redact
+    return redactor_of(root_here(options)) if is_on else Redactor(Patterns())
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -148,12 +148,11 @@ def _print(session: str | None, findings: Iterator[tuple[Place, Finding]], outpu
 
 
 def _list(redactor: Redactor, output: Output) -> int:
-    built_in = {pattern.name: pattern for pattern in BUILT_IN}
     own = [name for name in redactor.names if not redactor.is_built_in(name)]
     rows = [(name, "config.toml") for name in own]
     rows += [
         (name, "built-in" if redactor.is_built_in(name) else "built-in, off")
-        for name in built_in
+        for name in BUILT_IN
         if name not in own
     ]
     for name, source in rows:

@@ -8,9 +8,10 @@ from typing import assert_never
 
 from steno.cli.arguments import Subcommands, command, position, session_argument, whole_number
 from steno.cli.command_limits import RENDER_S_MAX
-from steno.cli.connection import connected
+from steno.cli.connection import connected, root_here
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.records import check_span, events_for_reader, report_damaged
+from steno.cli.redaction import redactor_of, shown_records
 from steno.cli.render import contract
 from steno.cli.render.conversation import Conversation
 from steno.cli.render.output import Output, has_colours, styled
@@ -57,6 +58,9 @@ def add_parser(commands: Subcommands) -> None:
         "--no-pager", action="store_true",
         help="do not page output that is longer than the terminal (PAGER, or less)",
     )  # fmt: skip
+    parser.add_argument(
+        "--redact", action="store_true", help="mask secrets; `steno redact` shows what is found"
+    )
 
 
 def run(options: Namespace, output: Output) -> int:
@@ -64,18 +68,20 @@ def run(options: Namespace, output: Output) -> int:
     if output.as_json:
         return _show_state(options, output)
     conversation = _conversation(options, output)
+    redactor = redactor_of(root_here(options)) if options.redact else None
+    masked = shown_records(redactor)
     with connected(options, output=output) as client:
         session = client.session(options.session)
         since = Since(options.since)
         if options.follow:
             with session.subscribe("start") as events:
                 for event in events_for_reader(events, output):
-                    _print_event(output, conversation, event, since)
+                    _print_event(output, conversation, event, since, masked)
                     output.flush()
             return Exit.DONE
         check_span(client, options.session, options.at)
         records = session.records(*_span(options))
-        shown = _begun(since.records(records), output, options.session)
+        shown = _begun(map(masked, since.records(records)), output, options.session)
         # A pager needs a terminal for the output and the input.
         wanted = not options.no_pager and output.is_terminal and is_typed()
         # The reader may leave the pager before the last record.
@@ -134,7 +140,10 @@ def _show_state(options: Namespace, output: Output) -> int:
     with connected(options, output=output) as client:
         past = options.at if options.generation is None else options.generation
         state = client.session(options.session).history_at(past)
-    output.document(contract.state(options.session, state))
+    document = contract.state(options.session, state)
+    if options.redact:
+        document = redactor_of(root_here(options)).fields(document, frozenset({"session", "head"}))
+    output.document(document)
     return Exit.DONE
 
 
@@ -166,11 +175,15 @@ def _kept(lines: int) -> str:
 
 
 def _print_event(
-    output: Output, conversation: Conversation, event: SubscriptionEvent, since: Since
+    output: Output,
+    conversation: Conversation,
+    event: SubscriptionEvent,
+    since: Since,
+    masked: Callable[[Record], Record],
 ) -> None:
     match event:
         case RecordsEvent():
-            _print(output.write, conversation, since.records(event.records()))
+            _print(output.write, conversation, map(masked, since.records(event.records())))
         case Reset():
             for line in conversation.rule(f"{event.why}: {_kept(event.kept)}"):
                 output.write(line)

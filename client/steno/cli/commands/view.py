@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from steno._async.client import connect
+from steno._redaction.patterns import Patterns
 from steno._redaction.redactor import Redactor
 from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.arguments import Subcommands, between, command, optional_argument
@@ -24,6 +25,7 @@ from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.installation import extra_command
 
 if TYPE_CHECKING:
+    from steno.search_index.filling import Reading
     from steno.search_index.folder import IndexFolder
 
 _PORT_MAX = 65_535
@@ -69,7 +71,7 @@ def run(options: Namespace, output: Output) -> int:
             f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
         ) from None
     prepared_root(options)
-    redactor = redactor_of(root_here(options)) if options.redact else Redactor(())
+    redactor = redactor_of(root_here(options)) if options.redact else Redactor(Patterns())
     anyio.run(_view, options, output, redactor)
     return Exit.DONE
 
@@ -120,12 +122,12 @@ async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
             )  # fmt: skip
 
 
-def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder]":
-    """A client for the search, and the folder of its index; called with the first search."""
+def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder, Reading]":
+    """A client for the search, its index, and what reads for it; called with the first search."""
     from steno.cli.indexed_search import index_folder  # noqa: PLC0415
 
     client = connect_sync(**how_to_connect(options, spawn=False), spawn=False)
-    return client, index_folder(options, client.welcome.root)
+    return client, *index_folder(options, client.welcome.root)
 
 
 def _announce(address: str, output: Output) -> None:

@@ -1,0 +1,77 @@
+"""Whether a client masks what it writes: `at` in the root's `config.toml`, or STENO_REDACT.
+
+Nothing else is read or imported without it: one look at the file, when a client connects.
+"""
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from steno._connect.safe_open import NotRegular, read_regular
+from steno._connect.target import Target
+from steno_protocol import paths
+from steno_protocol.errors import BadRequest
+
+if TYPE_CHECKING:
+    from steno._redaction.writing import Masks
+
+VARIABLE: Final = "STENO_REDACT"
+"""`write`: mask before writing, also for a daemon on another machine."""
+
+_WRITE: Final = "write"
+
+
+def write_masks(root: str | None) -> "Masks | None":
+    """What masks the requests of a client of this root; None if it sends them as they are.
+
+    Args:
+        root: the root; None for a daemon on another machine.
+
+    Raises:
+        BadRequest: the file cannot be read, or the patterns in it are not valid: nothing is written
+            before they are corrected.
+    """
+    text = "" if root is None else _text(Path(root, paths.CONFIG))
+    is_asked = os.environ.get(VARIABLE) == _WRITE
+    if not is_asked and _WRITE not in text:
+        return None
+    return _masks(text, f"{root}/{paths.CONFIG}", is_asked=is_asked)
+
+
+def prepared(target: Target) -> "tuple[Target, Masks | None]":
+    """A target with an absolute root, and what masks the requests to its daemon."""
+    resolved = target.resolved()
+    return resolved, write_masks(resolved.root)
+
+
+def is_unknown(target: Target) -> bool:
+    """Whether only the daemon, which is on this machine, knows the root."""
+    return (
+        target.root is None and target.endpoint is not None and not paths.is_remote(target.endpoint)
+    )
+
+
+def _masks(text: str, source: str, *, is_asked: bool) -> "Masks | None":
+    # Imported here: a client without masks needs none of it.
+    settings = import_module("steno_protocol.settings")
+    table = settings.redaction_table(text, source)
+    if not is_asked and table.get(settings.REDACT_AT) != _WRITE:
+        return None
+    patterns = import_module("steno._redaction.patterns").patterns_of(table, source)
+    redactor = import_module("steno._redaction.redactor").Redactor(patterns)
+    masks: Masks = import_module("steno._redaction.writing").masks_of(redactor)
+    return masks
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path).decode()
+    except FileNotFoundError:
+        return ""
+    except NotRegular as error:
+        raise BadRequest(str(error)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(
+            f"{path} cannot be read, and may say that secrets are masked: {error}"
+        ) from None

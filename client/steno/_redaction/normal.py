@@ -1,0 +1,173 @@
+r"""The copy of a text that is searched, and the places of its characters in the text; pure.
+
+    "\x1b[31msk-proj\\u002da1"    "sk-proj-a1"
+
+Colour codes and characters without a width are left out, and what stands for another character
+(`\n`, `\u003d`, `%3D`, `&quot;`) is that character. A second copy has no line breaks inside of
+words: a terminal cuts a long key at its width.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final
+
+Span = tuple[int, int]
+"""Start and end of a part of a text, in characters."""
+
+_SEQUENCE: Final = r"\[[0-?]{0,64}[ -/]{0,8}[@-~]"
+_NO_WIDTH: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f"
+)
+_ESCAPES: Final = re.compile(
+    # The first character alone, so that the search for it is fast; then what it begins.
+    rf"[\x1b\x9b\\%&^\[{_NO_WIDTH}](?:"
+    # Colour codes, also those that are written out or have lost their first character.
+    rf"(?<=\x1b)(?:{_SEQUENCE}|\][^\x07\x1b]{{0,4096}}(?:\x07|\x1b\\)|[ -/]{{0,2}}[0-~])"
+    rf"|(?<=\x9b){_SEQUENCE[2:]}"
+    rf"|(?<=\\)\\{{0,7}}(?:x1[bB]|u001[bB]|033|e){_SEQUENCE}"
+    rf"|(?<=\^)\[{_SEQUENCE}"
+    r"|(?<=\[)[0-9;]{1,16}m"
+    rf"|(?<=[{_NO_WIDTH}])[{_NO_WIDTH}]*"
+    # One character that stands for another.
+    r"|(?<=\\)\\{0,7}(?:u00(?P<unicode>[0-7][0-9A-Fa-f])|x(?P<hex>[0-7][0-9A-Fa-f])"
+    r"|(?P<control>[nrt])|(?P<same>[\"'`/]))"
+    r"|(?<=%)(?P<percent>[2-7][0-9A-Fa-f])"
+    r"|(?<=&)(?:(?P<entity>quot|apos|amp|lt|gt)|#(?P<number>[0-9]{2,3})"
+    r"|#[xX](?P<code>[2-7][0-9A-Fa-f]));"
+    r")"
+)
+_SIGNS: Final = ("\\", "%", "&", "\x1b", "^[")
+_NOT_ASCII: Final = re.compile(rf"[\x9b{_NO_WIDTH}]")
+_WITHOUT_BEGIN: Final = re.compile(r"\[[0-9;]{1,16}m")
+_CONTROLS: Final = {"n": "\n", "r": "\n", "t": "\t"}
+_ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
+_BREAK: Final = re.compile(
+    r"(?<=[A-Za-z0-9_+/=.:~-])\\?[\r\n]{1,2}[ \t]{0,64}(?=[A-Za-z0-9_+/=.~-])"
+)
+
+
+class Copy:
+    """A copy of a text.
+
+    Attributes:
+        text: what is searched.
+        firsts: where each run of unchanged characters begins, in order.
+    """
+
+    __slots__ = ("_ends", "_origins", "firsts", "text")
+
+    def __init__(self, text: str, firsts: list[int], origins: list[int], ends: list[int]) -> None:
+        self.text = text
+        # Runs: where each begins in the copy and in the text, and where its first character ends.
+        self.firsts, self._origins, self._ends = firsts, origins, ends
+
+    def span(self, start: int, end: int) -> Span:
+        """The part of the text that a part of the copy stands for."""
+        if not self.firsts or start >= end:
+            return start, end
+        first = bisect_right(self.firsts, start) - 1
+        last = bisect_right(self.firsts, end - 1) - 1
+        # One character that stands for an escape is a run of its own, so that all others are one.
+        begin = self._origins[first] + start - self.firsts[first]
+        return begin, self._ends[last] + end - 1 - self.firsts[last]
+
+
+def plain(text: str) -> Copy:
+    """The copy with no escapes."""
+    if _has_escapes(text):
+        return _replaced(text, _ESCAPES, _stands_for)
+    return Copy(text, [], [], [])
+
+
+def _has_escapes(text: str) -> bool:
+    if any(sign in text for sign in _SIGNS) or _WITHOUT_BEGIN.search(text) is not None:
+        return True
+    return not text.isascii() and _NOT_ASCII.search(text) is not None
+
+
+def long_words(text: str, chars: int) -> str:
+    """The words of at least so many characters."""
+    return " ".join([word for word in text.split() if len(word) >= chars])
+
+
+def cut_words(text: str, chars: int) -> str:
+    """The words of at least so many characters that a line break may cut, put together."""
+    if "\n" not in text and "\r" not in text:
+        return ""
+    return long_words("".join([_edges(line.strip(" \t\\")) for line in text.splitlines()]), chars)
+
+
+def without_breaks(text: str) -> str:
+    """A text without its line breaks, and the spaces beside them."""
+    return "".join([line.strip(" \t\\") for line in text.splitlines()])
+
+
+def _edges(line: str) -> str:
+    """The first and the last word of a line."""
+    first = line.find(" ")
+    return line if first < 0 else f"{line[:first]} {line[line.rfind(' ') + 1 :]}"
+
+
+def joined(text: str) -> Copy | None:
+    """The copy with no line breaks inside of words; None if there are none."""
+    if "\n" not in text and "\r" not in text:
+        return None
+    copy = _replaced(text, _BREAK, _nothing)
+    return copy if len(copy.text) < len(text) else None
+
+
+def lowered(text: str) -> str:
+    """A text of the same length in lower case."""
+    low = text.lower()
+    return low if len(low) == len(text) else text.replace("\u0130", "I").lower()
+
+
+def _replaced(
+    text: str, expression: re.Pattern[str], stands_for: Callable[[re.Match[str]], str]
+) -> Copy:
+    pieces: list[str] = []
+    firsts, origins, ends = [0], [0], [1]
+    size = at = 0
+    for found in expression.finditer(text):
+        start, end = found.span()
+        if start > at:
+            pieces.append(text[at:start])
+            size += start - at
+        character = stands_for(found)
+        if character:
+            pieces.append(character)
+            firsts.append(size)
+            origins.append(start)
+            ends.append(end)
+            size += 1
+        firsts.append(size)
+        origins.append(end)
+        ends.append(end + 1)
+        at = end
+    pieces.append(text[at:])
+    return Copy("".join(pieces), firsts, origins, ends)
+
+
+def _nothing(_: re.Match[str]) -> str:
+    return ""
+
+
+def _stands_for(found: re.Match[str]) -> str:
+    """The character that an escape stands for; empty if it is left out."""
+    kind, value = found.lastgroup, found[found.lastgroup] if found.lastgroup else ""
+    match kind:
+        case None:
+            return ""
+        case "control":
+            return _CONTROLS[value]
+        case "entity":
+            return _ENTITIES[value]
+        case "same":
+            return value
+        case "number":
+            code = int(value)
+            return chr(code) if 32 <= code < 127 else " "
+        case _:
+            return chr(int(value, 16))

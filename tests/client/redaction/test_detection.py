@@ -1,0 +1,218 @@
+"""What redaction finds: the kinds of secrets, by name, behind a disguise, and at a bound."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from steno._redaction import redactor as redactor_module
+from steno._redaction.patterns import DEFAULT
+from steno._redaction.redactor import TOO_LONG, Redactor
+
+from .kinds import KINDS, Kind
+
+KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
+ASSIGNED = "[redacted: assigned-secret]"
+
+
+def test_the_list_has_more_than_a_hundred_kinds() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS) > 101
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_secret_of_each_kind_is_masked_whole(kind: Kind) -> None:
+    redactor = Redactor()
+    for text in (kind.text, f"look:\n{kind.text}\nand then", f"({kind.text})"):
+        masked = redactor.text(text)
+        assert "[redacted: " in masked
+        parts = [line for line in kind.secret.split("\n") if len(line) > 12] or [kind.secret]
+        assert [part for part in parts if part in masked] == []
+        assert redactor.text(masked) == masked
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_secret_of_each_kind_is_masked_in_a_record_and_in_arguments(kind: Kind) -> None:
+    redactor = Redactor()
+    call = {"function": {"name": "Shell", "arguments": json.dumps({"command": kind.text})}}
+    record = {"role": "assistant", "content": kind.text, "tool_calls": [call]}
+    masked = redactor.value(record)
+    assert kind.secret not in masked["content"]
+    arguments = json.loads(masked["tool_calls"][0]["function"]["arguments"])
+    assert kind.secret not in arguments["command"]
+
+
+# --- disguises -----------------------------------------------------------------------------------
+
+NAMED = 'token="swordfish"'
+DISGUISED = {
+    "a colour before": f"\x1b[32m{KEY}",
+    "a colour inside": f"{KEY[:14]}\x1b[0;1m{KEY[14:]}",
+    "a written colour": f"\\x1b[32m{KEY}\\u001b[0m",
+    "a colour in octal": f"\\033[1;31m{KEY}",
+    "a colour without its begin": f"[32m{KEY}[0m",
+    "a title of the terminal": f"\x1b]0;a title\x07{KEY}",
+    "a written line break": f"export\\n{KEY}\\nnext",
+    "a written tab": f"a\\t{KEY}",
+    "twice written": f"a\\\\n{KEY}",
+    "a character as unicode": KEY.replace("-", "\\u002d"),
+    "a character as hexadecimal": KEY.replace("-", "\\x2d"),
+    "a character of an address": f"key%3D{KEY.replace('-', '%2D')}",
+    "an entity": KEY.replace("-", "&#45;"),
+    "no width": f"{KEY[:9]}\u200b{KEY[9:]}",
+    "a soft hyphen": f"{KEY[:9]}\u00ad{KEY[9:]}",
+    "a tag": f"{KEY[:9]}\U000e0041{KEY[9:]}",
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISED)
+def test_a_disguise_hides_no_key_and_is_masked_with_it(disguise: str) -> None:
+    masked = Redactor().text(DISGUISED[disguise])
+    assert "[redacted: openai-key]" in masked
+    assert KEY[15:] not in masked
+
+
+@pytest.mark.parametrize("begin", ["ghp_", "AKIA", "xoxb-", "glpat-", "hf_", "sk_live_", "npm_",
+                                   "AIza", "sk-ant-"])  # fmt: skip
+def test_a_vendors_key_is_found_behind_a_colour(begin: str) -> None:
+    [kind] = [each for each in KINDS if each.secret.startswith(begin)][:1]
+    assert kind.secret[len(begin) :] not in Redactor().text(f"\x1b[1m\x1b[32m{kind.secret}\x1b[0m")
+
+
+@pytest.mark.parametrize("cut", range(4, len(KEY) - 1))
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\\\n    "])
+def test_a_key_that_a_line_break_cuts_is_masked_whole(cut: int, line_break: str) -> None:
+    masked = Redactor().text(f"the key\n{KEY[:cut]}{line_break}{KEY[cut:]}\nand more")
+    assert masked == "the key\n[redacted: openai-key]\nand more"
+
+
+def test_a_word_of_the_next_line_is_no_part_of_a_key() -> None:
+    assert Redactor().text(f"{KEY}\nThe next line") == "[redacted: openai-key]\nThe next line"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\\"password\\": \\"swordfish\\"}',
+        "password\\u003dswordfish",
+        "a?password%3Dswordfish",
+        "\x1b[1mpassword\x1b[0m=\x1b[31mswordfish\x1b[0m",
+        '{\\n  "password": "swordfish"\\n}',
+    ],
+)
+def test_a_name_is_found_behind_a_disguise(text: str) -> None:
+    assert "swordfish" not in Redactor().text(text)
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+ASSIGNMENTS = (
+    "password=swordfish", 'PASSWORD: "swordfish"', '{"password": "swordfish"}', "DB_PASS=swordfish",
+    "dbPass = 'swordfish'", "TOKEN=swordfish", "API_KEY=swordfish", "api-key: swordfish",
+    "secret: swordfish", "clientSecret: 'swordfish'", "--password swordfish", "--token=swordfish",
+    "passphrase = swordfish", "auth_token: swordfish", "X-Api-Key: swordfish",
+    "x-auth-token: swordfish", "PGPASSWORD=swordfish psql", "private_key: swordfish",
+    "MY_SECRET='swordfish'", "session_token := `swordfish`", "config['password'] = 'swordfish'",
+    "credentials: swordfish", "wifi_pwd=swordfish", "Authorization: Custom swordfish",
+    "Proxy-Authorization: swordfish", "Cookie: a=swordfish; b=swordfish",
+    "Set-Cookie: sid=swordfish; HttpOnly", "curl -H 'Cookie: a=swordfish' x",
+    "-H \"Authorization: ApiKey swordfish\"", "machine a login b password swordfish",
+    "https://a.example/?access_token=swordfish&b=1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ASSIGNMENTS)
+def test_a_value_is_masked_by_its_name_whatever_it_looks_like(text: str) -> None:
+    assert "swordfish" not in Redactor().text(text)
+
+
+HARMLESS = (
+    "max_tokens: 4096", "token_count=1200", '"tokens": 12', "total_tokens = 99", "token: 12",
+    "the password is required", "password: str", "password: Optional[str] = None", "token: Token",
+    "password = None", "secret: true", "token = self.token", "token=get_token()",
+    "password=$PASSWORD", "password: ${DB_PASSWORD}", 'token: "{token}"', "password=password",
+    "api_key = os.environ['OPENAI_API_KEY']", "next_token: abcdef", "pad_token='<pad>'",
+    "primary key: id", "key: value", "for key in mapping:", "tests pass: 12", "PASS: tests/a.sh",
+    "bypass = 'yes'", "compass: north", "author: someone", "monkey = 'banana'", "tokenizer: fast",
+    "secretary: Ann", "if token == other:", "password: a secret word", "pass",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_assignment_of_a_secret_stays(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_values_under_the_keys_of_secrets_are_masked_at_every_depth() -> None:
+    value = {"a": [{"login": {"password": "x y", "pin": 1}}], "cookie": ["a=1", "b=2"],
+             "max_tokens": "many", "token": 7, "apiKey": "short"}  # fmt: skip
+    masked = Redactor().value(value)
+    assert masked["a"] == [{"login": {"password": ASSIGNED, "pin": 1}}]
+    assert masked["cookie"] == ["[redacted: cookie]"] * 2
+    assert (masked["max_tokens"], masked["token"], masked["apiKey"]) == ("many", 7, ASSIGNED)
+
+
+def test_a_value_that_looks_like_a_mask_is_masked() -> None:
+    value = {"password": "[redacted: hunter2]"}
+    assert Redactor().value(value) == {"password": ASSIGNED}
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+def many(count: int) -> list[Any]:
+    keys = [f"{'ghp_'}{number:036d}" for number in range(count)]
+    deep: Any = keys[0]
+    for key in keys[:60]:
+        deep = [{"type": "text", "text": f"a {key}"}, {"type": "text", "text": "b"}, [deep]]
+    return [
+        dict.fromkeys(keys, KEY),
+        {"content": [{"type": "text", "text": f"{key} "} for key in keys]},
+        {"content": " ".join(keys)},
+        {"password": keys},
+        json.dumps({key: json.dumps({"password": key}) for key in keys}),
+        deep,
+    ]
+
+
+def test_the_work_for_a_record_grows_with_its_size_and_not_faster() -> None:
+    for value in many(3000):
+        begun = time.process_time()
+        shown = json.dumps(Redactor().value(value))
+        # Quadratic work is 24 s and more.
+        assert time.process_time() - begun < 8
+        assert "ghp_0" not in shown
+        # Neither does the answer grow: a mask has a number where its name is taken.
+        assert len(shown) < 4 * len(json.dumps(value))
+
+
+def test_a_record_that_takes_too_much_work_is_masked_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redactor_module, "RECORD_CHARS_MAX", 1000)
+    record = {"role": "tool", "content": [f"{KEY} {number}" for number in range(50)], "x": KEY}
+    found = Redactor().findings(record)
+    assert Redactor().value(record) == {"role": "tool", "content": f"[redacted: {TOO_LONG}]"}
+    assert found[-1].name == TOO_LONG
+    assert Redactor().text(KEY * 100) == f"[redacted: {TOO_LONG}]"
+
+
+def test_a_deep_value_is_masked_whole_and_not_an_error() -> None:
+    deep: Any = KEY
+    for _ in range(900):
+        deep = [deep]
+    assert Redactor().value({"role": "user", "content": deep})["role"] == "user"
+    assert KEY not in json.dumps(Redactor().value({"content": deep}))
+
+
+def test_a_clean_record_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    matches = DEFAULT.built_in.matches
+
+    def counted(text: str) -> Any:
+        searched.append(text)
+        return matches(text)
+
+    monkeypatch.setattr(type(DEFAULT.built_in), "matches", lambda _, text: counted(text))
+    parts = [{"type": "text", "text": f"a text {number}"} for number in range(20)]
+    record = {"role": "user", "content": parts, "tool_calls": [{"id": "1", "name": "Shell"}]}
+    assert Redactor().value(record) is record
+    assert len(searched) == 1
