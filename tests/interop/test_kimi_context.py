@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import steno
 from interop.kimi_operations import facts, message, message_lines, operations
 from interop.peers import peer
-from steno.adapters.kimi import Context
+from steno.adapters.kimi import Context, DenwaRenji, DenwaRenjiError
 
 pytestmark = pytest.mark.interop
 
@@ -225,6 +226,32 @@ def test_a_checkpoint_that_is_not_there_is_a_value_error_and_changes_nothing(fol
     asyncio.run(live())
 
 
+def test_a_checkpoint_protects_where_kimi_clis_ids_are_used_again(folder: Path) -> None:
+    path = folder / "context.jsonl"
+
+    async def run() -> None:
+        mine, theirs = Context(path), Context(path)
+        mark: Any = await mine.checkpoint(False)
+        await mine.append_message(user("of A"))
+        await theirs.restore()
+        await theirs.revert_to(mark)
+        await theirs.append_message(user("of B"))
+        again: Any = await theirs.checkpoint(False)
+        await theirs.append_message(user("more of B"))
+        assert (mark.id, again.id) == (0, 0)
+
+        for checkpoint in (mark, mark.handle):
+            with pytest.raises(steno.Conflict, match="checkpoint 0 is another one now"):
+                await mine.revert_to(checkpoint)
+            mail = SimpleNamespace(checkpoint_id=checkpoint, message="back")
+            with pytest.raises(DenwaRenjiError, match="checkpoint 0 is another one now"):
+                await asyncio.to_thread(DenwaRenji(path).send_dmail, mail)
+        await mine.revert_to(again)
+        assert texts(mine) == ["of B"]
+
+    asyncio.run(run())
+
+
 def test_a_missing_folder_is_an_error_and_is_never_made(folder: Path) -> None:
     async def live(context: Any) -> None:
         with pytest.raises(RuntimeError):
@@ -333,7 +360,7 @@ _PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from kosong.message import Message
-from steno.adapters.kimi import Context
+from steno.adapters.kimi import Context, DenwaRenji, DenwaRenjiError
 
 async def main():
     context = Context(file_backend=Path(sys.argv[1]))

@@ -148,6 +148,7 @@ def test_kimi_clis_own_revert_shows_in_the_timeline_and_loses_nothing(tree: Tree
     assert [(entry.kind, entry.generation, entry.inferred) for entry in opened.timeline()] == [
         ("adopted", 0, False),
         ("rotated", 1, True),
+        *([] if tree.prefix else [("counted", 1, False)]),
         ("foreign", 1, False),
     ]
 
@@ -165,5 +166,6 @@ def test_a_revert_that_kimi_cli_made_before_steno_came_is_inferred(tree: Tree) -
     [entry] = tree.client.timeline(tree.prefix + session.id)
     assert (entry.generation, entry.inferred) == (1, True)
     opened = tree.client.open(tree.prefix + session.id)
-    assert opened.n_checkpoints == 1
+    # kimi-cli freed checkpoint 1; a session in the root does not assign it again.
+    assert opened.n_checkpoints == (1 if tree.prefix else 2)
     assert len(opened.history_at(0).history) == 3
