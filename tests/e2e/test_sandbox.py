@@ -35,6 +35,13 @@ except steno.Unreachable as error:
     print(error.message)
 """
 
+ANOTHER_USER = """
+import os
+# Before: another user may be unable to read the modules.
+import socket, steno._connect.forbidden, steno._sync.client
+os.setuid(65534)
+"""
+
 COMMAND = """
 import sys
 from steno.cli import main
@@ -93,10 +100,9 @@ def test_socket_of_another_user_ends_a_client_at_once(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
         root.chmod(0o755)
         (root / paths.SOCKET).chmod(0)
-        code = BLOCKING.replace("sys.argv[0]", "endpoint=sys.argv[0]")
+        code = BLOCKING.replace("sys.argv[0]", "endpoint=sys.argv[1]")
         ran = subprocess.run(
-            [sys.executable, "-c", f"import sys; sys.argv.pop(0)\n{code}", daemon.endpoint],
-            user=65534,
+            [sys.executable, "-c", ANOTHER_USER + code, daemon.endpoint],
             capture_output=True,
             text=True,
             timeout=ENDS_S,
