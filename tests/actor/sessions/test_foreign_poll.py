@@ -183,7 +183,8 @@ async def test_foreign_events_are_published_too() -> None:
         command = Subscribe(session=SHARED, subscription="wire", file="wire")
         send(daemon, "w", command)
         await daemon.wait_for_answer(b"w")
-        daemon.disk.foreign.append(f"{MOUNTED}/demo/wire.jsonl", b'{"timestamp":1,"message":{}}\n')
+        # The other program creates the file: a follower alone does not.
+        daemon.disk.plant(f"{MOUNTED}/demo/wire.jsonl", b'{"timestamp":1,"message":{}}\n')
         await daemon.router.foreign_poll.look()
         await until(lambda: any(isinstance(each, Records) for each in daemon.answers[b"w"]))
 

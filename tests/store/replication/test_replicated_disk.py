@@ -37,6 +37,11 @@ class CountingDisk(PosixDisk):
         return data
 
 
+REVERT = b'{"kind":"reverted","generation":1,"at":1.0,"details":{"next_id":0}}\n'
+CLEAR = b'{"kind":"cleared","generation":1,"at":1.0,"details":{"next_id":0}}\n'
+"""Intents of rewrites, with the next checkpoint id as the daemon records it."""
+
+
 def succeed(host: Host, dead: Host) -> None:
     """Let `host` find `dead` silent for longer than a death takes."""
     del dead
@@ -49,7 +54,7 @@ def test_another_host_has_the_same_files_after_a_takeover(one: Host, two: Host) 
     log.sync()
     log.append(line("2"))
     log.sync()
-    log.replace([Copy(0, 0, len(line("1"))), line("3")], b'{"kind":"revert"}\n')
+    log.replace([Copy(0, 0, len(line("1"))), line("3")], REVERT)
     succeed(two, one)
     two.open("a/b")
     assert two.content("a/b") == one.content("a/b")
@@ -97,7 +102,7 @@ def test_an_older_mirror_gets_what_it_lacks(one: Host, two: Host) -> None:
     two.ownership.close()
     log.append(line("2"))
     log.sync()
-    log.replace([line("3")], b'{"kind":"clear"}\n')
+    log.replace([line("3")], CLEAR)
     one.now += 100.0
     one.start()
     one.now += 100.0
@@ -309,7 +314,7 @@ def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, 
     # The other host is silent now, so this one may own the session again: by an opening only.
     one.now += 100.0
     with pytest.raises(Fenced):
-        log.replace([line("old")], b'{"kind":"clear"}\n')
+        log.replace([line("old")], CLEAR)
     one.close()
     one.open("s")
     assert one.content("s")["context.jsonl"] == line("1") + line("2")
@@ -325,7 +330,7 @@ def back_after_another(
     log = one.open("s").log
     log.append(line("x" * OLD_BYTES))
     log.sync()
-    log.replace([line("1")], b'{"kind":"clear"}\n')
+    log.replace([line("1")], CLEAR)
     # It is older than the tick of the file system's clock.
     generation = Path(one.tree, "s", "context_1.jsonl")
     os.utime(generation, (generation.stat().st_atime, generation.stat().st_mtime - age_s))
@@ -390,7 +395,7 @@ def test_a_folder_that_is_lost_half_way_through_a_rewrite_fails_it(one: Host, tw
 
     one.disk.rename = rename_and_lose  # type: ignore[method-assign]
     with pytest.raises(Fenced):
-        log.replace([line("2")], b'{"kind":"clear"}\n')
+        log.replace([line("2")], CLEAR)
     assert two.content("s")["context.jsonl"] == line("1")
 
 
@@ -419,7 +424,7 @@ def test_a_snapshot_makes_the_journal_short_and_changes_no_file(
     for number in range(20):
         log.append(line(str(number)))
         log.sync()
-    log.replace([Copy(0, 0, len(line("1"))), line("new")], b'{"kind":"revert"}\n')
+    log.replace([Copy(0, 0, len(line("1"))), line("new")], REVERT)
     one.ownership.shorten("s")
     assert stream.folders("one")["s"] == 2
     log.append(line("behind"))
