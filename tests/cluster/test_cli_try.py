@@ -12,6 +12,7 @@ import pytest
 
 from cluster.conftest import skip_without_servers
 from support.command import Steno
+from support.daemons import end_daemon_of
 from support.nats_cluster import wait_until
 
 CLAIMS = 4
@@ -47,7 +48,7 @@ def _wait_for_processes(folder: Path) -> None:
 
 def test_a_takeover_is_proved_and_leaves_one_plain_root(folder: Path) -> None:
     steno = Steno(folder / "unused", TMPDIR=str(folder))
-    ran = steno("cluster", "try", "--agents", "2", "--turns", "10", "--json")
+    ran = steno("cluster", "try", "--agents", "2", "--turns", "10", "--json", "--keep")
     assert ran.code == 0, ran.err
     shown = ran.document
     assert shown["proved"] is True
@@ -77,3 +78,31 @@ def test_an_interrupted_trial_leaves_nothing(folder: Path, number: signal.Signal
     assert process.returncode == 130
     _wait_for_processes(folder)
     assert [*folder.glob("steno-cluster-*")] == []
+
+
+def test_a_takeover_without_keep_leaves_no_file(folder: Path) -> None:
+    steno = Steno(folder / "unused", TMPDIR=str(folder))
+    ran = steno("cluster", "try", "--agents", "1", "--turns", "10")
+    assert ran.code == 0, ran.err
+    assert "removed again: --keep keeps it" in ran.out
+    _wait_for_processes(folder)
+    assert [*folder.glob("steno-cluster-*")] == []
+
+
+def test_a_killed_trial_leaves_no_server(folder: Path) -> None:
+    steno = Steno(folder / "unused", TMPDIR=str(folder))
+    process = steno.begin("cluster", "try", "--turns", "5000", stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if START_LINE in line:
+            break
+    process.kill()
+    process.communicate(timeout=60)
+    is_left = ("nats-server", "steno.cli")
+    wait_until(
+        lambda: not any(name in words for words in _processes(folder) for name in is_left),
+        "a server or an agent is left",
+    )
+    # Without servers and clients they would end after an hour.
+    for root in folder.glob("steno-cluster-*/[ab]"):
+        end_daemon_of(root)
