@@ -329,16 +329,17 @@ class Exchange:
         """Send the outbox, until `send` returns False because it takes no more messages."""
         while self.outbox:
             together = self._next_together() if len(self.outbox) > 1 else [self.outbox[0]]
-            is_long = together[0].size > limits.PART_BYTES and self._takes_parts
-            if not (self._flush_parts(send) if is_long else send(encode_requests(together))):
+            frames = encode_requests(together)
+            is_long = len(frames[-1]) > limits.PART_BYTES and self._takes_parts
+            if not (self._flush_parts(frames, send) if is_long else send(frames)):
                 return
             for _ in together:
                 self.outbox.popleft()
 
-    def _flush_parts(self, send: Callable[[Sequence[bytes]], bool]) -> bool:
-        """Send the first request of the outbox in parts; False while some are left."""
+    def _flush_parts(self, frames: list[bytes], send: Callable[[Sequence[bytes]], bool]) -> bool:
+        """Send the first message of the outbox in parts; False while some are left."""
         if not self._parts:
-            self._parts.extend(split_message(encode_requests([self.outbox[0]])))
+            self._parts.extend(split_message(frames))
         while self._parts:
             if not send(self._parts[0]):
                 return False
