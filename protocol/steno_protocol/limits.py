@@ -201,16 +201,8 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_REQUESTS_MAX: Final = 256
 """Requests that are received before the writers get their turn."""
 
-BURST_SHARE_REQUESTS_MAX: Final = 4
-"""Requests of one peer after which a burst ends at its next message while other peers send, too. A
-peer with one request at a time keeps six tenths of its rate beside a peer that sends without
-pause."""
-
 REQUEST_COST_BYTES: Final = 32 * KIB
 """Bytes of records that count as one more request in a burst: checking them takes as long."""
-
-SHARED_S: Final = 0.05
-"""Time after a message of another peer for which the peers share the bursts."""
 
 HASTY_COMMANDS_MAX: Final = 16
 """Commands of a session up to which a group commit serves it first: 16 decisions take as long as
@@ -223,18 +215,6 @@ delays an ack on another by one group, about 15 ms."""
 GROUP_BYTES_MAX: Final = 2 * MIB
 """Bytes of one session in a group commit, unless one command has more: bounds the duration of one
 sync, for which other sessions wait, and the extent of one failure."""
-
-LARGE_COMMIT_BYTES: Final = 256 * KIB
-"""Bytes of a commit that delays others noticeably: to check, write and sync them takes 1 to 2 ms,
-as long as several small commits."""
-
-LARGE_COMMIT_PAUSES_MAX: Final = 1.5
-"""Pause after a large commit while other sessions commit, too, as a multiple of its duration: the
-others keep six tenths of the time."""
-
-LARGE_COMMIT_SHARED_S: Final = 0.5
-"""Time after a small commit of another session for which large commits pause: longer than its
-client needs for the next command beside the flood."""
 
 KEYS_MAX: Final = 1024
 """Keys that an open file's writer remembers, about 300 bytes each: 64 clients with 16 in flight

@@ -6,7 +6,6 @@ several files costs the file system one commit of its journal instead of one eac
 """
 
 import errno
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -44,9 +43,6 @@ class GroupCommit:
         self._needed: anyio.Event | None = None
         # When each commit that is under way began.
         self._began_s: list[float] = []
-        # When another session was served, and when the next large commit may begin.
-        self._small_at_s = -math.inf
-        self._large_from_s = -math.inf
 
     def add(self, writer: Writer) -> None:
         """Serve this writer in the next group commit."""
@@ -57,45 +53,13 @@ class GroupCommit:
         if not self._services.commit.is_inline:
             self._serve_soon()
             return
-        waiting = self._take_due()
+        waiting, self._waiting = self._waiting, {}
         if len(waiting) <= 1:
             self._serve(waiting)
         else:
             self._serve_short_queues_first(waiting)
         if self._waiting:
             self._serve_soon()
-
-    def _take_due(self) -> dict[Writer, None]:
-        """Take the writers to serve now: those with large queues alone, and after a pause.
-
-        A large commit delays every other session. So while others commit, too, large ones begin
-        only after a pause that leaves the others six tenths of the time.
-        """
-        waiting, self._waiting = self._waiting, {}
-        large = [each for each in waiting if each.mailbox.bytes > limits.LARGE_COMMIT_BYTES]
-        now_s = self._services.monotonic()
-        if not large:
-            if waiting:
-                self._small_at_s = now_s
-            return waiting
-        if len(large) == len(waiting) and now_s >= self._large_from_s:
-            self._waiting.update(dict.fromkeys(large[1:]))
-            return {large[0]: None}
-        self._waiting.update(dict.fromkeys(large))
-        if not self._is_next_due:
-            self._is_next_due = True
-            self._services.spawn(partial(self._serve_later, max(0.0, self._large_from_s - now_s)))
-        others = {each: None for each in waiting if each not in self._waiting}
-        if others:
-            self._small_at_s = now_s
-        return others
-
-    def _note_large(self, began_s: float) -> None:
-        """Begin the pause after a large commit, if other sessions commit, too."""
-        now_s = self._services.monotonic()
-        took_s = now_s - began_s
-        if self._small_at_s > began_s - limits.LARGE_COMMIT_SHARED_S:
-            self._large_from_s = now_s + limits.LARGE_COMMIT_PAUSES_MAX * took_s
 
     def _serve_short_queues_first(self, waiting: Iterable[Writer]) -> None:
         """A writer with few commands does not wait until a long queue is decided."""
@@ -107,14 +71,11 @@ class GroupCommit:
         self._serve(many)
 
     def _serve(self, waiting: Iterable[Writer]) -> None:
-        began_s = self._services.monotonic()
         begun = self._begin(waiting)
         if begun:
             work = partial(store, list(begun.values()), self._services.monotonic)
             self._services.commit.here(work, len(begun))
             self._end(begun)
-            if _are_large(begun):
-                self._note_large(began_s)
 
     def _serve_soon(self) -> None:
         if not self._waiting:
@@ -152,14 +113,12 @@ class GroupCommit:
     async def _serve_in_task(self) -> None:
         """Commit what waits, and what comes meanwhile, one commit of this task at a time."""
         try:
-            while waiting := self._take_due():
-                began_s = self._services.monotonic()
+            while self._waiting:
+                waiting, self._waiting = self._waiting, {}
                 begun = self._begin(waiting)
                 if begun:
                     await self._store(begun)
                 self._end(begun)
-                if _are_large(begun):
-                    self._note_large(began_s)
                 # An inline commit does not wait, and the other tasks need their turn.
                 await anyio.lowlevel.checkpoint()
         finally:
@@ -208,10 +167,6 @@ class GroupCommit:
                 writer.conclude(begun[writer])
             except Exception as error:
                 writer.give_up(error)
-
-
-def _are_large(begun: Mapping[Writer, Batch]) -> bool:
-    return sum(len(batch.data) for batch in begun.values()) > limits.LARGE_COMMIT_BYTES
 
 
 class AdaptiveCommits:

@@ -78,11 +78,6 @@ class Mailbox:
         return len(self._items)
 
     @property
-    def bytes(self) -> int:
-        """The bytes of the records of the waiting commands."""
-        return self._bytes
-
-    @property
     def is_closed(self) -> bool:
         """True once nothing more can be put in."""
         return self._closed
