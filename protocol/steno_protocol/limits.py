@@ -201,8 +201,15 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_REQUESTS_MAX: Final = 256
 """Requests that are received before the writers get their turn."""
 
+BURST_SHARE_REQUESTS_MAX: Final = 4
+"""Requests of one peer after which a burst ends at its next message while other peers send, too.
+Without it, a flood of small appends takes most of the bursts."""
+
 REQUEST_COST_BYTES: Final = 32 * KIB
 """Bytes of records that count as one more request in a burst: checking them takes as long."""
+
+SHARED_S: Final = 0.05
+"""Time after a message of another peer for which the peers share the bursts."""
 
 HASTY_COMMANDS_MAX: Final = 16
 """Commands of a session up to which a group commit serves it first: 16 decisions take as long as

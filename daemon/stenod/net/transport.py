@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -101,6 +102,8 @@ class Transport:
         self._connections: set[int] = set()
         self._frame: zmq.Frame | None = None
         self._is_skipping = False
+        self._latest = b""
+        self._shared_until_s = 0.0
         self._handle: Handle | None = None
         self._end_burst: Callable[[], None] = _nothing
         self._is_burst_scheduled = False
@@ -375,6 +378,7 @@ class Transport:
     def _handle_messages(self, handle: Handle) -> None:
         """Handle the messages that have arrived, up to `BURST_REQUESTS_MAX` requests."""
         requests = 0
+        by_peer: dict[bytes, int] = {}
         while requests < limits.BURST_REQUESTS_MAX:
             # The exception for an empty socket costs as much as three polls; most bursts have
             # one message, or many.
@@ -389,9 +393,20 @@ class Transport:
             except zmq.Again:
                 return
             user = None if self._zap is None else self.sender()
-            # Long records take as long as many requests.
-            requests += handle(identity, frames, user)
-            requests += len(frames[-1]) // limits.REQUEST_COST_BYTES
+            cost = handle(identity, frames, user) + len(frames[-1]) // limits.REQUEST_COST_BYTES
+            requests += cost
+            before = by_peer.get(identity, 0)
+            by_peer[identity] = before + cost
+            if identity != self._latest:
+                self._latest = identity
+                self._shared_until_s = time.monotonic() + limits.SHARED_S
+            if before and before + cost > limits.BURST_SHARE_REQUESTS_MAX and self._is_shared():
+                # libzmq receives one message of each peer in turn, so the others had theirs.
+                return
+
+    def _is_shared(self) -> bool:
+        """True while more than one peer sends messages."""
+        return time.monotonic() < self._shared_until_s
 
     def _receive(self) -> tuple[bytes, list[bytes]]:
         """Returns the next message: its peer's identity, and its first `MESSAGE_FRAMES_MAX` frames.
