@@ -45,11 +45,11 @@ USES: dict[str, tuple[Use, list[Use]]] = {
     ),
     "usage": ((usage("k", 7), []), [(usage("k", 8), [])]),
     "prompt": ((prompt("k", "be kind 😀 \n"), []), [(prompt("k", "be quick"), [])]),
-    "revert": ((revert("k", 1), []), [(revert("k", 0), [])]),
+    "revert": ((revert("k", 2), []), [(revert("k", 1), [])]),
     "restore": ((restore("k", 0), []), [(restore("k", 1), [])]),
     "mail": (
-        (mail("k", 0, replaces="m"), []),
-        [(mail("k", 1), []), (mail("k", 0, "another message"), [])],
+        (mail("k", 1, replaces="m"), []),
+        [(mail("k", 2), []), (mail("k", 1, "another message"), [])],
     ),
     "delivery": ((deliver("k", "m"), []), [(deliver("k", "m2"), [])]),
 }
@@ -64,9 +64,9 @@ def prepared() -> tuple[StoredSession, Opened]:
     apply(opened, append("first"), user("zero"))
     apply(opened, checkpoint("c0"))
     apply(opened, clear("gone"))
-    apply(opened, checkpoint("c0 again"))
     apply(opened, checkpoint("c1"))
-    apply(opened, mail("m", 0))
+    apply(opened, checkpoint("c2"))
+    apply(opened, mail("m", 1))
     return session, opened
 
 
