@@ -11,7 +11,8 @@ from support.command import Steno
 pytestmark = pytest.mark.served
 
 ACK = {
-    "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "rotated",
+    "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "handle",
+    "rotated",
     "overtaken", "key",
 }  # fmt: skip
 
@@ -63,7 +64,7 @@ def test_every_dmail_command_prints_its_document(steno: Steno) -> None:
 def test_the_checkpoint_of_a_delivery_can_be_shown_to_the_model(steno: Steno) -> None:
     steno("dmail", "send", "demo", "0", "back")
     steno("dmail", "deliver", "demo", "--add-user-message")
-    assert "<system>CHECKPOINT 0</system>" in steno("show", "demo").out
+    assert "<system>CHECKPOINT 1</system>" in steno("show", "demo").out
 
 
 def test_a_delivery_with_an_id_delivers_no_other_mail(steno: Steno) -> None:
@@ -104,7 +105,8 @@ def test_a_repeated_delivery_gets_its_first_answer(
     delivered = steno("dmail", "deliver", "demo", "--key", "d1", "--json").document
     for waits in (False, True):
         if waits:
-            steno("dmail", "send", "demo", "0", "second", "--key", "m2")
+            made = str(delivered["checkpoint_id"])
+            steno("dmail", "send", "demo", made, "second", "--key", "m2")
         again = steno("dmail", "deliver", "demo", "--key", "d1", "--json").document
         assert (again["head"], again["rotated"]) == (delivered["head"], delivered["rotated"])
         assert (again["duplicate"], again["mail_id"], again["mail"]) == (True, first, None)

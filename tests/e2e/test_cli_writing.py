@@ -17,8 +17,8 @@ from support.session_files import contents_in, records_in
 pytestmark = pytest.mark.served
 
 ACK_KEYS = {
-    "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "rotated",
-    "overtaken", "key",
+    "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "handle",
+    "rotated", "overtaken", "key",
 }  # fmt: skip
 
 
@@ -152,8 +152,8 @@ def test_an_ack_has_all_of_its_fields_as_json(root: Path) -> None:
     assert set(ack) == ACK_KEYS
     assert ack == {
         "session": "demo", "first": "0:0", "last": "0:0", "head": "0:1", "durability": "synced",
-        "duplicate": False, "checkpoint_id": None, "rotated": None, "overtaken": False,
-        "key": "k1",
+        "duplicate": False, "checkpoint_id": None, "handle": None, "rotated": None,
+        "overtaken": False, "key": "k1",
     }  # fmt: skip
 
 

@@ -170,13 +170,9 @@ async def test_a_rewrite_of_an_earlier_run_is_published_from_the_timeline() -> N
         await desk.wait_for(lambda: "Live" in reader.kinds)
 
         assert reader.events[0][0] == Reset(
-            generation=1,
-            kept=1,
-            why="reverted",
-            incarnation="first",
-            head="1:1",
+            generation=1, kept=1, why="reverted", incarnation="first", head="1:1",
             checkpoint_floor=1,
-        )
+        )  # fmt: skip
 
 
 async def test_a_reset_does_not_claim_lines_that_another_program_may_have_changed() -> None:

@@ -1,13 +1,12 @@
 """Flipped bits in synced bytes, which verify finds even in valid JSON."""
 
 import random
-from contextlib import suppress
 
 import pytest
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import NotFound
-from stenod.recovery.file_opening import save_recovery_point
+from steno_protocol.context import ContextState
+from stenod.recovery.file_opening import Opened, save_recovery_point
 from support.lines import append, checkpoint, clear, foreign, restore, revert, user
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply
@@ -22,6 +21,13 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FINGERPRINT_BYTES", 16)
 
 
+def _ids_in(opened: Opened) -> list[int]:
+    """The ids of the checkpoints in the present file."""
+    state = ContextState()
+    state.apply_block(opened.log.read(opened.log.generation, 0, opened.log.size))
+    return [number for number, _ in state.checkpoints]
+
+
 def written(seed: int) -> tuple[SimulatedDisk, StoredSession]:
     """A session that was appended to, rewritten and opened again, closed with a mark."""
     chance = random.Random(seed)
@@ -33,11 +39,8 @@ def written(seed: int) -> tuple[SimulatedDisk, StoredSession]:
         match chance.randrange(8):
             case 0:
                 apply(opened, checkpoint(f"c{step}"))
-            case 1 if opened.machine.counters.n_checkpoints:
-                last = chance.randrange(opened.machine.counters.n_checkpoints)
-                # The checkpoint may be one that an earlier rewrite removed.
-                with suppress(NotFound):
-                    apply(opened, revert(f"r{step}", last))
+            case 1 if there := _ids_in(opened):
+                apply(opened, revert(f"r{step}", chance.choice(there)))
             case 2 if opened.log.generation and chance.random() < 0.5:
                 apply(opened, restore(f"s{step}", chance.randrange(opened.log.generation)))
             case 3 if chance.random() < 0.3:
