@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._connect.folders import make_private, sync_folder
+from steno._redaction.redactor import Redactor
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, optional_argument, path_text
 from steno.cli.connection import connected, local_root
@@ -25,6 +26,7 @@ from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
 from steno.cli.foreign_sources import ForeignSource, find_foreign
 from steno.cli.import_sources import ImportSource, damaged_lines, find
+from steno.cli.redaction import mask_files, writing_redactor
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
@@ -86,6 +88,7 @@ def run(options: Namespace, output: Output) -> int:
     imported: list[Source] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / paths.SESSIONS
+        redactor = writing_redactor(tree.parent)
         with _folder_aside(tree) as aside:
             sizes = [source.work_bytes() for source in found]
             progress.expect(sum(sizes))
@@ -96,7 +99,7 @@ def run(options: Namespace, output: Output) -> int:
                 try:
                     if options.replace:
                         _remove_outdated(client, source, tree)
-                    is_new = _import_one(source, tree, aside, progress)
+                    is_new = _import_one(source, tree, aside, progress, redactor)
                 except StenoError as error:
                     if len(found) + len(nameless) == 1:
                         raise
@@ -182,9 +185,11 @@ def _empty(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def _import_one(source: Source, tree: Path, aside: Path, progress: Progress) -> bool:
+def _import_one(
+    source: Source, tree: Path, aside: Path, progress: Progress, redactor: Redactor | None
+) -> bool:
     try:
-        return _copy_into_place(source, tree, aside, progress)
+        return _copy_into_place(source, tree, aside, progress, redactor)
     except OSError as error:
         raise NotCopied(
             f"{error.filename or source.folder} cannot be copied ({error.strerror or error}):"
@@ -193,7 +198,9 @@ def _import_one(source: Source, tree: Path, aside: Path, progress: Progress) -> 
         ) from error
 
 
-def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress) -> bool:
+def _copy_into_place(
+    source: Source, tree: Path, aside: Path, progress: Progress, redactor: Redactor | None
+) -> bool:
     """Copy one session and move it to its place; False if it exists already.
 
     Raises:
@@ -220,6 +227,8 @@ def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress
                 " program that owns it is idle",
                 session=source.session,
             )
+        if redactor is not None:
+            mask_files(redactor, copy)
         _make_folders(target.parent, tree)
         put_in_place(copy, target)
     finally:
