@@ -162,7 +162,7 @@ def test_a_damaged_index_is_made_again(steno: Steno, tmp_path: Path) -> None:
     assert len(found(steno, "hello")) == 2
     index_file(tmp_path).write_bytes(b"\xff" * 9000)
     assert len(found(steno, "hello")) == 2
-    assert index_file(tmp_path).name == "index-1-2.db"
+    assert index_file(tmp_path).name == "index-2-2.db"
 
 
 @pytest.mark.served(False)

@@ -1,5 +1,6 @@
 """Masks in what a command or the viewer sends: the patterns in force, and masked records."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from steno._connect.write_masks import write_masks
 from steno._redaction.patterns import patterns_of
 from steno._redaction.redactor import Redactor
 from steno.cli.configuration import text_of_file
-from steno.values import Record
+from steno.values import Record, decode_object
 from steno_protocol import paths
 from steno_protocol.replies import SessionEntry, SessionStat
 from steno_protocol.settings import redaction_table
@@ -29,6 +31,51 @@ def redactor_of(root: Path | None) -> Redactor:
         return Redactor()
     path = root / paths.CONFIG
     return Redactor(patterns_of(redaction_table(text_of_file(path), str(path)), str(path)))
+
+
+def writing_redactor(root: Path) -> Redactor | None:
+    """What masks the files that a command writes itself; None if the root wants them exact.
+
+    Raises:
+        BadRequest: as `redactor_of`.
+    """
+    return None if write_masks(str(root)) is None else redactor_of(root)
+
+
+def mask_files(redactor: Redactor, folder: Path) -> None:
+    """Mask the lines and documents in a new folder; what they contained is nowhere else in it.
+
+    Uploads and other files stay as they are.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    for file in sorted(folder.rglob("*.json*")):
+        if file.suffix in {".json", ".jsonl"} and file.is_file() and not file.is_symlink():
+            _mask_file(redactor, file)
+
+
+def _mask_file(redactor: Redactor, file: Path) -> None:
+    changed = file.stat()
+    masked = file.with_name(f".masked-{file.name}")
+    with file.open("rb") as lines, masked.open("xb") as copy:
+        os.fchmod(copy.fileno(), changed.st_mode & 0o777)
+        if file.suffix == ".json":
+            copy.write(_masked_bytes(redactor, lines.read()))
+        else:
+            copy.writelines(_masked_bytes(redactor, line) for line in lines)
+        copy.flush()
+        os.fsync(copy.fileno())
+    os.utime(masked, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+    masked.replace(file)
+
+
+def _masked_bytes(redactor: Redactor, raw: bytes) -> bytes:
+    """A line or a document; one that is no JSON object as a text."""
+    if decode_object(raw) is not None:
+        masked = masked_line(redactor, raw)
+        return masked if raw.endswith(b"\n") or masked is raw else masked.rstrip(b"\n")
+    return redactor.text(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def masked_stat(redactor: Redactor, stat: SessionStat) -> SessionStat:

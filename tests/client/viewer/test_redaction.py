@@ -184,7 +184,7 @@ def test_a_wrong_pattern_keeps_the_viewer_from_showing_anything(root: Path) -> N
 
 def test_no_word_of_a_secret_is_a_hit_or_counted(viewer: RunningViewer) -> None:
     assert viewer.visit.get("search", q="prompt")["count"] == 1
-    for words in ("TICKET", "4711", "47*", "prompt 471*", "a1B2c3D4e5*"):
+    for words in ("4711", "47*", "prompt 471*", "a1B2c3D4e5*"):
         answered = viewer.visit.http.get("/api/search", params={"q": words})
         if answered.status_code == 200:
             assert (answered.json()["hits"], answered.json()["count"]) == ([], 0), words

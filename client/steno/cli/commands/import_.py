@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 
 from steno._connect.folders import make_private, sync_folder
 from steno._connect.private_files import sync_file
+from steno._redaction.redactor import Redactor
 from steno._safe_text import printable
 from steno._sync.client import BlockingClient
 from steno.cli.arguments import Subcommands, command, optional_argument, path_text
@@ -33,6 +34,7 @@ from steno.cli.foreign_sources import (
     unknown_context,
 )
 from steno.cli.import_sources import ImportSource, damaged_lines, find
+from steno.cli.redaction import mask_files, writing_redactor
 from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
@@ -102,6 +104,7 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
     imported: list[Source] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / paths.SESSIONS
+        redactor = writing_redactor(tree.parent)
         with _folder_aside(tree) as aside:
             sizes = [_work_bytes(source) for source in found]
             progress.expect(sum(sizes))
@@ -112,7 +115,7 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                 try:
                     if options.replace:
                         _remove_outdated(client, source, tree)
-                    is_new = _import_one(source, tree, aside, progress)
+                    is_new = _import_one(source, tree, aside, progress, redactor)
                 except StenoError as error:
                     if len(found) + len(left_out) == 1:
                         raise
@@ -221,9 +224,11 @@ def _empty(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def _import_one(source: Source, tree: Path, aside: Path, progress: Progress) -> bool:
+def _import_one(
+    source: Source, tree: Path, aside: Path, progress: Progress, redactor: Redactor | None
+) -> bool:
     try:
-        return _copy_into_place(source, tree, aside, progress)
+        return _copy_into_place(source, tree, aside, progress, redactor)
     except OSError as error:
         raise NotCopied(
             f"{error.filename or source.folder} cannot be copied ({error.strerror or error}):"
@@ -232,7 +237,9 @@ def _import_one(source: Source, tree: Path, aside: Path, progress: Progress) -> 
         ) from error
 
 
-def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress) -> bool:
+def _copy_into_place(
+    source: Source, tree: Path, aside: Path, progress: Progress, redactor: Redactor | None
+) -> bool:
     """Copy one session and move it to its place; False if it exists already.
 
     Raises:
@@ -264,6 +271,8 @@ def _copy_into_place(source: Source, tree: Path, aside: Path, progress: Progress
                 " program that owns it is idle",
                 session=source.session,
             )
+        if redactor is not None:
+            mask_files(redactor, copy)
         _make_folders(target.parent, tree)
         put_in_place(copy, target)
     finally:
