@@ -588,6 +588,7 @@ _shtab_steno_grep_options=(
   {-l,--files-with-matches}"[print only the ids of matching sessions]"
   "--role=[only in messages of this role]:ROLE:(user assistant system tool)"
   "--since=[only records written at TIME or later\: an age (90s, 15min, 2h, 3d) or a time (15\:04, 2026-11-21, 2026-11-21T15\:04)]:TIME:"
+  "--redact[search and print texts with their secrets masked]"
   "--index[search words in the full-text index, which is brought up to date first]"
   "--order=[with --index\: the best matches first, or the newest (default\: relevance)]:order:(relevance time)"
   "--limit=[with --index\: at most N matches (default\: 100)]:N:"
@@ -757,6 +758,8 @@ _shtab_steno_mcp_options=(
   "--http=[serve over streamable HTTP at this address (default\: 127.0.0.1\:8765, this machine only)]:HOST:PORT:"
   "--token-file=[with --http\: use the token in FILE, which is created if it is missing (default\: a new token at each start)]:FILE:"
   "--read-only[leave out the tools that change sessions]"
+  "--redact[mask secrets in every answer, see \`steno redact\` (default with --http)]"
+  "--no-redact[leave secrets as they are (default without --http)]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -1039,6 +1042,7 @@ _shtab_steno_show_options=(
   "--format=[terminal\: Markdown laid out and code in colours, with the extra \`stenod\[terminal\]\`\; plain\: texts as they are (default\: terminal on a terminal with colours if the extra is installed, otherwise plain)]:format:(terminal plain)"
   "--full[fold nothing]"
   "--no-pager[do not page output that is longer than the terminal (PAGER, or less)]"
+  "--redact[mask secrets\; \`steno redact\` shows what is found]"
   ":a session id or a unique prefix:_steno_session_ids"
 )
 
