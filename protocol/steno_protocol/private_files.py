@@ -54,7 +54,8 @@ def check_root(root: str, *, mode: int, owner: int, own: int) -> None:
     if mode & stat.S_IWOTH:
         raise Unauthorized(
             f"every user may write to {root}: run `chmod o-w {quote(root)}`; if its file system"
-            " keeps no permissions, mount it for its user alone (umask=077), or choose another --root"
+            " keeps no permissions, mount it for its user alone (umask=077), or choose another"
+            " --root"
         )
 
 
