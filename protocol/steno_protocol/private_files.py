@@ -5,6 +5,7 @@ store.private_files`, `steno._connect.private_files`), and both ask here.
 """
 
 import stat
+from shlex import quote
 
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
@@ -33,10 +34,10 @@ def check_file(path: str, *, mode: int, owner: int, own: int, is_secret: bool) -
         )
     if is_secret and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise Unauthorized(
-            f"other users may read {path}: run `chmod 600 {path}`, or make a new one"
+            f"other users may read {path}: run `chmod 600 {quote(path)}`, or make a new one"
         )
     if mode & stat.S_IWOTH:
-        raise Unauthorized(f"every user may write to {path}: run `chmod o-w {path}`")
+        raise Unauthorized(f"every user may write to {path}: run `chmod o-w {quote(path)}`")
 
 
 def check_root(root: str, *, mode: int, owner: int, own: int) -> None:
@@ -52,8 +53,9 @@ def check_root(root: str, *, mode: int, owner: int, own: int) -> None:
         )
     if mode & stat.S_IWOTH:
         raise Unauthorized(
-            f"every user may write to {root}: run `chmod o-w {root}`; if its file system keeps no"
-            " permissions, mount it for its user alone (umask=077), or choose another --root"
+            f"every user may write to {root}: run `chmod o-w {quote(root)}`; if its file system"
+            " keeps no permissions, mount it for its user alone (umask=077), or choose another"
+            " --root"
         )
 
 

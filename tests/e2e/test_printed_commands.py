@@ -33,6 +33,9 @@ VALUES: Final = {
     "{shlex.quote(str(source.file))}": "FILE",
     "{shlex.quote(str(path))}": "FILE",
     "{shlex.quote(path)}": "FILE",
+    "{found.kept_in}": "0",
+    "{line}": "0",
+    "{past - 1}": "0",
     # Placeholders, which the user replaces.
     "SESSION": "demo",
     "TEXT": "text",
@@ -110,6 +113,10 @@ def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path
         assert steno("append", "demo", "key AKIAIOSFODNN7EXAMPLE").code == 0
     if call.startswith("steno undelete"):
         assert steno("delete", "demo", "--yes").code == 0
+    if call.startswith("steno show {source.session}"):
+        # It is printed after an import with a past generation.
+        for words in (["import", str(old), "imported"], ["clear", "imported"]):
+            assert steno(*words).code == 0
     for part, value in VALUES.items():
         call = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", value, call)
     if "imported" not in call:
