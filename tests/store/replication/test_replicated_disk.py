@@ -24,6 +24,9 @@ from stenod.store.posix import PosixDisk
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
+INTENT = b'{"kind":"a later version\'s","generation":1,"details":{"next_id":0}}\n'
+"""The entry of a rewrite, with the next checkpoint id, which an opening would have to count."""
+
 
 class CountingDisk(PosixDisk):
     """A disk that counts the bytes that are read."""
@@ -49,7 +52,7 @@ def test_another_host_has_the_same_files_after_a_takeover(one: Host, two: Host) 
     log.sync()
     log.append(line("2"))
     log.sync()
-    log.replace([Copy(0, 0, len(line("1"))), line("3")], b'{"kind":"revert"}\n')
+    log.replace([Copy(0, 0, len(line("1"))), line("3")], INTENT)
     succeed(two, one)
     two.open("a/b")
     assert two.content("a/b") == one.content("a/b")
@@ -97,7 +100,7 @@ def test_an_older_mirror_gets_what_it_lacks(one: Host, two: Host) -> None:
     two.ownership.close()
     log.append(line("2"))
     log.sync()
-    log.replace([line("3")], b'{"kind":"clear"}\n')
+    log.replace([line("3")], INTENT)
     one.now += 100.0
     one.start()
     one.now += 100.0
@@ -309,7 +312,7 @@ def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, 
     # The other host is silent now, so this one may own the session again: by an opening only.
     one.now += 100.0
     with pytest.raises(Fenced):
-        log.replace([line("old")], b'{"kind":"clear"}\n')
+        log.replace([line("old")], INTENT)
     one.close()
     one.open("s")
     assert one.content("s")["context.jsonl"] == line("1") + line("2")
@@ -325,7 +328,7 @@ def back_after_another(
     log = one.open("s").log
     log.append(line("x" * OLD_BYTES))
     log.sync()
-    log.replace([line("1")], b'{"kind":"clear"}\n')
+    log.replace([line("1")], INTENT)
     # It is older than the tick of the file system's clock.
     generation = Path(one.tree, "s", "context_1.jsonl")
     os.utime(generation, (generation.stat().st_atime, generation.stat().st_mtime - age_s))
@@ -390,7 +393,7 @@ def test_a_folder_that_is_lost_half_way_through_a_rewrite_fails_it(one: Host, tw
 
     one.disk.rename = rename_and_lose  # type: ignore[method-assign]
     with pytest.raises(Fenced):
-        log.replace([line("2")], b'{"kind":"clear"}\n')
+        log.replace([line("2")], INTENT)
     assert two.content("s")["context.jsonl"] == line("1")
 
 
@@ -419,7 +422,7 @@ def test_a_snapshot_makes_the_journal_short_and_changes_no_file(
     for number in range(20):
         log.append(line(str(number)))
         log.sync()
-    log.replace([Copy(0, 0, len(line("1"))), line("new")], b'{"kind":"revert"}\n')
+    log.replace([Copy(0, 0, len(line("1"))), line("new")], INTENT)
     one.ownership.shorten("s")
     assert stream.folders("one")["s"] == 2
     log.append(line("behind"))
