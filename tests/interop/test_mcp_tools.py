@@ -128,6 +128,11 @@ async def test_a_revert_is_undone_by_the_generation_that_it_left(agent: Any, ses
     assert [each["record"].get("content") for each in past["records"]] == ["one"]
     error = failure(await agent.call_tool("revert_session", {"session": session, "checkpoint": 7}))
     assert error["code"] == "not_found"
+    handle = marked["handle"]
+    other = {"session": session, "checkpoint": handle.replace("@0:1@", "@0:2@")}
+    assert failure(await agent.call_tool("revert_session", other))["code"] == "conflict"
+    reverted = await call(agent, "revert_session", session=session, checkpoint=handle)
+    assert reverted["head"] == "3:1"
 
 
 async def test_a_dmail_is_pending_until_it_is_delivered(agent: Any, session: str) -> None:
