@@ -129,7 +129,7 @@ _PREFIXED: Final[tuple[tuple[str, str, int, str], ...]] = (
     ("npm token", "npm_", 36, _WORD),
     ("pypi token", "pypi-AgEIcHlwaS5vcmc", 140, _URL),
     ("rubygems key", "rubygems_", 48, _HEX),
-    ("crates.io token", "cio", 32, _WORD),
+    ("crates token", "cio", 32, _WORD),
     ("nuget key", "oy2", 43, _LOWER),
     ("docker personal token", "dckr_pat_", 27, _URL),
     ("docker organisation token", "dckr_oat_", 32, _URL),
