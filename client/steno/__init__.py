@@ -10,6 +10,8 @@ _async        the async client: client, session, subscription and their link
 _sync         the blocking client: the same verbs, generated from _async, and its own link
 _sansio       requests, replies, events and their state: no socket, clock or file
 _connect      a connection: the daemon found or started, and greeted; files beside it
+_redaction    the masks of a client that masks what it writes, and of the commands
+_safe_text    text that cannot control a terminal
 values        the values that callers get: acks, records, turns, mails, events
 llm           models that summarise; llm_limits are its bounds
 adapters      classes in the place of other programs' classes

@@ -22,6 +22,8 @@ DAEMON_OPEN_HOMES = {
     # The log may be a device, and /dev/null is no file of anybody's.
     "daemon/stenod/runtime/log_file.py",
     "daemon/stenod/cli.py",
+    # Names of a socket and its folder (O_PATH); nothing is read.
+    "daemon/stenod/net/socket_path.py",
 }
 
 

@@ -2,7 +2,7 @@ r"""Secrets that are known by the name before them, whatever they look like; pur
 
     DB_PASS=hunter2    "password": "…"    --token X    Authorization: any words    Cookie: a=b; c=d
 
-The rule is in the guide (redaction.md), word for word; a test holds both together.
+The guide states the rule (redaction.md).
 """
 
 import re

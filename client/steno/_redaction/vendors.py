@@ -3,8 +3,6 @@ r"""The forms of vendors' keys and tokens, by the beginning that makes each one 
 Each row is a name, beginnings, and what follows them. All rows are one expression, a tree of their
 beginnings, so that a text is searched once, and no row can take more than linear time: what follows
 is one run of characters, or runs with a sign between them that no run contains.
-
-Sources: the vendors' own documents of their formats, 2026-11.
 """
 
 import re
