@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from steno._connect.private_files import sync_file
 from steno._connect.write_masks import write_masks
 from steno._redaction.patterns import patterns_of
 from steno._redaction.redactor import Redactor
@@ -65,7 +66,7 @@ def _mask_file(redactor: Redactor, file: Path) -> None:
         else:
             copy.writelines(_masked_bytes(redactor, line) for line in lines)
         copy.flush()
-        os.fsync(copy.fileno())
+        sync_file(copy.fileno())
     os.utime(masked, ns=(changed.st_atime_ns, changed.st_mtime_ns))
     masked.replace(file)
 
