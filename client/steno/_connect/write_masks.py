@@ -67,7 +67,7 @@ def _masks(text: str, source: str, *, is_asked: bool) -> "Masks | None":
 def _text(path: Path) -> str:
     try:
         return read_regular(path).decode()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except NotRegular as error:
         raise BadRequest(str(error)) from None

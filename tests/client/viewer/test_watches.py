@@ -9,6 +9,7 @@ import anyio.abc
 import pytest
 
 import steno
+from steno._redaction.patterns import Patterns
 from steno._redaction.redactor import Redactor
 from steno.values import Live, Record, RecordsEvent, Reset
 from steno.viewer import watches as watches_module
@@ -143,7 +144,7 @@ class _Daemon:
         )
 
     def watches(self, tasks: anyio.abc.TaskGroup) -> Watches:
-        return Watches(self, tasks, Redactor(()))  # type: ignore[arg-type]
+        return Watches(self, tasks, Redactor(Patterns([])))  # type: ignore[arg-type]
 
 
 async def test_the_follow_of_a_cancelled_page_ends(monkeypatch: pytest.MonkeyPatch) -> None:
