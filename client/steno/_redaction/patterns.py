@@ -146,7 +146,7 @@ class BuiltIn:
     """
 
     def __init__(self, names: Collection[str] = BUILT_IN) -> None:
-        self.names = tuple(name for name in BUILT_IN if name in names)
+        self.names: tuple[str, ...] = tuple(name for name in BUILT_IN if name in names)
         self._texts = [
             (name, begin, re.compile(expression))
             for name, begin, expression in _TEXTS
