@@ -45,5 +45,11 @@ CLEAN_TEXTS_MAX: Final = 4096
 KEY_CHARS_MAX: Final = 200
 """Characters of a name in front of a value; a longer one is a text."""
 
+CUT_LINES_MAX: Final = 16
+"""Lines of a key that line breaks cut, up to which words behind it are left out of its mask."""
+
+CUT_CHARS_MAX: Final = 4096
+"""Characters of a key that line breaks cut and that begins with a line; a JSON token has 2 000."""
+
 VENDOR_CHARS_MIN: Final = 15
 """Characters of the shortest key of a vendor."""

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from steno._redaction import named
 from steno._redaction.limits import (
+    CUT_LINES_MAX,
     KEY_CHARS_MAX,
     MATCHES_MIN,
     RE2_BYTES_MAX,
@@ -186,16 +187,33 @@ class BuiltIn:
 
     def _broken(self, text: str, broken: Copy) -> Iterator[tuple[int, int, str]]:
         """The vendors' keys that a line break cuts."""
-        for first, last, name in self._vendors.cut_spans(broken):
+        reach = 0
+        # The longest of those that begin together first, so that one is inside or goes on.
+        for first, last, name in sorted(
+            self._vendors.cut_spans(broken), key=lambda each: (each[0], -each[1])
+        ):
             start, end = broken.span(first, last)
-            # A word of the next line is no part of a key that is whole without it.
-            while (cut := max(text.rfind("\n", start, end), text.rfind("\r", start, end))) >= 0:
-                if _LIKE_A_KEY.search(text[cut:end]) is not None or not self._vendors.is_one(
-                    text[start:cut]
-                ):
-                    yield start, end, name
-                    break
-                end = cut
+            if end > reach and (found := self._without_words(text, start, end)) is not None:
+                reach = max(reach, found)
+                yield start, found, name
+
+    def _without_words(self, text: str, start: int, end: int) -> int | None:
+        """The end of a key that line breaks cut, without words of further lines behind it.
+
+        Returns:
+            The end of all lines if there are more than `CUT_LINES_MAX`: to look at each takes the
+            square of their number. None if the key is whole in one line, as another search finds.
+        """
+        if text.count("\n", start, end) + text.count("\r", start, end) > CUT_LINES_MAX:
+            return end
+        # A word of the next line is no part of a key that is whole without it.
+        while (cut := max(text.rfind("\n", start, end), text.rfind("\r", start, end))) >= 0:
+            if _LIKE_A_KEY.search(text[cut:end]) is not None or not self._vendors.is_one(
+                text[start:cut]
+            ):
+                return end
+            end = cut
+        return None
 
 
 FORMS: Final = (_TEXTS, ROWS, HINTED, named.FORMS)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from steno._redaction.limits import VENDOR_CHARS_MIN
+from steno._redaction.limits import CUT_CHARS_MAX, VENDOR_CHARS_MIN
 from steno._redaction.normal import Copy, cut_words, long_words, without_breaks
 
 _W: Final = "[A-Za-z0-9]"
@@ -194,7 +194,7 @@ class Vendors:
         if self._anywhere is None:
             self._anywhere = re.compile(self._tree)
         for at in copy.firsts:
-            found = self._anywhere.match(copy.text, at)
+            found = self._anywhere.match(copy.text, at, at + CUT_CHARS_MAX)
             if found is not None:
                 yield *found.span(), self.name_of(found)
 

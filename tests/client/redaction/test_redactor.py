@@ -196,24 +196,27 @@ _BEFORE = (
 )  # fmt: skip
 _BEGINS = sorted({begin for _, begins, _ in ROWS for begin in begins.split()})
 _ADVERSE = [
-    *(begin * (60_000 // len(begin)) for begin in (*_BEGINS, *(hint for _, hint, _ in HINTED))),
-    *(f"{before}{each}" * 4_000 for before in _BEFORE for each in ("a", "=", " ", "-", "\\", "\n")),
-    *(begin + "a" * 12_000 for begin in ("sk-", "ya29.", "secret_", "", "\x1b]", "password='")),
-    *(f"{begin}a1\n" * 12_000 for begin in ("sk-", "", "ghp_")),
-    "a1b2\n" * 20_000,
-    ("-----BEGIN PRIVATE KEY-----\n" + "A" * 17) * 4_000,
-    "Private-Lines: 4\n" + "AAAA\n" * 12_000,
+    *(begin * (300_000 // len(begin)) for begin in (*_BEGINS, *(hint for _, hint, _ in HINTED))),
+    *(
+        f"{before}{each}" * 20_000
+        for before in _BEFORE
+        for each in ("a", "=", " ", "-", "\\", "\n")
+    ),
+    *(begin + "a" * 300_000 for begin in ("sk-", "ya29.", "secret_", "", "\x1b]", "password='")),
+    *(f"{begin}a1\n" * 60_000 for begin in ("sk-", "", "ghp_")),
+    "a1b2\n" * 100_000,
+    ("-----BEGIN PRIVATE KEY-----\n" + "A" * 17) * 20_000,
+    "Private-Lines: 4\n" + "AAAA\n" * 60_000,
 ]
 
 
-@pytest.mark.timeout(300)
 def test_no_built_in_pattern_takes_more_than_linear_time() -> None:
     took_s: dict[str, float] = {}
     for text in _ADVERSE:
         begun = time.process_time()
         DEFAULT.built_in.matches(text)
         took_s[text[:24]] = time.process_time() - begun
-    # Linear time is a tenth of a second here, and quadratic time many seconds.
+    # Quadratic time is minutes here.
     assert {name: took for name, took in took_s.items() if took > 3} == {}
 
 
