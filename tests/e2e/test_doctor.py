@@ -560,7 +560,7 @@ def test_other_commands_do_not_wait_for_a_fifo_in_the_root(root: Path) -> None:
     os.mkfifo(root / paths.CONFIG)
     ran = Steno(root)("start")
     assert ran.code == 5
-    assert "config.toml cannot be read: it is a FIFO, and has to be" in ran.err
+    assert f"the configuration cannot be read: {root / paths.CONFIG} is a FIFO, and has" in ran.err
 
 
 def test_doctor_reports_a_missing_present_generation_with_a_remedy(

@@ -41,8 +41,8 @@ def _talk(client: steno.BlockingClient) -> None:
     session.append_message(_secret("late"))
     mail = session.pending_dmail()
     assert mail is not None
-    session.deliver_dmail(mail.id)
-    session.revert_to(0, why=f"because of {CANARY}")
+    delivered = session.deliver_dmail(mail.id)
+    session.revert_to(delivered, why=f"because of {CANARY}")
     session.compact(lambda _: f"a summary with {CANARY}")
     session.clear(why=CANARY)
     session.restore_generation(0)

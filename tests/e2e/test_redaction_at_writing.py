@@ -1,6 +1,7 @@
 """Masks before a record is sent: `at = "write"` in the root's configuration."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,19 @@ def test_nothing_is_written_with_a_wrong_pattern(writing: Path) -> None:
     (writing / "config.toml").write_text('[redact]\nat = "write"\nticket = "(a"\n')
     with pytest.raises(client_of.BadRequest, match=r"redact\.ticket is no regular expression"):
         client_of.connect_sync(writing)
+
+
+def test_nothing_is_written_while_nobody_knows_what_to_mask(writing: Path) -> None:
+    with client_of.connect_sync(writing) as client:
+        client.open("talk").append_message(MESSAGE)
+    (writing / "config.toml").unlink()
+    os.mkfifo(writing / "config.toml")
+    with client_of.connect_sync(writing) as client:
+        session = client.open("talk")
+        with pytest.raises(client_of.BadRequest, match="is a FIFO") as refused:
+            session.append_message(MESSAGE)
+        assert refused.value.outcome == "not_applied"
+        assert [each["content"] for each in session.history] == [f"the key {MASK}"]
 
 
 def test_without_it_a_client_is_exact_and_imports_no_redaction(root: Path) -> None:

@@ -3,11 +3,13 @@
 Nothing else is read or imported without it: one look at the file, when a client connects.
 """
 
+import errno
 import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from steno._connect.connection import OutOfHandles
 from steno._connect.safe_open import NotRegular, read_regular
 from steno._connect.target import Target
 from steno_protocol import paths
@@ -28,11 +30,18 @@ def write_masks(root: str | None) -> "Masks | None":
     Args:
         root: the root; None for a daemon on another machine.
 
+    Returns:
+        If the file cannot be read: what refuses all that would be written, with `BadRequest`.
+
     Raises:
-        BadRequest: the file cannot be read, or the patterns in it are not valid: nothing is written
-            before they are corrected.
+        BadRequest: the patterns in the file are not valid.
+        OutOfHandles: this process may open no more files.
     """
-    text = "" if root is None else _text(Path(root, paths.CONFIG))
+    try:
+        text = "" if root is None else _text(Path(root, paths.CONFIG))
+    except BadRequest as error:
+        refusal: Masks = import_module("steno._redaction.writing").refusal_of(error)
+        return refusal
     is_asked = os.environ.get(VARIABLE) == _WRITE
     if not is_asked and _WRITE not in text:
         return None
@@ -72,6 +81,8 @@ def _text(path: Path) -> str:
     except NotRegular as error:
         raise BadRequest(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise OutOfHandles(str(error.strerror)) from None
         raise BadRequest(
             f"{path} cannot be read, and may say that secrets are masked: {error}"
         ) from None

@@ -13,6 +13,7 @@ import msgspec
 from steno._redaction.redactor import Redactor
 from steno.values import decode_object
 from steno_protocol.commands import Command
+from steno_protocol.errors import StenoError
 
 Masks = Callable[[Command, Sequence[bytes]], tuple[Command, Sequence[bytes]]]
 """Masks a command and its records."""
@@ -30,6 +31,17 @@ def masks_of(redactor: Redactor) -> Masks:
         return _command(redactor, command), [_record(redactor, each) for each in records]
 
     return masked
+
+
+def refusal_of(error: StenoError) -> Masks:
+    """What refuses texts and records with an error, while nobody knows what has to be masked."""
+
+    def refused(command: Command, records: Sequence[bytes]) -> tuple[Command, Sequence[bytes]]:
+        if records or any(getattr(command, name, None) for name in (*_TEXTS, "labels")):
+            raise error
+        return command, records
+
+    return refused
 
 
 def _command(redactor: Redactor, command: Command) -> Command:

@@ -19,7 +19,7 @@ class OneTimeToken:
     """
 
     def __init__(self, renewed: Callable[[str], object]) -> None:
-        self.text = new_secret()
+        self.text: str = new_secret()
         self._renewed = renewed
 
     def use(self, given: str) -> bool:

@@ -62,9 +62,11 @@ def _holder(root: Path, state: str) -> Iterator[int]:
                 pass
             yield process.pid
         finally:
-            # Before the kill: a thread in the kernel ends only with its child.
-            os.close(os.open(root / "fifo", os.O_RDWR | os.O_NONBLOCK))
+            # A thread in the kernel ends only with its child, which may open the FIFO later.
+            writer = os.open(root / "fifo", os.O_RDWR | os.O_NONBLOCK)
             process.kill()
+            process.wait()
+            os.close(writer)
 
 
 def _write_note(root: Path, pid: int) -> None:
