@@ -454,9 +454,8 @@ def serve(
     Raises:
         StenoError, OSError: the daemon could not start or continue.
     """
-
     try:
-        _run(Daemon(config, on_ready, supervisor), lock)
+        _run(lambda: Daemon(config, on_ready, supervisor), lock)
     finally:
         lock.release()
 
@@ -467,12 +466,16 @@ def serve_reader(config: Config, on_ready: Callable[[], None]) -> None:
     Raises:
         StenoError, OSError: the reader could not start or continue.
     """
-    _run(Daemon(config, on_ready, Supervisor(), is_reader=True), None)
+    _run(lambda: Daemon(config, on_ready, Supervisor(), is_reader=True), None)
 
 
-def _run(daemon: Daemon, lock: RootLock | None) -> None:
+def _run(make: Callable[[], Daemon], lock: RootLock | None) -> None:
+    async def main() -> None:
+        # Made here: the connection to a cluster's servers belongs to the event loop.
+        await make().run(lock)
+
     try:
-        anyio.run(daemon.run, lock)
+        anyio.run(main)
     except ExceptionGroup as group:
         raise _first_of(group) from group
 

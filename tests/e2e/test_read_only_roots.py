@@ -137,7 +137,10 @@ def test_each_command_that_reads_a_session_reads_another_users(written: Path) ->
         ran = steno(words[0], "demo", *words[1:])
         assert (words, ran.code) == (words, 7 if words == ("verify",) else 0)
         assert "without its daemon" in ran.err
-    assert {each["session"] for each in steno("sessions", "--json").documents} == {"demo", "other"}
+    assert {each["session"] for each in steno("sessions", "--json").document["sessions"]} == {
+        "demo",
+        "other",
+    }
     assert facts_of(written) == known
 
 

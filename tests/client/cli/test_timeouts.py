@@ -88,7 +88,7 @@ def test_command_waits_exactly_as_long_as_its_timeout(
     root: Path, silence: Silence, name: str, timeout_s: float
 ) -> None:
     if name == "mcp":
-        pytest.importorskip("mcp", reason="`steno mcp` needs the extra mcp")
+        pytest.importorskip("mcp_types", reason="`steno mcp` needs the extra mcp")
     words = [str(root / paths.SESSIONS / "demo") if w == "FOLDER" else w for w in WORDS[name]]
     begun = time.monotonic()
     code = main([name, *words, "--timeout", f"{timeout_s}"])
