@@ -62,10 +62,13 @@ def _holder(root: Path, state: str) -> Iterator[int]:
                 pass
             yield process.pid
         finally:
-            # A thread in the kernel ends only with its child, which may open the FIFO later.
+            # The child has the lock, too, until it has opened the FIFO, which may be later than the
+            # end of its parent. So the FIFO has a writer until nobody has the lock.
             writer = os.open(root / "fifo", os.O_RDWR | os.O_NONBLOCK)
             process.kill()
             process.wait()
+            with (root / paths.LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
             os.close(writer)
 
 
