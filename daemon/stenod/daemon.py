@@ -132,7 +132,8 @@ class Daemon:
                 self._tasks = tasks
                 for transport in self._transports:
                     handle = partial(self._router.handle, transport)
-                    tasks.start_soon(transport.serve, handle, self._registry.commit)
+                    refusal = partial(self._router.refusal, transport)
+                    tasks.start_soon(transport.serve, handle, refusal, self._registry.commit)
                 if self._relay is not None:
                     tasks.start_soon(self._relay.serve)
                 tasks.start_soon(self._keep_house)

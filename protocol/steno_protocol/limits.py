@@ -201,15 +201,41 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_REQUESTS_MAX: Final = 256
 """Requests that are received before the writers get their turn."""
 
-BURST_SHARE_REQUESTS_MAX: Final = 4
-"""Requests of one peer after which a burst ends at its next message while other peers send, too.
-Without it, a flood of small appends takes most of the bursts."""
-
 REQUEST_COST_BYTES: Final = 32 * KIB
 """Bytes of records that count as one more request in a burst: checking them takes as long."""
 
+REQUEST_S: Final = 60e-6
+"""Time that a request takes at least, its decision after the burst included."""
+
+HEAVY_REQUESTS_MIN: Final = 4
+"""Requests of one peer in a burst from which on their time is counted: who waits for each reply has
+one, and counting would cost its append a microsecond."""
+
+HEAVY_SHARE: Final = 0.25
+"""Share of the daemon's time that a peer may take without becoming heavy."""
+
+HEAVY_FROM_S: Final = 0.002
+"""Time beyond that share from which on a peer is heavy: thirty small appends in one message are
+not."""
+
+HEAVY_REMEMBERED_S: Final = 0.02
+"""Most time beyond its share that is remembered of a peer, so that it is heavy for 72 ms after its
+flood."""
+
 SHARED_S: Final = 0.05
-"""Time after a message of another peer for which the peers share the bursts."""
+"""Time after a message of another peer for which heavy peers wait between their turns."""
+
+TURN_BEGIN_S: Final = 0.0005
+"""Time for the messages of one turn. At least one is served."""
+
+TURN_S_MAX: Final = 0.25
+"""Longest turn: a message of another program is not answered at all."""
+
+TURN_PAUSE_SHARE: Final = 2.0
+"""Length of the pause after a turn, in turns: the others have two thirds of the time."""
+
+HELD_BYTES_MAX: Final = BATCH_BYTES_MAX
+"""Bytes of the messages that wait for their turn at one socket: the largest batch."""
 
 HASTY_COMMANDS_MAX: Final = 16
 """Commands of a session up to which a group commit serves it first: 16 decisions take as long as

@@ -190,8 +190,18 @@ def join_parts(part: Part, data: Sequence[bytes]) -> list[bytes]:
 
 def request_ids(part: Part) -> list[bytes]:
     """Return the ids of the requests of a last part, as far as they are readable."""
+    return _ids(bytes(part.requests)) if part.requests else []
+
+
+def header_ids(frames: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of the requests of a message, or of a last part, without its records."""
+    part = part_of(frames)
+    return _ids(frames[0].partition(b"\n")[2]) if part is None else request_ids(part)
+
+
+def _ids(requests: bytes) -> list[bytes]:
     try:
-        return [each.id.encode() for each in _decode_envelopes(bytes(part.requests))]
+        return [each.id.encode() for each in _decode_envelopes(requests)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
 

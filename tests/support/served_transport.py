@@ -15,6 +15,7 @@ from stenod.api.peers import InFlightFrames, Sent
 from stenod.net.transport import SocketLink, Transport
 
 LARGE = b"x" * limits.TRACKED_FRAME_BYTES
+REFUSED = b"no room for "
 FAULT = b"a message that makes the handler fail"
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
@@ -91,6 +92,10 @@ class Served:
         self.keys[frames[0]] = user
         return self.cost
 
+    def refusal(self, identity: bytes, frames: list[bytes]) -> list[bytes]:
+        """Return the refusal of a message: its first frame, marked."""
+        return [REFUSED + frames[0]]
+
     def end_burst(self) -> None:
         """Record the end of a burst."""
         self.bursts.append(len(self.messages))
@@ -133,6 +138,6 @@ async def served(kind: str, folder: Path) -> AsyncGenerator[Served]:
     one = Served(kind, folder)
     with closing(one):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(one.transport.serve, one.take, one.end_burst)
+            tasks.start_soon(one.transport.serve, one.take, one.refusal, one.end_burst)
             yield one
             tasks.cancel_scope.cancel()

@@ -1,6 +1,6 @@
 """The path from request to reply: decode, dispatch, reply."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import assert_never
 
@@ -71,6 +71,8 @@ from steno_protocol.messages import (
     Request,
     Unreadable,
     decode_requests,
+    encode_replies,
+    header_ids,
     part_of,
     refuse_version_1,
     request_ids,
@@ -245,7 +247,8 @@ class Router:
             user: the public key of a sender on another machine.
 
         Returns:
-            The number of requests, but at least 1: a message without requests takes time, too.
+            The number of requests that get an answer, 1 for a message that is none; 0 for a part
+            before the last one.
         """
         self.handled += 1
         # An identity is unique only within its socket.
@@ -256,7 +259,7 @@ class Router:
         if (part := part_of(frames)) is not None:
             frames = self._assemble(peer, part, frames[1])
             if not frames:
-                return 1
+                return 1 if part.requests else 0
         try:
             requests = decode_requests(frames)
         except StenoError:
@@ -265,6 +268,29 @@ class Router:
         for request in requests:
             self._handle(peer, request, user)
         return max(1, len(requests))
+
+    def refusal(self, socket: Socket, identity: bytes, frames: list[bytes]) -> Sequence[bytes]:
+        """Return the refusal of a message for which there is no room beside those of other clients.
+
+        Args:
+            socket: the socket that received the message.
+            identity: the socket's name for the sender.
+            frames: the message, without the bytes of its last frame.
+        """
+        peer = self.peers.get((socket, identity))
+        requests = header_ids(frames[1:] if frames[0] == b"" else frames)
+        if peer is None or not requests:
+            return ()
+        refused = ErrorReply.of(
+            Busy(
+                "this connection sends more than the daemon takes beside other clients: wait for"
+                " replies, and send it again"
+            ),
+            None,
+        )
+        self._count_error(refused.code, None)
+        message = encode_replies([(each, refused) for each in requests])
+        return [b"", *message] if peer.is_req else message
 
     def _assemble(self, peer: Peer, part: Part, data: bytes) -> list[bytes]:
         """Take in a part of a message; returns the message after its last part, else no frames."""

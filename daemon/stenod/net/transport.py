@@ -7,6 +7,7 @@ local socket, another one the network.
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import struct
 import time
@@ -25,10 +26,16 @@ from steno_protocol.errors import StorageFailed
 from stenod.api.peers import InFlightFrame, InFlightFrames, Sent
 from stenod.net import socket_path
 from stenod.net.socket_path import SocketPath
+from stenod.net.turns import Turns
 
 Handle = Callable[[bytes, list[bytes], str | None], int]
 """Handles one message, given the identity of its peer, its frames and the peer's public key (None
-on the local socket); returns the number of requests."""
+on the local socket); returns the number of requests, 0 for a part of a message that has no answer
+of its own."""
+
+Refusal = Callable[[bytes, list[bytes]], Sequence[bytes]]
+"""Returns the message that refuses a message, given the identity of its peer and its frames, the
+last one without its bytes; no frames if none is possible."""
 
 HasRoom = Callable[[int], bool]
 """Returns whether a new connection may stay, given the number of others on the same socket."""
@@ -102,12 +109,14 @@ class Transport:
         self._connections: set[int] = set()
         self._frame: zmq.Frame | None = None
         self._is_skipping = False
-        self._latest = b""
-        self._shared_until_s = 0.0
+        self._turns: Turns[zmq.Frame] = Turns()
+        self._turn_timer: asyncio.TimerHandle | None = None
         self._handle: Handle | None = None
+        self._refusal: Refusal = _no_frames
         self._end_burst: Callable[[], None] = _nothing
         self._is_burst_scheduled = False
         self._is_in_burst = False
+        self._has_news = False
         self._failed: asyncio.Future[None] | None = None
         self._path: SocketPath | None = None
         self._relay_handle: int | None = None
@@ -129,6 +138,8 @@ class Transport:
         self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
         self._socket.set(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
         self._socket.set(zmq.BACKLOG, limits.CONNECTIONS_WAITING_MAX)
+        self._poll_news = select.poll()
+        self._poll_news.register(self._socket.fileno(), select.POLLIN)
         self._monitor = self._context.socket(zmq.PAIR)
         # No bound: at a bound libzmq's thread blocks until an event is read, while it holds a lock
         # that `close` needs, and a flood of connections would keep the daemon from ending.
@@ -216,16 +227,17 @@ class Transport:
         """False when the path of the local socket was removed or replaced."""
         return self._path is None or self._path.is_reachable
 
-    async def serve(self, handle: Handle, end_burst: Callable[[], None]) -> None:
+    async def serve(self, handle: Handle, refusal: Refusal, end_burst: Callable[[], None]) -> None:
         """Call `handle` with every message, and `end_burst` after each burst.
 
         Runs until it is cancelled, or until `handle` raises.
 
         Args:
             handle: handles one message.
+            refusal: returns the refusal of a message.
             end_burst: commits the requests of a burst.
         """
-        self._handle, self._end_burst = handle, end_burst
+        self._handle, self._refusal, self._end_burst = handle, refusal, end_burst
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         watched = {
@@ -241,6 +253,8 @@ class Transport:
                 act()
             await self._failed
         finally:
+            if self._turn_timer is not None:
+                self._turn_timer.cancel()
             for fd in watched:
                 loop.remove_reader(fd)
             self._handle = None
@@ -256,8 +270,10 @@ class Transport:
         Returns:
             Whether the message was queued, and if not, why.
         """
-        if not (self._is_in_burst or self._is_burst_scheduled):
-            self._schedule_burst()
+        if identity == self._turns.owner:
+            self._end_turn()
+        if self._turns.until_s or not (self._is_in_burst or self._is_burst_scheduled):
+            self._look_soon()
         send = self._send
         *firsts, last = frames
         try:
@@ -347,6 +363,19 @@ class Transport:
             else:
                 _shut_down(fd)
 
+    def _look_soon(self) -> None:
+        """Have the messages received whose signal the next call of `send` may consume.
+
+        While heavy peers wait, the socket always has input, and only the signal shows whether
+        another peer has sent something.
+        """
+        if self._turns.until_s:
+            if not self._poll_news.poll(0):
+                return
+            self._has_news = True
+        if not (self._is_in_burst or self._is_burst_scheduled):
+            self._schedule_burst()
+
     def _schedule_burst(self) -> None:
         """Poll the socket after the tasks that are ready now have run."""
         self._is_burst_scheduled = True
@@ -354,7 +383,7 @@ class Transport:
 
     def _run_scheduled_burst(self) -> None:
         self._is_burst_scheduled = False
-        if self._has_input():
+        if self._turns.held or self._has_input():
             self._handle_burst()
 
     def _handle_burst(self) -> None:
@@ -362,11 +391,24 @@ class Transport:
         handle = self._handle
         if handle is None:
             return
-        self._is_in_burst = True
+        self._is_in_burst, self._has_news = True, False
+        began_s = time.monotonic()
+        is_waiting = self._turns.until_s > 0
         try:
-            self._handle_messages(handle)
-            self._end_burst()
-            has_more = self._has_input()
+            if self._is_skipping:
+                self._skip_frames()
+            if is_waiting:
+                self._handle_light_messages(handle, began_s)
+                self._end_burst()
+            else:
+                costs = self._handle_messages(handle, began_s)
+                self._end_burst()
+                self._charge(costs, began_s)
+            if self._turns.until_s:
+                has_more = self._has_news or not is_waiting
+                self._wait_for_turn()
+            else:
+                has_more = bool(self._turns.held or self._has_input())
         except Exception as error:
             self._fail(error)
             return
@@ -375,62 +417,148 @@ class Transport:
         if has_more and not self._is_burst_scheduled:
             self._schedule_burst()
 
-    def _handle_messages(self, handle: Handle) -> None:
-        """Handle the messages that have arrived, up to `BURST_REQUESTS_MAX` requests."""
+    def _handle_messages(self, handle: Handle, began_s: float) -> dict[bytes, int]:
+        """Handle the messages that wait for a turn, then those that have arrived.
+
+        Returns:
+            The requests of each peer, about `BURST_REQUESTS_MAX` together; records count, too.
+        """
+        turns = self._turns
         requests = 0
-        by_peer: dict[bytes, int] = {}
+        costs: dict[bytes, int] = {}
         while requests < limits.BURST_REQUESTS_MAX:
+            if turns.held:
+                identity, frames = turns.take()
             # The exception for an empty socket costs as much as three polls; most bursts have
             # one message, or many.
-            if requests == 1 and not self._has_input():
-                return
-            try:
-                if self._is_skipping:
-                    self._skip_frames()
-                    requests += limits.BURST_REQUESTS_MAX
-                    continue
-                identity, frames = self._receive()
-            except zmq.Again:
-                return
-            user = None if self._zap is None else self.sender()
-            cost = handle(identity, frames, user) + len(frames[-1]) // limits.REQUEST_COST_BYTES
+            elif requests == 1 and not self._has_input():
+                break
+            elif (received := self._receive()) is not None:
+                identity, frames = received
+            else:
+                break
+            is_turn = bool(turns.used) and turns.is_turn(identity, began_s)
+            cost = self._handle_message(handle, identity, frames, is_turn=is_turn)
             requests += cost
-            before = by_peer.get(identity, 0)
-            by_peer[identity] = before + cost
-            if identity != self._latest:
-                self._latest = identity
-                self._shared_until_s = time.monotonic() + limits.SHARED_S
-            if before and before + cost > limits.BURST_SHARE_REQUESTS_MAX and self._is_shared():
-                # libzmq receives one message of each peer in turn, so the others had theirs.
+            costs[identity] = costs.get(identity, 0) + cost
+            if is_turn and time.monotonic() - began_s > limits.TURN_BEGIN_S:
+                break
+        return costs
+
+    def _handle_light_messages(self, handle: Handle, now: float) -> None:
+        """Handle the messages of light peers, and hold those of heavy ones."""
+        # Takes the signal back, which would call this again and again.
+        self._has_input()
+        turns = self._turns
+        requests = 0
+        # libzmq hands out one message of each peer in turn: once a heavy peer comes again, it has
+        # looked for messages of all others, and signals their next ones.
+        seen: set[bytes] = set()
+        while requests < limits.BURST_REQUESTS_MAX and (received := self._receive()) is not None:
+            identity, frames = received
+            if not turns.is_heavy(identity, now):
+                seen.clear()
+                turns.note_light(now)
+                requests += self._handle_message(handle, identity, frames)
+                continue
+            if not turns.hold(identity, frames):
+                self._refuse(identity, frames)
+            if identity in seen:
                 return
+            seen.add(identity)
+        self._has_news = True
 
-    def _is_shared(self) -> bool:
-        """True while more than one peer sends messages."""
-        return time.monotonic() < self._shared_until_s
+    def _handle_message(
+        self,
+        handle: Handle,
+        identity: bytes,
+        frames: Sequence["zmq.Frame"],
+        *,
+        is_turn: bool = False,
+    ) -> int:
+        """Handle one message; returns the number of requests that it counts as."""
+        self._frame = frames[0]
+        user = None if self._zap is None else self.sender()
+        if is_turn:
+            self._turns.begin(identity, time.monotonic())
+        requests = handle(identity, [frame.bytes for frame in frames], user)
+        if is_turn and not requests:
+            self._turns.go_on()
+        return max(1, requests) + len(frames[-1]) // limits.REQUEST_COST_BYTES
 
-    def _receive(self) -> tuple[bytes, list[bytes]]:
+    def _refuse(self, identity: bytes, frames: Sequence["zmq.Frame"]) -> None:
+        """Refuse a message at once, without ending the turn: it is no answer to its messages."""
+        *firsts, last = frames
+        refusal = self._refusal(
+            identity, [*(each.bytes for each in firsts), b"" if firsts else last.bytes]
+        )
+        # The peer may be gone, or may not read.
+        with contextlib.suppress(zmq.ZMQError):
+            for index, frame in enumerate([identity, *refusal] if refusal else ()):
+                self._send(frame, _MORE if index < len(refusal) else _NO_WAIT)
+
+    def _charge(self, costs: dict[bytes, int], began_s: float) -> None:
+        """Count the time of a burst for the peers that sent much in it."""
+        total = sum(costs.values())
+        if total < limits.HEAVY_REQUESTS_MIN:
+            return
+        now = time.monotonic()
+        for identity, cost in costs.items():
+            if cost >= limits.HEAVY_REQUESTS_MIN:
+                share_s = (now - began_s) * cost / total
+                self._turns.charge(identity, max(share_s, cost * limits.REQUEST_S), now)
+
+    def _end_turn(self) -> None:
+        self._turns.end(time.monotonic())
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+            self._turn_timer = None
+        self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        """Have the next turn begin when it is due."""
+        if self._turn_timer is None:
+            delay_s = max(0.0, self._turns.until_s - time.monotonic())
+            loop = asyncio.get_running_loop()
+            self._turn_timer = loop.call_later(delay_s, self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._turn_timer = None
+        if time.monotonic() < self._turns.until_s:
+            self._wait_for_turn()
+            return
+        self._turns.end_pause()
+        if not self._is_burst_scheduled:
+            self._handle_burst()
+
+    def _receive(self) -> tuple[bytes, list["zmq.Frame"]] | None:
         """Returns the next message: its peer's identity, and its first `MESSAGE_FRAMES_MAX` frames.
 
-        Raises:
-            zmq.Again: no message has arrived.
+        Returns None if no message has arrived, or frames of the last one are left to be dropped.
         """
         receive = self._socket.recv
-        identity = receive(_NO_WAIT)
-        # `frame.more` costs a tenth of asking the socket. A frame always follows an identity.
-        self._frame = frame = receive(_NO_WAIT, False)
-        frames = [frame.bytes]
-        while frame.more and len(frames) < limits.MESSAGE_FRAMES_MAX:
+        try:
+            if self._is_skipping:
+                return None
+            identity = receive(_NO_WAIT)
+            # `frame.more` costs a tenth of asking the socket. A frame always follows an identity.
             frame = receive(_NO_WAIT, False)
-            frames.append(frame.bytes)
+            frames = [frame]
+            while frame.more and len(frames) < limits.MESSAGE_FRAMES_MAX:
+                frame = receive(_NO_WAIT, False)
+                frames.append(frame)
+        except zmq.Again:
+            return None
         self._is_skipping = frame.more
         return identity, frames
 
     def _skip_frames(self) -> None:
         """Drop frames beyond a message's limit, at most `MESSAGE_FRAMES_MAX` in one burst."""
-        for _ in range(limits.MESSAGE_FRAMES_MAX):
-            if not self._socket.recv(_NO_WAIT, False).more:
-                self._is_skipping = False
-                return
+        with contextlib.suppress(zmq.Again):
+            for _ in range(limits.MESSAGE_FRAMES_MAX):
+                if not self._socket.recv(_NO_WAIT, False).more:
+                    self._is_skipping = False
+                    return
 
 
 class ZapHandler:
@@ -490,8 +618,13 @@ class ZapHandler:
                 return [_ZAP_VERSION, b"", b"500", b"not a request", b"", b""]
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Do nothing: before `serve` there is no burst."""
+
+
+def _no_frames(*_: object) -> Sequence[bytes]:
+    """Refuse nothing: before `serve` no message is received."""
+    return ()
 
 
 def _inode_of(fd: int) -> int | None:

@@ -25,6 +25,8 @@ from support.served_transport import (
     GREETING,
     LARGE,
     READY_OF_DEALER,
+    REFUSED,
+    Served,
     ignore,
     large_frame,
     served,
@@ -118,6 +120,72 @@ async def test_busy_peer_delays_no_other(root: Path, kind: str) -> None:
         await until(lambda: served_so_far() > 100)
         other.send(b"a request")
         await until(lambda: served_so_far() > 0 and b"a request" in server.links)
+
+
+@both
+async def test_messages_of_a_flood_wait_in_order_while_another_peer_sends(
+    root: Path, kind: str
+) -> None:
+    """None is lost, none is served twice, and none overtakes another one."""
+    async with served(kind, root) as server:
+        flood, flood_identity = await server.connect_named(b"flood")
+        other, other_identity = await server.connect_named(b"other")
+        server.cost = limits.HEAVY_REQUESTS_MIN
+        for number in range(3000):
+            await _send(flood, [b"%d" % number])
+            if number % 50 == 0:
+                await _ask(server, other, other_identity)
+                server.send(flood_identity, b"an answer")
+        await until(lambda: len(_from(server, flood_identity)) == 3001)
+        assert _from(server, flood_identity)[1:] == [[b"%d" % number] for number in range(3000)]
+
+
+@both
+async def test_flood_beyond_what_may_wait_is_refused_and_the_rest_is_served(
+    root: Path, kind: str
+) -> None:
+    async with served(kind, root) as server:
+        flood, flood_identity = await server.connect_named(b"flood")
+        other, other_identity = await server.connect_named(b"other")
+        server.cost = limits.HEAVY_REQUESTS_MIN
+        refused: list[bytes] = []
+        sent: list[bytes] = []
+        while not refused:
+            sent.append(b"%d" % len(sent))
+            await _send(flood, [sent[-1], bytes(limits.MIB)])
+            await _ask(server, other, other_identity)
+            refused += _received(flood)
+
+        def taken() -> list[bytes]:
+            refused.extend(_received(flood))
+            return [frames[0] for frames in _from(server, flood_identity)[1:]]
+
+        await until(lambda: len(taken()) + len(refused) == len(sent))
+        assert taken() == [each for each in sent if REFUSED + each not in refused]
+
+
+async def _send(peer: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
+    await until(lambda: bool(peer.poll(0, zmq.POLLOUT)))
+    peer.send_multipart(frames)
+
+
+async def _ask(server: Served, peer: "zmq.Socket[bytes]", identity: bytes) -> None:
+    """Send a request and wait until it is served."""
+    before = len(_from(server, identity))
+    peer.send(b"a request")
+    await until(lambda: len(_from(server, identity)) > before)
+
+
+def _from(server: Served, identity: bytes) -> list[list[bytes]]:
+    return [frames for sender, frames in server.messages if sender == identity]
+
+
+def _received(peer: "zmq.Socket[bytes]") -> list[bytes]:
+    found: list[bytes] = []
+    with suppress(zmq.Again):
+        while True:
+            found.append(peer.recv(zmq.NOBLOCK))
+    return found
 
 
 @both
