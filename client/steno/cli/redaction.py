@@ -82,8 +82,8 @@ def masked_bytes(redactor: Redactor, raw: bytes) -> bytes:
         masked = masked_line(redactor, raw)
         return masked if raw.endswith(b"\n") or masked is raw else masked.rstrip(b"\n")
     text = raw.removesuffix(b"\n")
-    masked = redactor.text(text.decode("utf-8", "surrogateescape"))
-    return masked.encode("utf-8", "surrogateescape") + raw[len(text) :]
+    shown = redactor.text(text.decode("utf-8", "surrogateescape"))
+    return shown.encode("utf-8", "surrogateescape") + raw[len(text) :]
 
 
 def is_same_line(redactor: Redactor | None, kept: bytes, source: bytes) -> bool:
