@@ -490,6 +490,9 @@ REDACT_PATTERNS_MAX: Final = 100
 REDACT_CHARS_MAX: Final = 1000
 """Characters of one pattern there; a longer one is several."""
 
+REDACT_SESSIONS_MAX: Final = 100
+"""Sessions that are masked before they are written; each command is compared with all of them."""
+
 FREE_BYTES: Final = 16 * MIB
 """Free space reserved for timelines, quarantine and the log; the largest record fits into it."""
 

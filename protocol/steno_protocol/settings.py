@@ -40,6 +40,15 @@ REDACT_AT: Final = "at"
 
 _PLACES: Final = ("show", "write")
 
+REDACT_SESSIONS: Final = "sessions"
+"""The entry with the sessions that a client masks before it writes; no pattern either."""
+
+_SESSIONS: Final = re.compile(rf"[A-Za-z0-9_.@+=,:/*-]{{1,{limits.SESSION_ID_CHARS_MAX}}}")
+"""An id of a session; `*` stands for any characters."""
+
+Redact = str | bool | tuple[str, ...]
+"""An entry of the table of redaction."""
+
 _MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _ADDRESS: Final = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}|\*)")
 _ENDPOINT: Final = re.compile(
@@ -266,7 +275,8 @@ class Settings(msgspec.Struct, frozen=True):
         values: the value of each option by its name.
         mounts: folders outside the root that hold session trees, by name.
         redact: what a client masks, by name: the expression of a pattern, or whether a built-in one
-            is on; and `at`, where it does. The daemon never masks.
+            is on; `at`, where it does; and `sessions`, which it masks before it writes. The daemon
+            never masks.
         sources: the source of each value by option; a mount is `mounts.<name>`.
     """
 
@@ -274,7 +284,7 @@ class Settings(msgspec.Struct, frozen=True):
         default_factory=lambda: {option.name: option.default for option in OPTIONS}
     )
     mounts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    redact: dict[str, str | bool] = msgspec.field(default_factory=dict[str, str | bool])
+    redact: dict[str, Redact] = msgspec.field(default_factory=dict[str, Redact])
     sources: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     @property
@@ -376,7 +386,7 @@ def mounted_folders(text: str, path: str) -> dict[str, str]:
     return found
 
 
-def redaction_table(text: str, path: str) -> dict[str, str | bool]:
+def redaction_table(text: str, path: str) -> dict[str, Redact]:
     """Return the table of redaction of a file; errors in other tables are ignored.
 
     Raises:
@@ -583,6 +593,9 @@ def _read_pattern(name: str, value: object, where: str, settings: Settings) -> N
             )
         settings.redact[name] = str(value)
         return
+    if name == REDACT_SESSIONS:
+        settings.redact[name] = _session_patterns(value, where)
+        return
     if _MOUNT_NAME.fullmatch(name) is None:
         raise BadRequest(
             f"{where}: {name!r} cannot name a pattern of redaction: use a lower-case letter, then"
@@ -604,6 +617,17 @@ def _read_pattern(name: str, value: object, where: str, settings: Settings) -> N
     )
 
 
+def _session_patterns(value: object, where: str) -> tuple[str, ...]:
+    if is_array(value) and len(value) <= limits.REDACT_SESSIONS_MAX:
+        patterns = [each for each in value if isinstance(each, str) and _SESSIONS.fullmatch(each)]
+        if len(patterns) == len(value):
+            return tuple(patterns)
+    raise BadRequest(
+        f"{where}: redact.{REDACT_SESSIONS} has to be a list of up to"
+        f' {limits.REDACT_SESSIONS_MAX} session ids such as "planner" or "team/*"'
+    )
+
+
 def _expanded(folder: str) -> str:
     """Replace the `~` of a folder; it stays if no user of that name is known."""
     return posixpath.expanduser(folder)
@@ -615,7 +639,8 @@ def example() -> str:
     parts += ["", "# Session trees outside the root, addressed as name:session.", "[mounts]"]
     parts += ['# kimi = "~/.kimi/sessions"']
     parts += ["", "# What the viewer and exports mask; `steno redact` shows what a pattern finds."]
-    parts += ["[redact]", '# at = "show"', "# ticket = 'TICKET-[0-9]{6}'", "# bearer-token = false"]
+    parts += ["[redact]", '# at = "show"', '# sessions = ["planner", "team/*"]']
+    parts += ["# ticket = 'TICKET-[0-9]{6}'", "# bearer-token = false"]
     table = ""
     for option in OPTIONS:
         head, _, key = option.name.partition(".")

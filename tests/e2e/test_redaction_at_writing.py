@@ -88,6 +88,106 @@ def test_commands_and_imports_mask_and_leave_the_foreign_file_alone(
     assert KEY in foreign.read_text()
 
 
+def test_an_import_that_was_masked_is_recognised_and_grows_as_any_other(
+    writing: Path, tmp_path: Path
+) -> None:
+    session = "11111111-2222-4333-8444-555555555555"
+    folder = tmp_path / "projects" / "-srv-shop"
+    folder.mkdir(parents=True)
+    foreign = folder / f"{session}.jsonl"
+    foreign.write_text(_line_of(session, 1, f"the key {KEY}") + f"no object, {KEY}\n")
+    steno = Steno(writing)
+    assert steno("import", str(folder)).code == 0
+    again = steno("import", str(folder))
+    assert (again.code, again.out) == (0, f"claude-code/srv-shop/{session}\n")
+    assert "was imported before and is unchanged" in again.err
+    with foreign.open("a") as more:
+        more.write(_line_of(session, 2, f"more {KEY}"))
+    grown = steno("import", str(folder))
+    assert grown.code != 0
+    assert "more than at its import: `steno import --replace" in grown.err
+    assert steno("import", "--replace", str(folder)).code == 0
+    assert f"more {MASK}" in steno("show", f"claude-code/srv-shop/{session}").out
+    assert KEY not in stored(writing)
+    foreign.write_text(_line_of(session, 1, "other words"))
+    rewritten = steno("import", str(folder))
+    assert rewritten.code != 0
+    assert "another session is at" in rewritten.err
+
+
+def test_a_masked_import_of_sessions_of_kimi_cli_is_recognised(
+    writing: Path, tmp_path: Path
+) -> None:
+    context = tmp_path / "copy" / "context.jsonl"
+    context.parent.mkdir()
+    context.write_text(json.dumps(MESSAGE) + "\n")
+    steno = Steno(writing)
+    assert steno("import", str(context.parent), "copy").code == 0
+    again = steno("import", str(context.parent), "copy")
+    assert again.code == 0
+    assert "was imported before and is unchanged" in again.err
+    context.write_text(json.dumps({"role": "user", "content": "other"}) + "\n")
+    assert steno("import", str(context.parent), "copy").code != 0
+    assert KEY not in stored(writing)
+
+
+def test_a_line_that_is_masked_as_a_text_stays_a_line(writing: Path, tmp_path: Path) -> None:
+    begin = "-----BEGIN PRIVATE KEY----- " + "a1B2c3D4" * 4
+    context = tmp_path / "copy" / "context.jsonl"
+    context.parent.mkdir()
+    context.write_text(f"{begin}\n" + json.dumps({"role": "user", "content": "hi"}) + "\n")
+    assert Steno(writing)("import", str(context.parent), "copy").code == 0
+    lines = (writing / "sessions" / "copy" / "context.jsonl").read_text().splitlines()
+    assert (lines[0], len(lines)) == ("[redacted: private-key]", 2)
+
+
+@pytest.fixture
+def some(root: Path) -> Path:
+    (root / "config.toml").write_text('[redaction]\nsessions = ["private", "team/*"]\n')
+    return root
+
+
+def test_only_the_named_sessions_are_masked(some: Path, tmp_path: Path) -> None:
+    with client_of.connect_sync(some) as client:
+        for name in ("private", "private-2", "team/one"):
+            client.open(name).append_message(MESSAGE)
+        client.session("private-2").fork("team/two", title=f"title {KEY}")
+        assert client.stat("team/two").title == f"title {MASK}"
+    context = tmp_path / "copy" / "context.jsonl"
+    context.parent.mkdir()
+    context.write_text(json.dumps(MESSAGE) + "\n")
+    steno = Steno(some)
+    for name in ("team/three", "open"):
+        assert steno("import", str(context.parent), name).code == 0
+    texts = {
+        each.parent.relative_to(some / "sessions").as_posix(): each.read_text()
+        for each in some.glob("sessions/**/context.jsonl")
+    }
+    assert {name for name, text in texts.items() if KEY in text} == {
+        # A fork copies what is stored.
+        "private-2", "team/two", "open",
+    }  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_the_async_client_masks_only_the_named_sessions(some: Path) -> None:
+    async with client_of.connect(some) as client:
+        private, other = await client.open("private"), await client.open("other")
+        await private.append_message(MESSAGE)
+        await other.append_message(MESSAGE)
+        assert private.history[0]["content"] == f"the key {MASK}"
+        assert other.history[0]["content"] == f"the key {KEY}"
+
+
+def _line_of(session: str, number: int, text: str) -> str:
+    node = {
+        "type": "user", "uuid": str(number), "parentUuid": str(number - 1) if number > 1 else None,
+        "sessionId": session, "cwd": "/srv/shop", "isSidechain": False,
+        "message": {"role": "user", "content": text},
+    }  # fmt: skip
+    return json.dumps(node) + "\n"
+
+
 def test_the_environment_asks_for_masks_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STENO_REDACT", "write")
     with client_of.connect_sync(root) as client:

@@ -1,13 +1,17 @@
 """The counters of a daemon as text, as JSON and for Prometheus."""
 
+import select
 import socket
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from steno_protocol import limits
 from steno_protocol.replies import StatsReport
 from support.command import Steno
+from support.crowd import wait_until
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import free_ports
 
@@ -69,3 +73,32 @@ def test_a_port_that_is_taken_keeps_the_daemon_from_starting(root: Path) -> None
         ran = Steno(root)("start")
     assert ran.code == 5
     assert f"metrics.port {port} of 127.0.0.1 cannot be used" in ran.err
+
+
+def test_connections_to_the_metrics_address_are_bounded(root: Path) -> None:
+    (port,) = free_ports(1)
+    (root / "config.toml").write_text(f"[metrics]\nport = {port}\n")
+    with ForegroundDaemon(root) as daemon, ExitStack() as held:
+        daemon.wait_for(" metrics ")
+        address = ("127.0.0.1", port)
+        silent = [
+            held.enter_context(socket.create_connection(address, 10))
+            for _ in range(limits.METRICS_CONNECTIONS_MAX)
+        ]
+        # They are taken in order, so one more is closed at once, without an answer.
+        with socket.create_connection(address, 10) as refused:
+            assert refused.recv(1) == b""
+        assert all(not select.select([each], [], [], 0)[0] for each in silent)
+        silent[0].close()
+        # The room is given back, once the daemon has seen the end.
+        wait_until(lambda: _is_answered(address))
+        assert daemon.stop() == 0
+
+
+def _is_answered(address: tuple[str, int]) -> bool:
+    with socket.create_connection(address, 10) as asking:
+        try:
+            asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            return asking.recv(12).startswith(b"HTTP/1.0 200")
+        except ConnectionError:
+            return False

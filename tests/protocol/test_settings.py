@@ -184,6 +184,11 @@ def test_the_table_of_redaction_has_patterns_and_switches() -> None:
     assert settings.source("redact.ticket") == FILE
 
 
+def test_the_table_of_redaction_names_sessions() -> None:
+    settings = _read("[redaction]\nsessions = ['planner', 'team/*', 'kimi:a/b']\n")
+    assert settings.redact == {"sessions": ("planner", "team/*", "kimi:a/b")}
+
+
 def test_invalid_configuration_still_gives_its_table_of_redaction() -> None:
     assert redaction_table("[log]\nlevle = 3\n[redact]\njwt = false\n", FILE) == {"jwt": False}
     assert redaction_table("", FILE) == {}
@@ -197,6 +202,10 @@ def test_invalid_configuration_still_gives_its_table_of_redaction() -> None:
     [
         ("Ticket = 'x'", "'Ticket' cannot name a pattern of redaction"),
         ("ticket = 3", "redact.ticket has to be a regular expression"),
+        ("sessions = 'planner'", "redact.sessions has to be a list of up to 100 session ids"),
+        ("sessions = [3]", "redact.sessions has to be a list"),
+        ("sessions = ['two words']", "redact.sessions has to be a list"),
+        (f"sessions = {['a'] * 101}", "redact.sessions has to be a list"),
         ("ticket = ''", "redact.ticket has to be a regular expression"),
         (f"ticket = '{'x' * 1001}'", "up to 1000 characters"),
         ("\n".join(f"p{number} = 'x'" for number in range(101)), "more than 100 entries"),

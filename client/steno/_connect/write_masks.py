@@ -1,4 +1,4 @@
-"""Whether a client masks what it writes: `at` in the root's `config.toml`, or STENO_REDACT.
+"""Whether a client masks what it writes: the root's `config.toml` says so, or STENO_REDACT.
 
 Nothing else is read or imported without it: one look at the file, when a client connects.
 """
@@ -22,6 +22,7 @@ VARIABLE: Final = "STENO_REDACT"
 """`write`: mask before writing, also for a daemon on another machine."""
 
 _WRITE: Final = "write"
+_SESSIONS: Final = "sessions"
 
 
 def write_masks(root: str | None) -> "Masks | None":
@@ -40,10 +41,10 @@ def write_masks(root: str | None) -> "Masks | None":
     try:
         text = "" if root is None else _text(Path(root, paths.CONFIG))
     except BadRequest as error:
-        refusal: Masks = import_module("steno._redaction.writing").refusal_of(error)
+        refusal: Masks = import_module("steno._redaction.writing").Refusal(error)
         return refusal
     is_asked = os.environ.get(VARIABLE) == _WRITE
-    if not is_asked and _WRITE not in text:
+    if not is_asked and _WRITE not in text and _SESSIONS not in text:
         return None
     return _masks(text, f"{root}/{paths.CONFIG}", is_asked=is_asked)
 
@@ -65,11 +66,13 @@ def _masks(text: str, source: str, *, is_asked: bool) -> "Masks | None":
     # Imported here: a client without masks needs none of it.
     settings = import_module("steno_protocol.settings")
     table = settings.redaction_table(text, source)
-    if not is_asked and table.get(settings.REDACT_AT) != _WRITE:
+    is_for_all = is_asked or table.get(settings.REDACT_AT) == _WRITE
+    sessions = None if is_for_all else table.get(settings.REDACT_SESSIONS, ())
+    if sessions == ():
         return None
     patterns = import_module("steno._redaction.patterns").patterns_of(table, source)
     redactor = import_module("steno._redaction.redactor").Redactor(patterns)
-    masks: Masks = import_module("steno._redaction.writing").masks_of(redactor)
+    masks: Masks = import_module("steno._redaction.writing").Masks(redactor, sessions)
     return masks
 
 

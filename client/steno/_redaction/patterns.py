@@ -31,7 +31,7 @@ from steno._redaction.limits import (
 from steno._redaction.normal import Copy, Span, joined, lowered, plain
 from steno._redaction.vendors import HINTED, NAMES, ROWS, vendors_of
 from steno_protocol.errors import BadRequest
-from steno_protocol.settings import REDACT_AT
+from steno_protocol.settings import REDACT_AT, Redact
 
 
 class Match(NamedTuple):
@@ -242,7 +242,7 @@ DEFAULT: Final = Patterns(built_in=BuiltIn())
 """The patterns of steno."""
 
 
-def patterns_of(table: Mapping[str, str | bool], source: str) -> Patterns:
+def patterns_of(table: Mapping[str, Redact], source: str) -> Patterns:
     """The patterns in force.
 
     Args:

@@ -3,6 +3,8 @@ r"""The forms of vendors' keys and tokens, by the beginning that makes each one 
 Each row is a name, beginnings, and what follows them. All rows are one expression, a tree of their
 beginnings, so that a text is searched once, and no row can take more than linear time: what follows
 is one run of characters, or runs with a sign between them that no run contains.
+
+Source: the vendors' documents that a row names; the other forms are from published keys.
 """
 
 import re
@@ -35,8 +37,11 @@ ROWS: Final[tuple[Row, ...]] = (
     ("google-token", "ya29.", r"[A-Za-z0-9._-]{20,}"),
     ("google-token", "1//0", rf"{_U}{{20,}}"),
     ("google-key", "GOOG1", r"[A-Z0-9]{20,}"),
-    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_W}{{36,255}}"),
+    # GitHub, "Authentication token format updates", 2021-03-31: letters, digits and _, up to 255.
+    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9_]{36,255}"),
     ("github-token", "github_pat_", r"[A-Za-z0-9_]{22,255}"),
+    # GitLab, "Token overview", table of token prefixes.
+    ("gitlab-token", "_gitlab_session=", rf"{_X}{{32}}"),
     ("gitlab-token", ("glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-"
      " glffct- glwt-"), r"[A-Za-z0-9_.-]{20,}"),
     ("gitlab-token", "GR1348941", rf"{_U}{{20,}}"),
@@ -53,19 +58,23 @@ ROWS: Final[tuple[Row, ...]] = (
     ("cerebras-key", "csk-", rf"{_DIGIT}{_W}{{32,}}"),
     ("tavily-key", "tvly-", rf"{_DIGIT}{_U}{{20,}}"),
     ("fireworks-key", "fw_", rf"{_DIGIT}{_W}{{20,}}"),
-    ("slack-token", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-",
+    # Slack, "Tokens": xoxb- of bots, xoxp- of users, xapp- of apps, xwfp- of workflows.
+    ("slack-token", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp- xwfp-",
      r"[A-Za-z0-9.%-]{10,}"),
     ("slack-webhook", ("hooks.slack.com/services/ hooks.slack.com/workflows/"
      " hooks.slack.com/triggers/"), r"[A-Za-z0-9/_-]{20,}"),
     ("teams-webhook", "webhook.office.com/webhookb2/", r"[A-Za-z0-9/@_-]{40,}"),
     ("discord-webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
      rf"[0-9]{{10,22}}/{_U}{{40,}}"),
+    # Stripe, in issue 458019 of GitLab: 10 to 128 letters and digits behind sk_live_ and rk_live_.
+    ("stripe-key", "sk_live_ rk_live_", rf"{_W}{{10,128}}(?!{_W})"),
     ("stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ sk_org_", r"[A-Za-z0-9_]{16,}"),
     ("webhook-secret", "whsec_", rf"{_B}{{24,}}={{0,2}}"),
     ("square-token", "sq0atp- sq0csp- sq0idp-", rf"{_U}{{20,}}"),
     ("square-token", "EAAAE EAAAl", rf"{_DIGIT}{_U}{{55,}}"),
     ("braintree-token", "access_token$", rf"[a-z]{{4,12}}\$[a-z0-9]{{8,32}}\${_X}{{32}}"),
-    ("shopify-token", "shpat_ shpca_ shppa_ shpss_", rf"{_X}{{32,}}"),
+    # Shopify, "Length of the Shopify access token is increasing", 2020-04-01; shpua_ is later.
+    ("shopify-token", "shpat_ shpca_ shppa_ shpss_ shpua_", rf"{_X}{{32,}}"),
     ("notion-token", "ntn_", rf"{_W}{{40,}}"),
     ("notion-token", "secret_", rf"{_DIGIT}{_W}{{40,}}"),
     ("grafana-token", "glc_ glsa_", r"[A-Za-z0-9_+/]{32,}={0,2}"),
@@ -74,6 +83,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("mailgun-key", "key-", rf"{_X}{{32}}(?![A-Za-z0-9])"),
     ("brevo-key", "xkeysib- xsmtpsib-", r"[a-zA-Z0-9-]{60,}"),
     ("resend-key", "re_", rf"{_DIGIT}[A-Za-z0-9_]{{30,}}"),
+    # Vault, "Tokens": of services, batches and recovery, since 1.10.
     ("vault-token", "hvs. hvb. hvr.", rf"{_U}{{24,}}"),
     ("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", rf"{_X}{{64}}"),
     ("docker-token", "dckr_pat_ dckr_oat_", rf"{_U}{{24,}}"),
@@ -107,7 +117,9 @@ ROWS: Final[tuple[Row, ...]] = (
     ("facebook-token", "EAA", rf"{_DIGIT}{_W}{{90,}}"),
     ("twitter-token", "AAAAAAAAAAAAAAAAAAAAA", r"[A-Za-z0-9%]{50,}"),
     ("nats-seed", "SUA SAA SOA SNA SCA SXA", r"[A-Z2-7]{55}(?![A-Za-z0-9])"),
-    ("age-key", "AGE-SECRET-KEY-1 age-secret-key-1", r"[A-Za-z0-9]{58}"),
+    # age: Bech32 of 32 bytes; -PQ- for a hybrid key. Plugins: AGE-PLUGIN-NAME-.
+    ("age-key", ("AGE-SECRET-KEY-1 age-secret-key-1 AGE-SECRET-KEY-PQ-1"
+     " age-secret-key-pq-1"), r"[A-Za-z0-9]{58}"),
     ("age-key", "AGE-PLUGIN-", r"[A-Z0-9-]{40,}"),
     ("postman-key", "PMAK-", r"[A-Za-z0-9-]{50,}"),
     ("tailscale-key", "tskey-", rf"{_DIGIT}{_U}{{20,}}"),
@@ -124,7 +136,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("discord-token", "MD MT Mj Mz ND NT Nj Nz OD OT",
      rf"{_U}{{21,24}}\.{_U}{{6}}\.{_U}{{27,38}}(?!{_U})"),
     ("asana-token", "0/ 1/ 2/", rf"[0-9]{{14,20}}(?:/[0-9]{{14,20}})?:{_X}{{32}}"),
-    ("aws-key-id", "AKIA ASIA", r"[A-Z0-9]{16}(?![A-Z0-9])"),
+    # AWS, IAM User Guide, "IAM identifiers", table of unique ID prefixes.
+    ("aws-key-id", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Z0-9])"),
     ("aws-key", "ABSK", r"[A-Za-z0-9+/]{60,}={0,2}"),
     ("jwt", "eyJ", rf"{_U}{{8,2000}}\.eyJ{_U}{{8,20000}}\.{_U}{{8,}}"),
     ("jwt", "eyJ", rf"{_U}{{8,2000}}\.{_U}{{0,1000}}\.{_U}{{8,99}}\.{_U}{{8,20000}}\.{_U}{{8,}}"),

@@ -5,18 +5,17 @@ with its key has the same bytes.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
 
+from steno._redaction.patterns import Patterns
 from steno._redaction.redactor import Redactor
 from steno.values import decode_object
-from steno_protocol.commands import Command
+from steno_protocol.commands import Command, Fork, SessionCommand
 from steno_protocol.errors import StenoError
-
-Masks = Callable[[Command, Sequence[bytes]], tuple[Command, Sequence[bytes]]]
-"""Masks a command and its records."""
 
 _TEXTS: Final = ("prompt", "message", "title", "why")
 """Fields of commands that hold what a person or a model wrote."""
@@ -24,24 +23,63 @@ _TEXTS: Final = ("prompt", "message", "title", "why")
 _encode = msgspec.json.Encoder().encode
 
 
-def masks_of(redactor: Redactor) -> Masks:
-    """What masks the requests of a client."""
+class Masks:
+    """Masks the requests of a client.
 
-    def masked(command: Command, records: Sequence[bytes]) -> tuple[Command, Sequence[bytes]]:
+    Args:
+        redactor: finds the secrets.
+        sessions: patterns of the sessions that are masked, in which `*` stands for any characters;
+            None masks all sessions.
+    """
+
+    def __init__(self, redactor: Redactor, sessions: Sequence[str] | None = None) -> None:
+        self._redactor = redactor
+        self._sessions = sessions
+
+    def __call__(
+        self, command: Command, records: Sequence[bytes]
+    ) -> tuple[Command, Sequence[bytes]]:
+        """A command and its records, masked."""
+        if self._sessions is not None and not any(map(self._has, _sessions_of(command))):
+            return command, records
+        redactor = self._redactor
         return _command(redactor, command), [_record(redactor, each) for each in records]
 
-    return masked
+    def redactor_of(self, session: str) -> Redactor | None:
+        """What masks the files of a session; None if they stay exact."""
+        return self._redactor if self._has(session) else None
+
+    def _has(self, session: str) -> bool:
+        patterns = self._sessions
+        return patterns is None or any(fnmatchcase(session, pattern) for pattern in patterns)
 
 
-def refusal_of(error: StenoError) -> Masks:
-    """What refuses texts and records with an error, while nobody knows what has to be masked."""
+class Refusal(Masks):
+    """Refuses texts and records with an error, while nobody knows what has to be masked."""
 
-    def refused(command: Command, records: Sequence[bytes]) -> tuple[Command, Sequence[bytes]]:
+    def __init__(self, error: StenoError) -> None:
+        super().__init__(Redactor(Patterns()))
+        self._error = error
+
+    def __call__(
+        self, command: Command, records: Sequence[bytes]
+    ) -> tuple[Command, Sequence[bytes]]:
+        """The command, if it writes nothing that a person or a model wrote."""
         if records or any(getattr(command, name, None) for name in (*_TEXTS, "labels")):
-            raise error
+            raise self._error
         return command, records
 
-    return refused
+    def redactor_of(self, session: str) -> Redactor | None:
+        """Raise the error, for any session."""
+        del session
+        raise self._error
+
+
+def _sessions_of(command: Command) -> tuple[str, ...]:
+    """The sessions that a command changes; a fork writes its title in the new one."""
+    if isinstance(command, Fork):
+        return command.session, command.new_session
+    return (command.session,) if isinstance(command, SessionCommand) else ()
 
 
 def _command(redactor: Redactor, command: Command) -> Command:

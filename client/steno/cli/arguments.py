@@ -206,7 +206,7 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     """Add CHECKPOINT, the id of a checkpoint or its handle."""
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", type=checkpoint,
-        help="the id of the checkpoint, or its handle from `steno checkpoint SESSION --json`",
+        help="the id of the checkpoint, or its handle, which `steno checkpoint` prints, too",
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from steno.cli.connection import connected, local_root
 from steno.cli.exits import Exit
 from steno.cli.render import contract
 from steno.cli.render.output import Output
-from steno.values import Ack
+from steno.values import Ack, Checkpoint
 from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
@@ -99,6 +99,8 @@ def print_ack(options: Namespace, output: Output, ack: Ack) -> None:
         return
     is_checkpoint = options.command == "checkpoint"
     output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
+    if isinstance(ack, Checkpoint) and ack.incarnation:
+        output.say(f"its handle {ack.handle} names this checkpoint, also where ids are used again")
     say_kept(options, output, ack)
 
 

@@ -20,12 +20,14 @@ import msgspec
 
 from steno._connect.folders import sync_folder
 from steno._connect.private_files import sync_file
+from steno._redaction.redactor import Redactor
 from steno._sansio.foreign.claude_code import ClaudeCode
 from steno._sansio.foreign.detection import BESIDE, FORMATS, guessed
 from steno._sansio.foreign.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno.cli import compressed
 from steno.cli.command_limits import INDEX_BYTES_MAX, TRANSCRIPT_LINE_BYTES_MAX
 from steno.cli.import_sources import check_session_id
+from steno.cli.redaction import is_same_line
 from steno.cli.source_tree import SourceTree, Walk
 from steno.cli.transcripts import detected, first_objects, lenient_object, objects_of
 from steno_protocol import limits, paths
@@ -132,8 +134,12 @@ class ForeignSource:
         stat = self.tree.stat(self.inside)
         return stat.st_ino, stat.st_dev
 
-    def compare(self, folder: Path) -> int | None:
+    def compare(self, folder: Path, redactor: Redactor | None = None) -> int | None:
         """Compare the file with the stream of an existing session.
+
+        Args:
+            folder: the session's folder.
+            redactor: what masked the stream, if something did.
 
         Returns:
             The bytes of the whole lines that were added since the import; None if the session does
@@ -141,10 +147,10 @@ class ForeignSource:
         """
         try:
             with (folder / self.stream).open("rb") as kept, _opened(self.tree, self.inside) as file:
-                while block := kept.read(limits.COPY_BYTES):
-                    if file.read(len(block)) != block:
-                        return None
-                return sum(len(line) for line in _whole_lines(file, self.file, []))
+                lines = whole_lines(file, self.file, [])
+                if all(is_same_line(redactor, line, next(lines, b"")) for line in kept):
+                    return sum(map(len, lines))
+                return None
         except FileNotFoundError:
             return None
 
@@ -169,7 +175,7 @@ class ForeignSource:
             _opened(self.tree, self.inside) as source,
             _new(folder / self.stream) as copy,
         ):
-            for line in _whole_lines(source, self.file, self.unfinished):
+            for line in whole_lines(source, self.file, self.unfinished):
                 copy.write(line)
                 show(len(line))
             _sync(copy)
@@ -516,7 +522,7 @@ def _cut(segment: str, size: int) -> str:
     return f"{segment[: max(0, size - _DIGEST_CHARS - 1)]}-{digest}".lstrip("-")
 
 
-def _whole_lines(source: BinaryIO, path: Path, unfinished: list[int]) -> Iterator[bytes]:
+def whole_lines(source: BinaryIO, path: Path, unfinished: list[int]) -> Iterator[bytes]:
     """The whole lines of a transcript.
 
     Args:

@@ -34,13 +34,18 @@ def redactor_of(root: Path | None) -> Redactor:
     return Redactor(patterns_of(redaction_table(text_of_file(path), str(path)), str(path)))
 
 
-def writing_redactor(root: Path) -> Redactor | None:
-    """What masks the files that a command writes itself; None if the root wants them exact.
+def writing_redactor(root: Path) -> Callable[[str], Redactor | None]:
+    """What masks the files of a session that a command writes itself, by the session's id.
 
     Raises:
-        BadRequest: as `redactor_of`.
+        BadRequest: as `redactor_of`; also what is returned, if the file cannot be read.
     """
-    return None if write_masks(str(root)) is None else redactor_of(root)
+    masks = write_masks(str(root))
+    return _none if masks is None else masks.redactor_of
+
+
+def _none(_: str) -> None:
+    """Mask no session."""
 
 
 def mask_files(redactor: Redactor, folder: Path) -> None:
@@ -62,21 +67,31 @@ def _mask_file(redactor: Redactor, file: Path) -> None:
     with file.open("rb") as lines, masked.open("xb") as copy:
         os.fchmod(copy.fileno(), changed.st_mode & 0o777)
         if file.suffix == ".json":
-            copy.write(_masked_bytes(redactor, lines.read()))
+            copy.write(masked_bytes(redactor, lines.read()))
         else:
-            copy.writelines(_masked_bytes(redactor, line) for line in lines)
+            copy.writelines(masked_bytes(redactor, line) for line in lines)
         copy.flush()
         sync_file(copy.fileno())
     os.utime(masked, ns=(changed.st_atime_ns, changed.st_mtime_ns))
     masked.replace(file)
 
 
-def _masked_bytes(redactor: Redactor, raw: bytes) -> bytes:
-    """A line or a document; one that is no JSON object as a text."""
+def masked_bytes(redactor: Redactor, raw: bytes) -> bytes:
+    """A line or a document; one that is no JSON object as a text. A line stays one line."""
     if decode_object(raw) is not None:
         masked = masked_line(redactor, raw)
         return masked if raw.endswith(b"\n") or masked is raw else masked.rstrip(b"\n")
-    return redactor.text(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    text = raw.removesuffix(b"\n")
+    shown = redactor.text(text.decode("utf-8", "surrogateescape"))
+    return shown.encode("utf-8", "surrogateescape") + raw[len(text) :]
+
+
+def is_same_line(redactor: Redactor | None, kept: bytes, source: bytes) -> bool:
+    """Whether a line of an import is the source's, masked or not at that time."""
+    if kept == source or redactor is None:
+        return kept == source
+    masked = masked_bytes(redactor, source)
+    return masked in (kept, masked_bytes(redactor, kept))
 
 
 def masked_stat(redactor: Redactor, stat: SessionStat) -> SessionStat:

@@ -4,12 +4,13 @@ Each change names the state that the page has shown, so that no change acts on a
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from steno._async.client import Client
 from steno._redaction.redactor import Redactor
+from steno._sansio.checkpoints import HANDLE_PATTERN
 from steno.cli.redaction import masked_stat
 from steno.values import Ack
 from steno_protocol.errors import BadRequest, Conflict, Unauthorized
@@ -31,9 +32,9 @@ class Checkpoint(Change, frozen=True, kw_only=True):
 
 
 class Revert(Change, frozen=True, kw_only=True):
-    """Remove a checkpoint and everything after it, at this head."""
+    """Remove the checkpoint of this handle and everything after it, at this head."""
 
-    checkpoint: int
+    checkpoint: Annotated[str, msgspec.Meta(pattern=HANDLE_PATTERN)]
     expect: str
     why: str = ""
 

@@ -568,16 +568,50 @@ def test_changes_are_made_at_the_state_that_the_page_has_seen(root: Path) -> Non
         made = visit.post("change", kind="checkpoint", expect="0:1", **on)
         assert made.json() == {"session": "talk", "head": "0:2", "checkpoint": 0}
         steno("append", "talk", "two")
-        stale = visit.post("change", kind="revert", checkpoint=0, expect="0:2", **on)
+        incarnation = visit.get("session", session="talk")["incarnation"]
+        shown = f"0@0:1@{incarnation}"
+        stale = visit.post("change", kind="revert", checkpoint=shown, expect="0:2", **on)
         assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
         assert steno("--json", "stat", "talk").document["head"] == "0:3"
-        visit.post("change", kind="revert", checkpoint=0, expect="0:3", why="wrong", **on)
+        visit.post("change", kind="revert", checkpoint=shown, expect="0:3", why="wrong", **on)
         assert steno("--json", "stat", "talk").document["head"] == "1:1"
         visit.post("change", kind="restore", generation=0, expect="1:1", **on)
         assert steno("--json", "stat", "talk").document["head"] == "2:3"
         forked = visit.post("change", kind="fork", new="talk-fork", at="2:1", **on)
         assert forked.json()["session"] == "talk-fork"
         assert steno("--json", "stat", "talk-fork").document["head"].endswith(":1")
+
+
+def test_a_page_of_a_session_that_was_made_anew_reverts_nothing(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "talk", "one", "--create")
+    steno("checkpoint", "talk")
+    with viewing(steno, "--write") as viewer:
+        incarnation = viewer.visit.get("session", session="talk")["incarnation"]
+        steno("delete", "talk")
+        steno("append", "talk", "other", "--create")
+        steno("checkpoint", "talk")
+        stale = viewer.visit.post(
+            "change", kind="revert", session="talk", expect="0:2",
+            checkpoint=f"0@0:1@{incarnation}",
+        )  # fmt: skip
+        assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
+    assert steno("--json", "stat", "talk").document["head"] == "0:2"
+
+
+def test_a_checkpoint_that_a_revert_copied_is_named_where_the_page_shows_it(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "talk", "one", "--create")
+    for _ in range(2):
+        steno("checkpoint", "talk")
+    steno("revert", "talk", "1")
+    with viewing(steno, "--write") as viewer:
+        incarnation = viewer.visit.get("session", session="talk")["incarnation"]
+        made = viewer.visit.post(
+            "change", kind="revert", session="talk", expect="1:2",
+            checkpoint=f"0@1:1@{incarnation}",
+        )  # fmt: skip
+        assert (made.status_code, made.json()["head"]) == (200, "2:1")
 
 
 def test_titles_and_labels_of_somebody_else_are_not_overwritten(root: Path) -> None:
@@ -597,7 +631,8 @@ def test_titles_and_labels_of_somebody_else_are_not_overwritten(root: Path) -> N
 
 @pytest.mark.parametrize(
     "document",
-    [{"kind": "delete"}, {"kind": "revert", "checkpoint": "0", "expect": "0:1"},
+    [{"kind": "delete"}, {"kind": "revert", "checkpoint": 0, "expect": "0:1"},
+     {"kind": "revert", "checkpoint": "0@now", "expect": "0:1"},
      {"kind": "checkpoint", "expect": "now"}, {"kind": "checkpoint"}],
 )  # fmt: skip
 def test_what_is_no_change_changes_nothing(root: Path, document: dict[str, object]) -> None:

@@ -12,8 +12,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import closing, contextmanager
-from itertools import accumulate
-from mmap import ACCESS_READ, mmap
+from itertools import accumulate, chain
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final
 
@@ -32,9 +31,10 @@ from steno.cli.foreign_sources import (
     LineLength,
     find_foreign,
     unknown_context,
+    whole_lines,
 )
 from steno.cli.import_sources import ImportSource, damaged_lines, find
-from steno.cli.redaction import mask_files, writing_redactor
+from steno.cli.redaction import is_same_line, mask_files, writing_redactor
 from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.progress import Progress
@@ -104,7 +104,7 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
     imported: list[Source] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / paths.SESSIONS
-        redactor = writing_redactor(tree.parent)
+        redactor_for = writing_redactor(tree.parent)
         with _folder_aside(tree) as aside:
             sizes = [_work_bytes(source) for source in found]
             progress.expect(sum(sizes))
@@ -113,8 +113,9 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                 # The one before was perhaps not copied: it failed, or was imported before.
                 progress.add(begin - progress.done_bytes)
                 try:
+                    redactor = redactor_for(source.session)
                     if options.replace:
-                        _remove_outdated(client, source, tree)
+                        _remove_outdated(client, source, tree, redactor)
                     is_new = _import_one(source, tree, aside, progress, redactor)
                 except StenoError as error:
                     if len(found) + len(left_out) == 1:
@@ -173,10 +174,13 @@ def _work_bytes(source: Source) -> int:
         return 0
 
 
-def _remove_outdated(client: BlockingClient, source: Source, tree: Path) -> None:
+def _remove_outdated(
+    client: BlockingClient, source: Source, tree: Path, redactor: Redactor | None
+) -> None:
     """Move the session of an earlier import to the trash, if its source was continued since."""
     _, segments = paths.split_session(source.session)
-    if isinstance(source, ForeignSource) and source.compare(tree.joinpath(*segments)):
+    folder = tree.joinpath(*segments)
+    if isinstance(source, ForeignSource) and source.compare(folder, redactor):
         client.delete(source.session)
 
 
@@ -255,7 +259,7 @@ def _copy_into_place(
         if unknown is not None:
             raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
     if target.exists():
-        _check_same(source, target)
+        _check_same(source, target, redactor)
         # The process that imported it may have died before its name was synced.
         _make_folders(target.parent, tree)
         sync_folder(target.parent)
@@ -280,21 +284,21 @@ def _copy_into_place(
     return True
 
 
-def _check_same(source: Source, target: Path) -> None:
+def _check_same(source: Source, target: Path, redactor: Redactor | None) -> None:
     """Return if the existing session begins as the source does.
 
     Raises:
         Exists: it does not, or a transcript of another agent was continued since its import.
     """
     if isinstance(source, ForeignSource):
-        _check_unchanged(source, target)
+        _check_unchanged(source, target, redactor)
         return
     contexts = [
         path
         for path in sorted(target.glob("context*.jsonl"))
         if path.name == paths.CONTEXT or paths.generation_of(path.name) is not None
     ]
-    if not any(_begins_with(path, source) for path in contexts):
+    if not any(_begins_with(path, source, redactor) for path in contexts):
         raise Exists(
             f"another session is at {target}, or this one was continued since its import:"
             " import it under another id",
@@ -302,8 +306,8 @@ def _check_same(source: Source, target: Path) -> None:
         )
 
 
-def _check_unchanged(source: ForeignSource, target: Path) -> None:
-    added = source.compare(target)
+def _check_unchanged(source: ForeignSource, target: Path, redactor: Redactor | None) -> None:
+    added = source.compare(target, redactor)
     if added is None:
         raise Exists(
             f"another session is at {target}, or {source.file} was rewritten since its import:"
@@ -318,27 +322,17 @@ def _check_unchanged(source: ForeignSource, target: Path) -> None:
         )
 
 
-def _begins_with(path: Path, source: ImportSource) -> bool:
-    """Whether a file begins with the whole lines of a context; an empty one only if both are."""
+def _begins_with(path: Path, source: ImportSource, redactor: Redactor | None) -> bool:
+    """Whether a file begins with the whole lines of a context; an empty one only if both are.
+
+    Opening for writing truncates a partial line.
+    """
     with source.tree.open(source.context) as wanted, path.open("rb") as file:
-        left = _whole_lines_bytes(wanted)
-        if not left:
+        lines = whole_lines(wanted, source.origin, [])
+        first = next(lines, None)
+        if first is None:
             return path.stat().st_size == 0
-        while left:
-            step = min(left, limits.COPY_BYTES)
-            if file.read(step) != wanted.read(step):
-                return False
-            left -= step
-    return True
-
-
-def _whole_lines_bytes(file: BinaryIO) -> int:
-    """The length of the whole lines: opening for writing truncates a partial one."""
-    size = os.fstat(file.fileno()).st_size
-    if not size:
-        return 0
-    with mmap(file.fileno(), size, access=ACCESS_READ) as content:
-        return content.rfind(b"\n") + 1
+        return all(is_same_line(redactor, file.readline(), line) for line in chain([first], lines))
 
 
 def _copy(source: Source, folder: Path, progress: Progress) -> None:

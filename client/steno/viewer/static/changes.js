@@ -90,6 +90,8 @@ export class Changes {
   revert(row) {
     const { session, head } = this.page;
     const expect = this.head;
+    // The handle of what the page shows: another session under this id is refused, too.
+    const checkpoint = `${row.id}@${head.generation}:${row.line}@${this.page.stat.incarnation}`;
     ask(this.page, {
       title: `Revert to checkpoint ${row.id}`,
       says: `Removes the checkpoint and everything after it: ${count(head.line - row.line, "line")}, from `
@@ -97,7 +99,7 @@ export class Changes {
         + "and can be restored.",
       fields: { why: { label: "Reason, for the timeline (may be empty)" } },
       act: "Revert",
-      send: ({ why }) => ({ kind: "revert", session, checkpoint: Number(row.id), expect, why }),
+      send: ({ why }) => ({ kind: "revert", session, checkpoint, expect, why }),
     });
   }
 
