@@ -211,7 +211,7 @@ HEAVY_REQUESTS_MIN: Final = 4
 """Requests of one peer in a burst from which on their time is counted: who waits for each reply has
 one, and counting would cost its append a microsecond."""
 
-HEAVY_SHARE: Final = 0.25
+LIGHT_SHARE_MAX: Final = 0.25
 """Share of the daemon's time that a peer may take without becoming heavy."""
 
 HEAVY_FROM_S: Final = 0.002
@@ -231,7 +231,7 @@ TURN_BEGIN_S: Final = 0.0005
 TURN_S_MAX: Final = 0.25
 """Longest turn: a message of another program is not answered at all."""
 
-TURN_PAUSE_SHARE: Final = 2.0
+PAUSE_TURNS_MIN: Final = 2.0
 """Length of the pause after a turn, in turns: the others have two thirds of the time."""
 
 HELD_BYTES_MAX: Final = BATCH_BYTES_MAX

@@ -4,7 +4,8 @@ Each row is a name, beginnings, and what follows them. All rows are one expressi
 beginnings, so that a text is searched once, and no row can take more than linear time: what follows
 is one run of characters, or runs with a sign between them that no run contains.
 
-Source: the vendors' documents that a row names; the other forms are from published keys.
+Source: the document that a row names, read itself or as quoted by others; the other forms are from
+practice.
 """
 
 import re

@@ -104,7 +104,7 @@ class Turns(Generic[FrameT]):
     def end(self, now: float) -> None:
         """End the turn, since its owner has its answer, and begin the pause."""
         assert self._began_s is not None, "a turn has an owner once it has begun"
-        self.until_s = now + (now - self._began_s) * limits.TURN_PAUSE_SHARE
+        self.until_s = now + (now - self._began_s) * limits.PAUSE_TURNS_MIN
         self.owner = self._began_s = None
 
     def end_pause(self) -> None:
@@ -114,4 +114,4 @@ class Turns(Generic[FrameT]):
 
     def _used_by(self, identity: bytes, now: float) -> float:
         used, at_s = self.used.get(identity, (0.0, now))
-        return max(0.0, used - (now - at_s) * limits.HEAVY_SHARE)
+        return max(0.0, used - (now - at_s) * limits.LIGHT_SHARE_MAX)

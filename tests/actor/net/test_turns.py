@@ -18,7 +18,7 @@ def test_peer_is_heavy_until_its_share_has_paid_for_what_it_took() -> None:
     turns = _heavy()
     assert turns.is_heavy(FLOOD, NOW)
     assert not turns.is_heavy(OTHER, NOW)
-    paid_s = limits.HEAVY_FROM_S / limits.HEAVY_SHARE
+    paid_s = limits.HEAVY_FROM_S / limits.LIGHT_SHARE_MAX
     assert turns.is_heavy(FLOOD, NOW + paid_s / 2)
     assert not turns.is_heavy(FLOOD, NOW + paid_s * 1.01)
 
@@ -27,7 +27,7 @@ def test_time_of_a_peer_adds_up_within_a_bound() -> None:
     turns = Turns[bytes]()
     for _ in range(1000):
         turns.charge(FLOOD, 1.0, NOW)
-    later = NOW + limits.HEAVY_REMEMBERED_S / limits.HEAVY_SHARE
+    later = NOW + limits.HEAVY_REMEMBERED_S / limits.LIGHT_SHARE_MAX
     assert not turns.is_heavy(FLOOD, later)
 
 
@@ -53,7 +53,7 @@ def test_pause_is_in_proportion_to_the_turn() -> None:
     assert turns.owner == FLOOD
     turns.end(NOW + 0.03)
     assert turns.owner is None
-    assert abs(turns.until_s - (NOW + 0.03 + 0.03 * limits.TURN_PAUSE_SHARE)) < 1e-6
+    assert abs(turns.until_s - (NOW + 0.03 + 0.03 * limits.PAUSE_TURNS_MIN)) < 1e-6
     turns.end_pause()
     assert turns.until_s == 0
 
@@ -65,7 +65,7 @@ def test_turn_of_a_message_in_parts_includes_all_of_them() -> None:
     assert turns.until_s == 0
     turns.begin(FLOOD, NOW + 0.1)
     turns.end(NOW + 0.2)
-    assert abs(turns.until_s - (NOW + 0.2 + 0.2 * limits.TURN_PAUSE_SHARE)) < 1e-6
+    assert abs(turns.until_s - (NOW + 0.2 + 0.2 * limits.PAUSE_TURNS_MIN)) < 1e-6
 
 
 def test_turn_without_an_answer_ends_at_its_deadline() -> None:
