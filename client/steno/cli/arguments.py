@@ -206,7 +206,7 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     """Add CHECKPOINT, the id of a checkpoint or its handle."""
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", type=checkpoint,
-        help="the id of the checkpoint, or its handle, which `steno checkpoint` prints, too",
+        help="the id of the checkpoint, or its handle, which is printed with a new one",
     )  # fmt: skip
 
 

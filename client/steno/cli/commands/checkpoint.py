@@ -18,7 +18,7 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "checkpoint", run,
-        "Prints the id, and on stderr the handle, which `steno revert` and the other commands take"
+        "Prints the id, and on stderr the handle, which a revert and all other commands take"
         " as well and which is refused once another checkpoint has the id.",
         example="steno checkpoint demo",
     )  # fmt: skip

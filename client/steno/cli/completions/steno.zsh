@@ -454,7 +454,7 @@ _shtab_steno_dmail_send_options=(
   "--key=[idempotency key\: a repeated command with the same key is applied once\; it is also the id of the D-Mail]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   ":a session id or a unique prefix:_steno_session_ids"
-  ":the id of the checkpoint, or its handle, which \`steno checkpoint\` prints, too:"
+  ":the id of the checkpoint, or its handle, which is printed with a new one:"
   ":the message, or - for stdin:"
 )
 
@@ -942,7 +942,7 @@ _shtab_steno_revert_options=(
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
-  ":the id of the checkpoint, or its handle, which \`steno checkpoint\` prints, too:"
+  ":the id of the checkpoint, or its handle, which is printed with a new one:"
 )
 
 # guard to ensure default positional specs are added only once per session
