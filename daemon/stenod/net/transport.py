@@ -618,7 +618,7 @@ class ZapHandler:
                 return [_ZAP_VERSION, b"", b"500", b"not a request", b"", b""]
 
 
-def _nothing(*_: object) -> None:
+def _nothing() -> None:
     """Do nothing: before `serve` there is no burst."""
 
 

@@ -104,7 +104,9 @@ class Turns(Generic[FrameT]):
     def end(self, now: float) -> None:
         """End the turn, since its owner has its answer, and begin the pause."""
         assert self._began_s is not None, "a turn has an owner once it has begun"
-        self.until_s = now + (now - self._began_s) * limits.PAUSE_TURNS_MIN
+        # A peer that ended between the parts of its message leaves a turn that began long ago.
+        took_s = min(now - self._began_s, limits.TURN_S_MAX)
+        self.until_s = now + took_s * limits.PAUSE_TURNS_MIN
         self.owner = self._began_s = None
 
     def end_pause(self) -> None:

@@ -68,6 +68,16 @@ def test_turn_of_a_message_in_parts_includes_all_of_them() -> None:
     assert abs(turns.until_s - (NOW + 0.2 + 0.2 * limits.PAUSE_TURNS_MIN)) < 1e-6
 
 
+def test_pause_is_bounded_after_a_peer_that_ended_between_the_parts_of_a_message() -> None:
+    turns = _heavy()
+    turns.begin(FLOOD, NOW)
+    turns.go_on()
+    much_later = NOW + 86_400
+    turns.begin(OTHER, much_later)
+    turns.end(much_later)
+    assert turns.until_s <= much_later + limits.TURN_S_MAX * limits.PAUSE_TURNS_MIN
+
+
 def test_turn_without_an_answer_ends_at_its_deadline() -> None:
     turns = _heavy()
     turns.begin(FLOOD, NOW)
