@@ -2,8 +2,8 @@
 
 libzmq hands out one message of each peer in turn and cannot keep back those of one peer. So the
 messages of a peer that has taken much time lately, a *heavy* one, are received like all others, and
-held. They are served in turns: a turn begins with a few of them and lasts until the last one is
-answered, so that it includes their commit. The next turn begins after a pause in proportion to it.
+held. They are served in turns: a turn begins with a few of them and lasts until the next answer to
+their peer, mostly that of their commit. The next turn begins after a pause in proportion to it.
 
 A peer that waits for each reply is not heavy. While no such peer sends, heavy ones are served as
 fast as they send.

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, closing, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -128,13 +128,11 @@ async def test_messages_of_a_flood_wait_in_order_while_another_peer_sends(
 ) -> None:
     """None is lost, none is served twice, and none overtakes another one."""
     async with served(kind, root) as server:
-        flood, flood_identity = await server.connect_named(b"flood")
-        other, other_identity = await server.connect_named(b"other")
-        server.cost = limits.HEAVY_REQUESTS_MIN
+        flood, flood_identity, ask = await _flood_beside_another_peer(server)
         for number in range(3000):
             await _send(flood, [b"%d" % number])
             if number % 50 == 0:
-                await _ask(server, other, other_identity)
+                await ask()
                 server.send(flood_identity, b"an answer")
         await until(lambda: len(_from(server, flood_identity)) == 3001)
         assert _from(server, flood_identity)[1:] == [[b"%d" % number] for number in range(3000)]
@@ -145,15 +143,13 @@ async def test_flood_beyond_what_may_wait_is_refused_and_the_rest_is_served(
     root: Path, kind: str
 ) -> None:
     async with served(kind, root) as server:
-        flood, flood_identity = await server.connect_named(b"flood")
-        other, other_identity = await server.connect_named(b"other")
-        server.cost = limits.HEAVY_REQUESTS_MIN
+        flood, flood_identity, ask = await _flood_beside_another_peer(server)
         refused: list[bytes] = []
         sent: list[bytes] = []
         while not refused:
             sent.append(b"%d" % len(sent))
             await _send(flood, [sent[-1], bytes(limits.MIB)])
-            await _ask(server, other, other_identity)
+            await ask()
             refused += _received(flood)
 
         def taken() -> list[bytes]:
@@ -169,11 +165,21 @@ async def _send(peer: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
     peer.send_multipart(frames)
 
 
-async def _ask(server: Served, peer: "zmq.Socket[bytes]", identity: bytes) -> None:
-    """Send a request and wait until it is served."""
-    before = len(_from(server, identity))
-    peer.send(b"a request")
-    await until(lambda: len(_from(server, identity)) > before)
+async def _flood_beside_another_peer(
+    server: Served,
+) -> tuple["zmq.Socket[bytes]", bytes, Callable[[], Awaitable[None]]]:
+    """Return a peer whose messages cost much, its identity, and what another peer asks."""
+    flood, identity = await server.connect_named(b"flood")
+    other, other_identity = await server.connect_named(b"other")
+    server.cost = limits.HEAVY_REQUESTS_MIN
+
+    async def ask() -> None:
+        """Send a request and wait until it is served."""
+        before = len(_from(server, other_identity))
+        other.send(b"a request")
+        await until(lambda: len(_from(server, other_identity)) > before)
+
+    return flood, identity, ask
 
 
 def _from(server: Served, identity: bytes) -> list[list[bytes]]:
