@@ -10,17 +10,21 @@ _async        the async client: client, session, subscription and their link
 _sync         the blocking client: the same verbs, generated from _async, and its own link
 _sansio       requests, replies, events and their state: no socket, clock or file
 _connect      a connection: the daemon found or started, and greeted; files beside it
-_redaction    the masks of a client that masks what it writes, and of the commands
-_safe_text    text that cannot control a terminal
 values        the values that callers get: acks, records, turns, mails, events
-llm           models that summarise; llm_limits are its bounds
+parts         the client's parts, for who builds an adapter, a viewer or a command on it
+local         a root on this machine without its daemon: lock, private files, a daemon's start
+llm           models that summarise, and their bounds
 adapters      classes in the place of other programs' classes
 testing       the contract of a storage of messages, as tests
-cli           the command; _command is its process
+
+What stands beside the library uses the names above without an underscore: `steno_present`,
+`steno_redact`, `steno_search`, `steno_agents`, `steno_web`, `steno_view`, `steno_mcp` and
+`steno_cli`. The library imports none of them; it loads masks by name if a root asks for them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from steno._lazy import imported_on_use
 
 if TYPE_CHECKING:
     from steno._async.client import Client, connect
@@ -151,17 +155,31 @@ _HOMES: Final = {
         "WireRecord",
     ),
     "steno_protocol": ("__version__",),
+    "steno_protocol.errors": (
+        "BadRequest",
+        "Busy",
+        "Conflict",
+        "Corrupt",
+        "Exists",
+        "Expired",
+        "Held",
+        "Incompatible",
+        "Internal",
+        "NotFound",
+        "Outcome",
+        "OutcomeUnknown",
+        "Refused",
+        "ShuttingDown",
+        "StenoError",
+        "StorageFailed",
+        "TooLarge",
+        "Unauthorized",
+        "Unreachable",
+    ),
     "steno_protocol.positions": ("Position",),
 }
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'steno' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF.get(name, "steno_protocol.errors")), name)
-    globals()[name] = value
-    return value
+__getattr__ = imported_on_use(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,9 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
+from typing import Final
 
 import anyio
 import msgspec
@@ -32,8 +34,6 @@ from stenod.idle_exit import IdleExit
 from stenod.net import kept_port, relay_process
 from stenod.net.relay_process import RelayProcess
 from stenod.net.transport import Transport
-from stenod.replication.membership import Membership
-from stenod.replication.options import replication_options
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
 from stenod.runtime.executor import Threads, in_thread
@@ -42,6 +42,7 @@ from stenod.runtime.internal_errors import fault_of
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
+from stenod.sessions.cluster_member import ReplicatedDisk
 from stenod.sessions.gc import Collector
 from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
@@ -56,6 +57,9 @@ from stenod.store.usage import free_bytes
 from stenod.systemd import Supervisor
 from stenod.writer.group_commit import AdaptiveCommits
 from stenod.writer.services import Services
+
+_ENGINE: Final = "stenod_cluster.joining"
+"""The engine that the table `[replication]` names; its `join` makes a `ReplicatedDisk`."""
 
 
 class Daemon:
@@ -331,19 +335,21 @@ class Daemon:
             unknown=UnknownOutcomes(started_ms=int(time.time() * 1000)),
         )
 
-    def _join(self, disk: Disk) -> Membership | None:
+    def _join(self, disk: Disk) -> ReplicatedDisk | None:
         """Join the cluster that the configuration names; None if it names none."""
-        options = replication_options(self._config.settings)
-        if options is None:
+        cluster = self._config.settings.text("replication.cluster")
+        if not cluster:
             return None
         try:
-            from stenod.replication.joining import join  # noqa: PLC0415  # needed in clusters only
+            # By name: no module of the daemon imports the engine, which an installation may lack.
+            joining = import_module(_ENGINE)
         except ModuleNotFoundError as error:
             raise BadRequest(
-                f"the cluster {options.cluster} needs the extra `nats` of stenod ({error}):"
+                f"the cluster {cluster} needs the extra `nats` of stenod ({error}):"
                 f" install it with `{extra_command('nats')}`"
             ) from None
-        return join(self._config, options, disk, daemon_log.log)
+        joined: ReplicatedDisk = joining.join(self._config, disk, daemon_log.log)
+        return joined
 
     def _make_router(self, queries: Queries, collector: Collector) -> Router:
         router = Router(

@@ -1,7 +1,7 @@
 """Bounds of the protocol, the daemon and the client.
 
 The unit is in each name and the reason beside each number. Bounds that neither the protocol nor the
-daemon uses are the client's: `steno.llm_limits` for calls to a model, `steno.cli.command_limits`
+daemon uses are the client's: `steno.llm.limits` for calls to a model, `steno_cli.command_limits`
 for the command line.
 """
 

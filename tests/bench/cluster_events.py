@@ -20,10 +20,10 @@ from bench.lines import message
 from bench.publishing import OWNER
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
-from stenod.replication.journal import Kind, Publication
-from stenod.replication.nats_journal import NatsJournal
-from stenod.replication.options import ReplicationOptions
-from stenod.replication.subjects import subject_of
+from stenod_cluster.journal import Kind, Publication
+from stenod_cluster.nats_journal import NatsJournal
+from stenod_cluster.options import ReplicationOptions
+from stenod_cluster.subjects import subject_of
 from support.clustered_daemon import clustered_daemon
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster

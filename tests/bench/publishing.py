@@ -17,9 +17,9 @@ from nats.aio.client import Client
 from bench.lines import message
 from bench.tasks import Task
 from steno_protocol.journal_entries import Append, encode_entries
-from stenod.replication.journal import Kind, Owner, Publication
-from stenod.replication.subjects import subject_of
-from stenod.replication.wire import headers_of
+from stenod_cluster.journal import Kind, Owner, Publication
+from stenod_cluster.subjects import subject_of
+from stenod_cluster.wire import headers_of
 
 CLUSTER: Final = "bench"
 OWNER: Final = Owner("0123456789abcdef", "fedcba9876543210", "ipc:///tmp/steno-bench/stenod.sock")

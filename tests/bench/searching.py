@@ -15,12 +15,12 @@ import msgspec
 import steno
 from bench.figures import Comparison, percentile
 from steno._sync.client import BlockingClient
-from steno.cli.render.searchable import searchable
-from steno.search_index.filling import Pass, fill
-from steno.search_index.folder import IndexFolder
-from steno.search_index.hits import Search, Searcher
-from steno.search_index.index import Index
-from steno.search_index.query import Filters, Order
+from steno_search.filling import Pass, fill
+from steno_search.folder import IndexFolder
+from steno_search.hits import Search, Searcher
+from steno_search.index import Index
+from steno_search.query import Filters, Order
+from steno_search.searchable import searchable
 from support.foreground import ForegroundDaemon
 
 MEGABYTES: Final = int(os.environ.get("STENO_BENCH_SEARCH_MB", "300"))

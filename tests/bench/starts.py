@@ -32,7 +32,7 @@ def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Co
         starts.add(_PYTHON, {"ms": _run("-c", "pass")})
         starts.add("import steno", {"ms": _run("-c", "import steno")})
         with ForegroundDaemon(root):
-            command = ("-m", "steno.cli", "--root", str(root), "sessions")
+            command = ("-m", "steno_cli", "--root", str(root), "sessions")
             starts.add("one command: steno sessions", {"ms": _run(*command)})
         starts.add("first ack, the daemon started for it", {"ms": _spawned(folder / f"s{number}")})
         start = time.perf_counter()

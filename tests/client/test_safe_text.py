@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._safe_text import coloured, printable, printable_json, without_ansi
-from steno.cli.render.output import Output
+from steno_cli.render.output import Output
+from steno_present.safe_text import coloured, printable, printable_json, without_ansi
 from steno_protocol.errors import NotFound
 
 NAMED = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stenod.replication.journal import Journal
+from stenod_cluster.journal import Journal
 from support.memory_journal import MemoryStream
 from support.nats_cluster import NatsCluster
 from support.nats_journals import READY_S, joined, options, skip_without_servers

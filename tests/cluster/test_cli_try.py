@@ -98,7 +98,7 @@ def test_a_killed_trial_leaves_no_server(folder: Path) -> None:
             break
     process.kill()
     process.communicate(timeout=60)
-    is_left = ("nats-server", "steno.cli")
+    is_left = ("nats-server", "steno_cli")
     wait_until(
         lambda: not any(name in words for words in _processes(folder) for name in is_left),
         "a server or an agent is left",

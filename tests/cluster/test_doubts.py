@@ -6,23 +6,23 @@ from contextlib import suppress
 
 import pytest
 
-from stenod.replication import limits
-from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
-from stenod.replication.subjects import stream_name
+from stenod_cluster import limits
+from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
+from stenod_cluster.subjects import stream_name
 from support.nats_cluster import NatsCluster
 from support.nats_journals import READY_S, given_up_after, joined, options
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
-from stenod.replication import nats_journal
-from stenod.replication.nats_connection import (
+from stenod_cluster import nats_journal
+from stenod_cluster.nats_connection import (
     Connection,
     NoRespondersError,
     NotConnectedError,
     Reply,
     UnansweredError,
 )
-from stenod.replication.nats_journal import NatsJournal
+from stenod_cluster.nats_journal import NatsJournal
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 BOB = Owner("bob", "b1", "tcp://10.0.0.2:7117")

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from stenod.replication.facts import (
+from stenod_cluster.facts import (
     ClusterFacts,
     ReplicaFacts,
     ServerFacts,
@@ -14,9 +14,9 @@ from stenod.replication.facts import (
     Syncing,
     broken_promises,
 )
-from stenod.replication.journal import Kind, Owner, Publication
-from stenod.replication.monitors import ask_monitors
-from stenod.replication.options import ReplicationOptions
+from stenod_cluster.journal import Kind, Owner, Publication
+from stenod_cluster.monitors import ask_monitors
+from stenod_cluster.options import ReplicationOptions
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, joined, options, skip_without_servers
 

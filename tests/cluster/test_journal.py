@@ -6,8 +6,8 @@ from errno import EMSGSIZE
 import pytest
 
 from cluster.conftest import Join
-from stenod.replication import limits
-from stenod.replication.journal import (
+from stenod_cluster import limits
+from stenod_cluster.journal import (
     Fenced,
     Journal,
     JournalLost,

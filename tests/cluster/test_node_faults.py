@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from stenod.replication.journal import InDoubt, JournalLost, Kind, Owner, Publication
-from stenod.replication.subjects import stream_name
+from stenod_cluster.journal import InDoubt, JournalLost, Kind, Owner, Publication
+from stenod_cluster.subjects import stream_name
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, given_up_after, joined, options
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
-from stenod.replication import limits, nats_connection
-from stenod.replication.jetstream import api
-from stenod.replication.nats_journal import NatsJournal
+from stenod_cluster import limits, nats_connection
+from stenod_cluster.jetstream import api
+from stenod_cluster.nats_journal import NatsJournal
 
 STORED_S = 90.0
 """Time in which writers store some messages: longer than that of one publication, which fails."""

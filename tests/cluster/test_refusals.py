@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from stenod.replication import limits
-from stenod.replication.journal import ForeignMessage, JournalLost, Kind, Owner, Publication
-from stenod.replication.options import ReplicationOptions
-from stenod.replication.subjects import stream_name
+from stenod_cluster import limits
+from stenod_cluster.journal import ForeignMessage, JournalLost, Kind, Owner, Publication
+from stenod_cluster.options import ReplicationOptions
+from stenod_cluster.subjects import stream_name
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, joined, options, skip_without_servers
 from support.nats_requests import ask
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
-from stenod.replication.nats_journal import NatsJournal
+from stenod_cluster.nats_journal import NatsJournal
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 BOB = Owner("bob", "b1", "tcp://10.0.0.2:7117")
@@ -255,7 +255,7 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
 def test_a_stream_with_other_settings_is_refused(
     three_nodes: NatsCluster, setting: dict[str, Any], says: str
 ) -> None:
-    from stenod.replication.streams import stream_config
+    from stenod_cluster.streams import stream_config
 
     chosen = options(three_nodes)
     config = stream_config(chosen, 0)

@@ -11,7 +11,7 @@ from crash import families
 from crash.world import CLUSTER, STREAM, Host, World
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
-from stenod.replication.subjects import subject_of
+from stenod_cluster.subjects import subject_of
 from support.nats_cluster import Node
 from support.nats_requests import ask
 from support.pacing import wait_for_s

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from steno._sync import ordered_appends
-from steno.cli import main
-from steno.cli.commands import append
-from steno.cli.exits import Exit
+from steno_cli.commands import append
+from steno_cli.entry import main
+from steno_cli.exits import Exit
 from support.daemon_in_thread import DaemonInThread
 from support.session_files import records_in
 

@@ -15,8 +15,8 @@ from steno import connect_sync
 from steno._connect.target import make_target
 from steno._sync.link import BlockingLink
 from steno._sync.ordered_appends import IN_FLIGHT_BYTES_MAX, OrderedAppends, Settled
-from steno.cli.render.wording import count
-from steno.cli.stdin import InputLines
+from steno_cli.stdin import InputLines
+from steno_present.wording import count
 from steno_protocol import limits, paths
 from support.command import Ran, Steno
 from support.session_files import contents_in, records_in

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli import main
+from steno_cli.entry import main
 from steno_protocol import commands, replies
 from steno_protocol.errors import ErrorCode
 from steno_protocol.messages import Request

@@ -176,7 +176,7 @@ def test_without_a_home_no_root_is_created_in_the_working_folder(
     tmp_path: Path, words: Sequence[str]
 ) -> None:
     module, *arguments = words
-    start = "steno.cli" if module == "steno" else module
+    start = "steno_cli" if module == "steno" else module
     unset = {"STENO_HOME", "XDG_STATE_HOME", "STENO_SOCKET"}
     ran = subprocess.run(
         [sys.executable, "-m", start, *arguments],

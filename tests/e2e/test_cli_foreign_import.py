@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import steno
-from steno.cli import main
-from steno.cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
-from steno.cli.commands import import_
-from steno.cli.foreign_sources import Found
-from steno.cli.source_tree import SourceTree
+from steno_cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
+from steno_cli.commands import import_
+from steno_cli.entry import main
+from steno_cli.foreign_sources import Found
+from steno_cli.source_tree import SourceTree
 from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 from support.command import Steno
 

@@ -201,7 +201,7 @@ def test_two_searches_at_once_are_right(steno: Steno) -> None:
 
 def test_a_plain_grep_imports_no_sqlite(steno: Steno) -> None:
     code = (
-        "import sys; from steno.cli import main; assert main(['grep', 'space']) == 0;"
+        "import sys; from steno_cli.entry import main; assert main(['grep', 'space']) == 0;"
         "assert 'sqlite3' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], env=steno.environment, check=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli.exits import Exit
+from steno_cli.exits import Exit
 
 INTERRUPTED_WHILE_IT_IMPORTS = """
 import os, signal, sys
@@ -20,7 +20,7 @@ class Interrupted:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupted)
-from steno._command import main
+from steno_cli.process import main
 main()
 """
 
@@ -34,9 +34,9 @@ def run(root: Path, wanted: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        pytest.param("steno.cli.parser", -signal.SIGINT, id="before it reads its arguments"),
+        pytest.param("steno_cli.parser", -signal.SIGINT, id="before it reads its arguments"),
         pytest.param("shutil", Exit.INTERRUPTED, id="while it reads them"),
-        pytest.param("steno.cli.commands.status", Exit.INTERRUPTED, id="while it begins"),
+        pytest.param("steno_cli.commands.status", Exit.INTERRUPTED, id="while it begins"),
     ],
 )
 def test_a_command_that_is_interrupted_early_shows_no_traceback(
@@ -49,7 +49,7 @@ def test_a_command_that_is_interrupted_early_shows_no_traceback(
 def test_an_interrupt_that_the_caller_ignores_is_ignored(root: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        ran = run(root, "steno.cli.parser")
+        ran = run(root, "steno_cli.parser")
     finally:
         signal.signal(signal.SIGINT, before)
     assert ran.returncode == Exit.UNREACHABLE

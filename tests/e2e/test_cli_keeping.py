@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from steno.cli.render.tables import columns_of
+from steno_cli.render.tables import columns_of
 from support.command import Steno
 
 pytestmark = pytest.mark.served

@@ -15,8 +15,8 @@ import pytest
 
 from steno import connect_sync
 from steno._connect.folders import sync_folder
-from steno.cli import destination, kimi_folder
-from steno.cli.commands import import_
+from steno_cli import destination, kimi_folder
+from steno_cli.commands import import_
 from steno_protocol.errors import Exists
 from support.command import Steno
 from support.kimi_tree import STRANGE, furnish, plant, tree_of
@@ -544,7 +544,7 @@ def test_an_import_syncs_every_folder_on_the_path(
 
 
 def command(*arguments: str) -> int:
-    from steno.cli import main
+    from steno_cli.entry import main
 
     return main(arguments)
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from steno import connect_sync
-from steno.cli import main
-from steno.cli.render import progress as module
+from steno_cli.entry import main
+from steno_cli.render import progress as module
 
 RECORDS = 4000
 
@@ -31,7 +31,7 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     talk = Terminal()
     # pytest exchanges the streams of `sys` between the fixtures and the test.
     streams = SimpleNamespace(stdout=io.StringIO(), stderr=talk)
-    monkeypatch.setattr("steno.cli.entry.sys", streams)
+    monkeypatch.setattr("steno_cli.entry.sys", streams)
     monkeypatch.setenv("COLUMNS", "120")
     return talk
 

@@ -88,7 +88,7 @@ def test_an_own_pattern_without_its_engine_names_the_extra(steno: Steno) -> None
     (steno.root / "config.toml").write_text("[redact]\nticket = 'T-[0-9]+'\n")
     code = (
         "import sys; sys.modules['re2'] = None\n"
-        "from steno.cli import main; sys.exit(main(['redact', 'talk']))"
+        "from steno_cli.entry import main; sys.exit(main(['redact', 'talk']))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -131,7 +131,7 @@ def test_what_is_restored_is_exact(steno: Steno, tmp_path: Path) -> None:
 def test_html_without_its_extra_names_it(steno: Steno) -> None:
     code = (
         "import sys; sys.modules['markdown_it'] = None\n"
-        "from steno.cli import main; sys.exit(main(['export', 'talk', '--format', 'html']))"
+        "from steno_cli.entry import main; sys.exit(main(['export', 'talk', '--format', 'html']))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -154,7 +154,7 @@ def test_a_long_session_is_exported_in_less_memory_than_it_has(root: Path, tmp_p
     file = tmp_path / "long.html"
     code = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, ({MEMORY_MAX},) * 2)\n"
-        "from steno.cli import main\n"
+        "from steno_cli.entry import main\n"
         f"sys.exit(main(['export', 'long', '--format', 'html', '-o', {str(file)!r}]))"
     )
     ran = subprocess.run(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli.command_limits import CHECK_HANDLES_MAX
-from steno.cli.exits import Exit
-from steno.cli.transcripts import LocalFolder
+from steno_cli.command_limits import CHECK_HANDLES_MAX
+from steno_cli.exits import Exit
+from steno_cli.transcripts import LocalFolder
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.lines import foreign, line

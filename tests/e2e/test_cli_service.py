@@ -13,9 +13,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from steno.cli.commands.logs import _follow
-from steno.cli.entry import main
-from steno.cli.render.output import Output
+from steno_cli.commands.logs import _follow
+from steno_cli.entry import main
+from steno_cli.render.output import Output
 from steno_protocol import __version__, limits
 from support.command import Ran, Steno
 from support.foreground import ForegroundDaemon
@@ -220,8 +220,8 @@ def test_the_last_entries_before_a_rotation_are_printed(
             raise KeyboardInterrupt
 
     path.write_text("first\n")
-    monkeypatch.setattr("steno.cli.commands.logs._print", lambda _, line: printed.append(line))
-    monkeypatch.setattr("steno.cli.commands.logs.time.sleep", wait)
+    monkeypatch.setattr("steno_cli.commands.logs._print", lambda _, line: printed.append(line))
+    monkeypatch.setattr("steno_cli.commands.logs.time.sleep", wait)
     with pytest.raises(KeyboardInterrupt):
         _follow(path, Raced(path), Output(sys.stdout, sys.stderr, as_json=False))
     assert printed == [b"first\n", b"last\n", b"new\n"]
@@ -232,9 +232,9 @@ def test_an_error_without_a_file_is_shown_unchanged(
 ) -> None:
     errors = (OSError("x is no regular file"), OSError(28, "No space left on device"))
     for error, words in zip(errors, ("x is no", "left on device: standard input,"), strict=True):
-        monkeypatch.setattr("steno.cli.commands.logs.root_in_use", Mock(side_effect=error))
+        monkeypatch.setattr("steno_cli.commands.logs.root_in_use", Mock(side_effect=error))
         with monkeypatch.context() as stdout:
-            stdout.setattr("steno.cli.entry.silence", lambda _: None)
+            stdout.setattr("steno_cli.entry.silence", lambda _: None)
             assert main(["logs"]) == 1
         printed = capsys.readouterr().err
         assert words in printed

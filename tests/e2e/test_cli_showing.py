@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from steno.cli.render.output import Output
-from steno.cli.render.pager import paged
-from steno.cli.since import since
+from steno_cli.render.output import Output
+from steno_cli.render.pager import paged
+from steno_cli.since import since
 from steno_protocol.errors import NotFound
 from steno_protocol.installation import extra_command
 from support.command import Steno
@@ -179,7 +179,7 @@ class WithoutRich(Steno):
     """The command where the extra is not installed."""
 
     def words(self, *arguments: str) -> list[str]:
-        code = "import sys; sys.modules['rich'] = None\nfrom steno.cli import main\n"
+        code = "import sys; sys.modules['rich'] = None\nfrom steno_cli.entry import main\n"
         code += "sys.exit(main())"
         return [sys.executable, "-c", code, *arguments]
 

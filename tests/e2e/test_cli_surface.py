@@ -163,10 +163,10 @@ def test_a_taken_or_invalid_kept_port_gives_a_new_one(root: Path) -> None:
 
 
 @pytest.mark.parametrize("home", ["", "/proc"])
-@pytest.mark.parametrize("module", ["steno.cli", "stenod"])
+@pytest.mark.parametrize("module", ["steno_cli", "stenod"])
 def test_an_unusable_home_is_refused_with_what_to_set(module: str, home: str) -> None:
     unset = {"STENO_HOME", "XDG_STATE_HOME", "STENO_SOCKET"}
-    words = ["append", "demo", "hi"] if module == "steno.cli" else []
+    words = ["append", "demo", "hi"] if module == "steno_cli" else []
     ran = subprocess.run(
         [sys.executable, "-m", module, *words],
         env={key: text for key, text in os.environ.items() if key not in unset} | {"HOME": home},

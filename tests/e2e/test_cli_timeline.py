@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli.render.tree import draw
+from steno_present.tree import draw
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from support.command import Steno

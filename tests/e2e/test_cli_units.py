@@ -101,7 +101,7 @@ def test_a_steno_that_runs_from_a_cache_installs_no_service(root: Path, tmp_path
     config = tmp_path / "config"
     code = (
         f"import sys; sys.prefix = {str(environment)!r}\n"
-        "from steno.cli import main\n"
+        "from steno_cli.entry import main\n"
         f"sys.exit(main(['service', 'install', '--root', {str(root)!r}]))"
     )
     ran = subprocess.run(

@@ -22,7 +22,7 @@ from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import note_of, silence_of
 from steno._connect.start_lock import StartLock
 from steno._connect.target import make_target
-from steno.cli.doctor.daemon import check_lock
+from steno_cli.doctor.daemon import check_lock
 from steno_protocol import commands, limits, paths
 from steno_protocol.messages import Request
 from support.crowd import wait_until

@@ -22,11 +22,11 @@ import pytest
 from steno import connect_sync
 from steno._connect.lock_holder import note_of
 from steno._connect.safe_open import open_regular
-from steno.cli.command_limits import FAILED_LATELY_S
-from steno.cli.doctor import Finding, sessions
-from steno.cli.doctor.leftovers import check_leftovers
-from steno.cli.doctor.root import check_disk, check_links, check_root
-from steno.cli.doctor.sessions import check_sessions
+from steno_cli.command_limits import FAILED_LATELY_S
+from steno_cli.doctor import Finding, sessions
+from steno_cli.doctor.leftovers import check_leftovers
+from steno_cli.doctor.root import check_disk, check_links, check_root
+from steno_cli.doctor.sessions import check_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.messages import Request

@@ -19,7 +19,7 @@ import pytest
 import zmq
 
 import steno
-from steno.cli.doctor.daemon import check_daemon
+from steno_cli.doctor.daemon import check_daemon
 from steno_protocol import limits, paths
 from steno_protocol.commands import Stats
 from steno_protocol.records import stamp_of

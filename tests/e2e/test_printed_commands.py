@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from steno.cli.render.printed_commands import with_destination
+from steno_cli.render.printed_commands import with_destination
 from support.command import Steno
 from support.project import PROJECT
 
-FOLDERS: Final = ("client/steno", "daemon/stenod", "protocol/steno_protocol")
+FOLDERS: Final = ("client", "daemon", "protocol")
 CALL: Final = re.compile(r"`(steno [^`]+)`")
 TYPED: Final = "{options.command}"
 """The command that the user has just typed."""

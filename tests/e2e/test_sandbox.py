@@ -44,7 +44,7 @@ os.setuid(65534)
 
 COMMAND = """
 import sys
-from steno.cli import main
+from steno_cli.entry import main
 sys.exit(main(["append", "demo", "hi", "--timeout", "1000", "--root", sys.argv[0]]))
 """
 

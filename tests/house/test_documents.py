@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from house.parsers import all_parsers, arguments, options, subcommand_in, subcommands
-from steno.cli.command_table import ALIASES
-from steno.cli.configuration import read_file
+from steno_cli.command_table import ALIASES
+from steno_cli.configuration import read_file
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
 from support.project import PROJECT, SOURCES
@@ -119,7 +119,7 @@ def test_the_readme_gives_each_command_once_and_on_one_line(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def parser() -> ArgumentParser:
-    from steno.cli import build_parser
+    from steno_cli.parser import build_parser
 
     return build_parser()
 
@@ -193,9 +193,9 @@ def test_every_option_is_described(parser: ArgumentParser, daemon_parser: Argume
 
 
 def test_every_command_module_is_in_the_table_and_has_its_functions() -> None:
-    from steno.cli import commands
-    from steno.cli.command_table import COMMANDS
-    from steno.cli.parser import module_of
+    from steno_cli import commands
+    from steno_cli.command_table import COMMANDS
+    from steno_cli.parser import module_of
 
     folder = Path(str(commands.__file__)).parent
     there = {f"{commands.__name__}.{file.stem}" for file in folder.glob("*.py")}
@@ -209,18 +209,18 @@ def test_every_command_module_is_in_the_table_and_has_its_functions() -> None:
 )
 def test_a_call_imports_the_command_module_that_it_names_and_no_other(words: list[str]) -> None:
     code = (
-        "import sys\nfrom steno.cli import build_parser\nbuild_parser(sys.argv[1:])\n"
-        "print(*[name for name in sys.modules if name.startswith('steno.cli.commands.')])"
+        "import sys\nfrom steno_cli.parser import build_parser\nbuild_parser(sys.argv[1:])\n"
+        "print(*[name for name in sys.modules if name.startswith('steno_cli.commands.')])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.split() == (["steno.cli.commands.stat"] if "stat" in words else [])
+    assert ran.stdout.split() == (["steno_cli.commands.stat"] if "stat" in words else [])
 
 
 def test_the_help_lists_every_command_with_its_summary() -> None:
-    from steno.cli import build_parser
-    from steno.cli.command_table import COMMANDS, GROUPS
+    from steno_cli.command_table import COMMANDS, GROUPS
+    from steno_cli.parser import build_parser
 
     listed = " ".join(build_parser(["--help"]).format_help().split())
     assert f"sessions, ls {COMMANDS['sessions']}" in listed
@@ -273,12 +273,12 @@ def _is_call(parser: ArgumentParser, name: str, line: str) -> bool:
 
 
 def test_the_exit_codes_of_the_command_are_described() -> None:
-    from steno import cli
-    from steno.cli.exits import MEANINGS, Exit
+    import steno_cli
+    from steno_cli.exits import MEANINGS, Exit
 
     documented = {int(row[0]) for row in table_rows(COMMANDS, "Exit codes")}
     assert documented == {code.value for code in Exit}
-    listed = [line.split(maxsplit=1) for line in (cli.__doc__ or "").splitlines()]
+    listed = [line.split(maxsplit=1) for line in (steno_cli.__doc__ or "").splitlines()]
     told_in_code = {row[0]: row[1] for row in listed if row and row[0].isdigit()}
     assert told_in_code == {str(code.value): text for code, text in MEANINGS.items()}
 
@@ -294,7 +294,7 @@ def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentPars
 
 
 def test_every_command_has_its_document_of_json_described(parser: ArgumentParser) -> None:
-    from steno.cli.render import contract
+    from steno_present import contract
 
     described = contract.__doc__ or ""
     kinds = {line.split()[0] for line in described.splitlines() if line and line[0] != " "}

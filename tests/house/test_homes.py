@@ -10,7 +10,7 @@ SYNC_HOMES = {
     "daemon/stenod/store/syncs.py",
     "client/steno/_connect/private_files.py",
     # It measures the system call itself.
-    "client/steno/cli/doctor/root.py",
+    "client/steno_cli/doctor/root.py",
 }
 """An error that one sync takes is no other's, so all of a process know of each other."""
 

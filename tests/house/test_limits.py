@@ -8,19 +8,20 @@ from types import ModuleType
 
 import pytest
 
-from steno import llm_limits
-from steno._redaction import limits as redaction_limits
-from steno.cli import command_limits
-from steno.search_index import limits as search_limits
+from steno.llm import limits as llm_limits
 from steno.testing.stores import limits as suite_limits
-from steno.viewer import limits as viewer_limits
+from steno_cli import command_limits
+from steno_present import limits as present_limits
 from steno_protocol import limits
-from stenod.replication import limits as replication_limits
+from steno_redact import limits as redaction_limits
+from steno_search import limits as search_limits
+from steno_view import limits as viewer_limits
+from stenod_cluster import limits as replication_limits
 from support.project import SOURCES
 
 ROOMS = (
     limits, llm_limits, command_limits, redaction_limits, suite_limits, viewer_limits,
-    search_limits, replication_limits,
+    search_limits, replication_limits, present_limits,
 )  # fmt: skip
 UNITS = {"KIB", "MIB"}
 UNIT_ENDINGS = (
@@ -87,7 +88,7 @@ def test_a_bound_has_its_unit_in_its_name(bound: str) -> None:
 
 @pytest.fixture(scope="module")
 def words() -> Counter[str]:
-    """The number of uses of each word in the three packages."""
+    """The number of uses of each word in the packages."""
     return Counter(word for file in SOURCES for word in re.findall(r"\w+", file.read_text()))
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from house.test_documents import GUIDES, README
-from steno.cli.proofs import prove
+from steno_cli.proofs import prove
 from support import record_demo, render_diagrams, screenshots
 from support.render_diagrams import FOLDER, diagrams, seal
 

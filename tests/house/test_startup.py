@@ -58,7 +58,7 @@ with steno.connect_sync() as client:
 
 def test_a_one_shot_command_loads_no_event_loop(root: Path, connected: set[str]) -> None:
     code = """
-from steno.cli import main
+from steno_cli.entry import main
 for call in (
     "append demo hi", "sessions", "read demo", "status", "show dem", "grep hi", "export demo",
     "label demo +red", "fork demo other", "dmail show demo", "turns demo", "stat demo", "wire demo",
@@ -73,7 +73,7 @@ for call in (
 def test_output_of_a_command_is_complete_when_its_process_ends(words: list[str]) -> None:
     # It ends at once, and a pipe is buffered unless it is asked for the opposite.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "steno.cli", *words]
+    command = [sys.executable, "-m", "steno_cli", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=buffered)
     assert done.stdout.endswith("\n")
     assert "steno" in done.stdout

@@ -15,7 +15,11 @@ from support.project import PROJECT, SOURCE_FOLDERS
 DIST_INFO = f"stenod-{__version__}.dist-info"
 DATA = f"stenod-{__version__}.data"
 MAN_PAGE = f"{DATA}/data/share/man/man1/steno.1"
-PACKAGES = {"steno_protocol", "stenod", "steno"}
+PACKAGES = {
+    package.parent.name
+    for folder in SOURCE_FOLDERS
+    for package in (PROJECT / folder).glob("*/__init__.py")
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def test_the_wheel_has_the_three_packages_and_the_man_page(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_all_packages_and_the_man_page(wheel: zipfile.ZipFile) -> None:
     beside = {name for name in wheel.namelist() if name.split("/")[0] not in PACKAGES}
     assert {name for name in beside if not name.startswith(f"{DIST_INFO}/")} == {MAN_PAGE}
     assert {name.split("/")[0] for name in wheel.namelist()} - {DATA} == {*PACKAGES, DIST_INFO}
@@ -54,7 +58,7 @@ def test_every_module_of_the_folders_is_in_the_wheel(wheel: zipfile.ZipFile) -> 
 
 
 def test_the_scripts_that_complete_the_command_are_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    scripts = {name for name in wheel.namelist() if name.startswith("steno/cli/completions/")}
+    scripts = {name for name in wheel.namelist() if name.startswith("steno_cli/completions/")}
     assert {Path(name).name for name in scripts} == {
         "steno.bash",
         "steno.zsh",
@@ -63,14 +67,14 @@ def test_the_scripts_that_complete_the_command_are_in_the_wheel(wheel: zipfile.Z
 
 
 def test_the_files_of_the_viewer_are_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    folder = PROJECT / "client" / "steno" / "viewer" / "static"
-    there = {name for name in wheel.namelist() if name.startswith("steno/viewer/static/")}
+    folder = PROJECT / "client" / "steno_view" / "static"
+    there = {name for name in wheel.namelist() if name.startswith("steno_view/static/")}
     assert {Path(name).name for name in there} == {file.name for file in folder.iterdir()}
 
 
 def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:
     commands = wheel.read(f"{DIST_INFO}/entry_points.txt").decode()
-    assert "steno = steno._command:main" in commands
+    assert "steno = steno_cli.process:main" in commands
     assert "stenod = stenod.cli:main" in commands
 
 

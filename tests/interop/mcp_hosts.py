@@ -30,7 +30,7 @@ WAIT_S = 30.0
 
 def parameters(root: Path, *arguments: str) -> Any:
     """How a host starts the server: the configuration of the guide, with warnings as errors."""
-    words = ["-W", "error", "-m", "steno.cli", "mcp", *arguments]
+    words = ["-W", "error", "-m", "steno_cli", "mcp", *arguments]
     return mcp.StdioServerParameters(
         command=sys.executable, args=words, env={"STENO_HOME": str(root)}
     )

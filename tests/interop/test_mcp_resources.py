@@ -21,7 +21,7 @@ from interop.mcp_hosts import (
     types,
     wait_until_not,
 )
-from steno.mcp_server import limits
+from steno_mcp import limits
 from steno_protocol import paths
 from support.command import Steno
 

@@ -12,7 +12,7 @@ from support.followed_sessions import FollowedSessions, until
 
 mcp = framework("mcp")
 types = framework("mcp_types")
-subscriptions = framework("steno.mcp_server.subscriptions")
+subscriptions = framework("steno_mcp.subscriptions")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

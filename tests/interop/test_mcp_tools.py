@@ -10,8 +10,8 @@ import pytest
 
 import steno
 from interop.mcp_hosts import failure, hosting, mcp
-from steno.mcp_server import limits
-from steno.mcp_server.tools import TOOLS
+from steno_mcp import limits
+from steno_mcp.tools import TOOLS
 from support.documents import table_rows
 from support.project import PROJECT
 

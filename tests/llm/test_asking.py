@@ -28,7 +28,7 @@ from llm.model_server import (
 from steno._sansio.summaries import Summary, prepare
 from steno.llm import ModelFailed, summarizer
 from steno.llm._asking import World
-from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
+from steno.llm.limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
 from steno_protocol.errors import BadRequest, Outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls", "no_keys")]

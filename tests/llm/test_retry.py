@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.llm._retry import asked_pause, is_worth_repeating, pause_s
-from steno.llm_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
+from steno.llm.limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 
 NOON = 1_793_275_200.0
 """Thursday, 29 October 2026, 12:00:00 GMT."""

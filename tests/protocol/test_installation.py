@@ -29,9 +29,10 @@ sys.platform = "darwin"
 
 DAEMON = "from stenod.cli import main; sys.exit(main(['--root', sys.argv[1]]))"
 COMMAND = (
-    "from steno.cli import main; sys.exit(main(['append', 'demo', 'hi', '--root', sys.argv[1]]))"
+    "from steno_cli.entry import main;"
+    " sys.exit(main(['append', 'demo', 'hi', '--root', sys.argv[1]]))"
 )
-DOCTOR = "from steno.cli import main; sys.exit(main(['doctor', '--root', sys.argv[1]]))"
+DOCTOR = "from steno_cli.entry import main; sys.exit(main(['doctor', '--root', sys.argv[1]]))"
 LIBRARY = "import steno; steno.connect_sync(root=sys.argv[1])"
 
 

@@ -11,8 +11,8 @@ from sim.journal_files import JournalFiles
 from sim.writers import Writers
 from steno_protocol import paths
 from stenod.recovery.file_opening import Opened, OpenOptions
-from stenod.replication.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
 from stenod.store.disk import Disk
+from stenod_cluster.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
 from support.commits import TestCommits
 from support.lines import SESSION
 from support.memory_journal import MemoryStream

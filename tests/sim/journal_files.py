@@ -1,7 +1,7 @@
 """The files of a session as its messages in the journal say, worked out apart from the product."""
 
 from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name, decode_entries
-from stenod.replication.journal import Kind, Message
+from stenod_cluster.journal import Kind, Message
 from support.memory_journal import MemoryStream
 
 

@@ -36,12 +36,6 @@ from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
 from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
 from stenod.recovery.tail_repair import FileEnd
-from stenod.replication import mirror
-from stenod.replication.disk import ReplicatedDisk
-from stenod.replication.journal import Kind, Message, Publication
-from stenod.replication.mirror import Mirror
-from stenod.replication.owned_folder import OwnedFolder
-from stenod.replication.ownership import Ownership
 from stenod.rewrite import compaction, planner
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions import registry, rename
@@ -54,6 +48,12 @@ from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
 from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
+from stenod_cluster import mirror
+from stenod_cluster.disk import ReplicatedDisk
+from stenod_cluster.journal import Kind, Message, Publication
+from stenod_cluster.mirror import Mirror
+from stenod_cluster.owned_folder import OwnedFolder
+from stenod_cluster.ownership import Ownership
 from support.memory_journal import MemoryStream
 
 Patch = tuple[Any, str, Any]

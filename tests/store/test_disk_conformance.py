@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steno_protocol import paths
-from stenod.replication import disk as replicated_disk
-from stenod.replication import mirror
 from stenod.store.disk import Disk
+from stenod_cluster import disk as replicated_disk
+from stenod_cluster import mirror
 from support.disk_worlds import (
     DiskWorld,
     RealWorld,

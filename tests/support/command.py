@@ -84,7 +84,7 @@ class Steno:
 
     def words(self, *arguments: str) -> list[str]:
         """The command line of a call."""
-        return [sys.executable, "-W", "error", "-m", "steno.cli", *arguments]
+        return [sys.executable, "-W", "error", "-m", "steno_cli", *arguments]
 
     def on_terminal(self, columns: int, *arguments: str, typed: str | None = None) -> str:
         """Run it on a terminal of this width; returns data and messages together.

@@ -10,8 +10,8 @@ import sys
 from typing import Final
 
 from stenod.cli import main
-from stenod.replication.disk import ReplicatedDisk
 from stenod.store.posix import PosixDisk
+from stenod_cluster.disk import ReplicatedDisk
 
 PUBLISHED: Final = "STENO_TEST_PUBLISHED"
 

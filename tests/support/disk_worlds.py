@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from stenod.replication.disk import ReplicatedDisk
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
+from stenod_cluster.disk import ReplicatedDisk
 from support.memory_journal import MemoryStream
 from support.replicated import Host
 from support.simulated_disk import SimulatedDisk

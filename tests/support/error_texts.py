@@ -49,7 +49,7 @@ def raised_texts() -> list[ErrorText]:
 
 def doctor_findings() -> list[ErrorText]:
     """The text of every warning and problem of the doctor."""
-    folder = PROJECT / "client" / "steno" / "cli" / "doctor"
+    folder = PROJECT / "client" / "steno_cli" / "doctor"
     return [
         each for file in sorted(folder.glob("*.py")) for each in _texts_in(file, {"Finding"}, 1)
     ]

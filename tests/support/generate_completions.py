@@ -10,12 +10,12 @@ from pathlib import Path
 import shtab
 
 from house.parsers import all_parsers
-from steno.cli import build_parser
-from steno.cli.arguments import ROLES
+from steno_cli.arguments import ROLES
+from steno_cli.parser import build_parser
 from support.project import PROJECT
 
 SHELLS = ("bash", "zsh", "fish")
-FOLDER = PROJECT / "client" / "steno" / "cli" / "completions"
+FOLDER = PROJECT / "client" / "steno_cli" / "completions"
 PARTS = Path(__file__).parent / "completion_parts"
 
 

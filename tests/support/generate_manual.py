@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, assert_never
 
-from steno.cli import build_parser
-from steno.cli.command_table import GROUPS
+from steno_cli.command_table import GROUPS
+from steno_cli.parser import build_parser
 from steno_protocol import __version__
 from support.manual import (
     Block,
@@ -26,7 +26,7 @@ from support.manual import (
 from support.project import PROJECT
 
 MAN_PAGE: Final = PROJECT / "client" / "steno.1"
-PLAIN: Final = PROJECT / "client" / "steno" / "cli" / "manual" / "steno.txt"
+PLAIN: Final = PROJECT / "client" / "steno_cli" / "manual" / "steno.txt"
 INDEX: Final = PROJECT / "client" / "guide" / "commands.md"
 PAGES: Final = PROJECT / "client" / "guide" / "commands"
 

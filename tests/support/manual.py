@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from house.parsers import subcommands
-from steno.cli import build_parser
-from steno.cli.arguments import COMMON
-from steno.cli.command_table import ALIASES, GROUPS
-from steno.cli.exits import MEANINGS
+from steno_cli.arguments import COMMON
+from steno_cli.command_table import ALIASES, GROUPS
+from steno_cli.exits import MEANINGS
+from steno_cli.parser import build_parser
 from support.documents import table_rows
 from support.project import PROJECT
 

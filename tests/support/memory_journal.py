@@ -16,8 +16,8 @@ from errno import EMSGSIZE, ENOSPC
 
 import anyio.lowlevel
 
-from stenod.replication import limits
-from stenod.replication.journal import (
+from stenod_cluster import limits
+from stenod_cluster.journal import (
     Fenced,
     ForeignMessage,
     InDoubt,

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from stenod.replication.options import ReplicationOptions
+from stenod_cluster.options import ReplicationOptions
 from support.nats_cluster import NatsCluster, server_binary
 
 if TYPE_CHECKING:
-    from stenod.replication.nats_journal import NatsJournal
+    from stenod_cluster.nats_journal import NatsJournal
 
 NAMES = itertools.count()
 READY_S = 60.0
@@ -32,7 +32,7 @@ def skip_without_servers() -> None:
 def joined(options: ReplicationOptions, name: str) -> "Iterator[NatsJournal]":
     """A journal on an event loop in a thread of its own, as threads of a daemon see it."""
     # A test without the extra imports this module, too.
-    from stenod.replication.nats_journal import NatsJournal
+    from stenod_cluster.nats_journal import NatsJournal
 
     with start_blocking_portal("asyncio") as portal:
         journal = portal.call(NatsJournal, options, name)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, Opening
-from stenod.replication.disk import ReplicatedDisk
-from stenod.replication.hosts import Hosts
-from stenod.replication.journal import Journal, Owner
-from stenod.replication.ownership import Ownership
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
+from stenod_cluster.disk import ReplicatedDisk
+from stenod_cluster.hosts import Hosts
+from stenod_cluster.journal import Journal, Owner
+from stenod_cluster.ownership import Ownership
 from support.memory_journal import MemoryStream
 
 

@@ -190,7 +190,7 @@ def _terminal(steno: Steno, columns: int, rows: int) -> Iterator[_Terminal]:
     kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "tmux-256color"}
     names = {"HOME": str(home), "STENO_HOME": str(steno.root), "PS1": "$ ", "PAGER": "cat"}
     # The name of the person who looks, instead of the name of the login.
-    program = shlex.join([sys.executable, "-m", "steno.cli", "--name", "ann@cli"])
+    program = shlex.join([sys.executable, "-m", "steno_cli", "--name", "ann@cli"])
     (home / "rc").write_text(f'steno() {{ {program} "$@"; }}\n')
     shell = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **names}.items())]
     terminal = _Terminal(home / "tmux.sock")

@@ -28,7 +28,7 @@ _READ_BYTES = 1 << 16
 
 _PID_BYTES = 10
 
-_PRELOADED = "zmq", "steno._sync.client", "steno.cli.entry", "steno.cli.connection"
+_PRELOADED = "zmq", "steno._sync.client", "steno_cli.entry", "steno_cli.connection"
 """What every command imports. The module of a command, and what it needs, is imported by a call."""
 
 
@@ -174,7 +174,7 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
             for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
         )
         sys.argv[1:] = call["arguments"]
-        from steno._command import main
+        from steno_cli.process import main
 
         main()
     except BaseException:

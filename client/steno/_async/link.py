@@ -22,7 +22,7 @@ from steno._connect.connection import Connection, Futile
 from steno._connect.probe import Ready, hello_of, probe_deadline
 from steno._connect.session_file import open_source
 from steno._connect.target import Target
-from steno._connect.write_masks import is_unknown, prepared, write_masks
+from steno._connect.write_masks import Masks, is_unknown, prepared, write_masks
 from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
@@ -36,7 +36,6 @@ from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
     from steno._async.owner_link import OwnerLink
-    from steno._redaction.writing import Masks
     from steno._sansio.owners import Owners
 
 

@@ -5,18 +5,20 @@ Nothing else is read or imported without it: one look at the file, when a client
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from steno._connect.connection import OutOfHandles
 from steno._connect.safe_open import NotRegular, read_regular
 from steno._connect.target import Target
 from steno_protocol import paths
+from steno_protocol.commands import Command
 from steno_protocol.errors import BadRequest
 
-if TYPE_CHECKING:
-    from steno._redaction.writing import Masks
+Masks: TypeAlias = Callable[[Command, Sequence[bytes]], tuple[Command, Sequence[bytes]]]
+"""What masks a command and its records before they are sent."""
 
 VARIABLE: Final = "STENO_REDACT"
 """`write`: mask before writing, also for a daemon on another machine."""
@@ -25,7 +27,7 @@ _WRITE: Final = "write"
 _SESSIONS: Final = "sessions"
 
 
-def write_masks(root: str | None) -> "Masks | None":
+def write_masks(root: str | None) -> Masks | None:
     """What masks the requests of a client of this root; None if it sends them as they are.
 
     Args:
@@ -41,7 +43,7 @@ def write_masks(root: str | None) -> "Masks | None":
     try:
         text = "" if root is None else _text(Path(root, paths.CONFIG))
     except BadRequest as error:
-        refusal: Masks = import_module("steno._redaction.writing").Refusal(error)
+        refusal: Masks = import_module("steno_redact.writing").Refusal(error)
         return refusal
     is_asked = os.environ.get(VARIABLE) == _WRITE
     if not is_asked and _WRITE not in text and _SESSIONS not in text:
@@ -49,7 +51,7 @@ def write_masks(root: str | None) -> "Masks | None":
     return _masks(text, f"{root}/{paths.CONFIG}", is_asked=is_asked)
 
 
-def prepared(target: Target) -> "tuple[Target, Masks | None]":
+def prepared(target: Target) -> tuple[Target, Masks | None]:
     """A target with an absolute root, and what masks the requests to its daemon."""
     resolved = target.resolved()
     return resolved, write_masks(resolved.root)
@@ -62,7 +64,7 @@ def is_unknown(target: Target) -> bool:
     )
 
 
-def _masks(text: str, source: str, *, is_asked: bool) -> "Masks | None":
+def _masks(text: str, source: str, *, is_asked: bool) -> Masks | None:
     # Imported here: a client without masks needs none of it.
     settings = import_module("steno_protocol.settings")
     table = settings.redaction_table(text, source)
@@ -70,9 +72,9 @@ def _masks(text: str, source: str, *, is_asked: bool) -> "Masks | None":
     sessions = None if is_for_all else table.get(settings.REDACT_SESSIONS, ())
     if sessions == ():
         return None
-    patterns = import_module("steno._redaction.patterns").patterns_of(table, source)
-    redactor = import_module("steno._redaction.redactor").Redactor(patterns)
-    masks: Masks = import_module("steno._redaction.writing").Masks(redactor, sessions)
+    patterns = import_module("steno_redact.patterns").patterns_of(table, source)
+    redactor = import_module("steno_redact.redactor").Redactor(patterns)
+    masks: Masks = import_module("steno_redact.writing").Masks(redactor, sessions)
     return masks
 
 

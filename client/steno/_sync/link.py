@@ -21,7 +21,7 @@ from steno._connect.connection import Connection, Futile
 from steno._connect.probe import Attempt, Ready, hello_of, probe_deadline
 from steno._connect.session_file import open_source
 from steno._connect.target import Target
-from steno._connect.write_masks import is_unknown, prepared, write_masks
+from steno._connect.write_masks import Masks, is_unknown, prepared, write_masks
 from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
@@ -35,7 +35,6 @@ from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Un
 from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
-    from steno._redaction.writing import Masks
     from steno._sansio.owners import Owners
     from steno._sync.owner_link import BlockingOwnerLink
 

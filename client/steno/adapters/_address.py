@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._connect.folders import make_private
-from steno._connect.private_files import read_private
+from steno.local import make_private, read_private
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Unauthorized
 from steno_protocol.settings import mounted_folders

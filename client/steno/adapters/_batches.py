@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from steno._sansio.foreign.surrogates import replace_lone_surrogates
-from steno._sansio.messages import encode_messages
+from steno.parts import encode_messages
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Refused
 from steno_protocol.records import check_record
+from steno_protocol.surrogates import replace_lone_surrogates
 
 EXACT: Final = "steno:exact"
 """The key of the exact JSON, in ASCII, of a record that is shown with U+FFFD."""

@@ -28,8 +28,7 @@ import steno
 from steno_protocol.errors import Corrupt, NotFound
 
 if TYPE_CHECKING:
-    from steno._async.stream import Stream
-    from steno._sync.stream import BlockingStream
+    from steno import BlockingStream, Stream
 
 _USES_MAX: Final = 8
 """Operations with one claim: a reader reads about as many more than it needs."""

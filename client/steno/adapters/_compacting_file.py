@@ -18,10 +18,9 @@ from typing import Any
 
 import anyio
 
-from steno._async.in_thread import in_thread
-from steno._sansio.checkpoints import CheckpointLike
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import Appended, MessageLike, Transcript, encode
+from steno.parts import CheckpointLike, in_thread
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._connect.private_files import open_private
-from steno._sync.client import BlockingClient, connect_sync
+from steno import BlockingClient, connect_sync
 from steno.adapters._address import Address, prepare_root
+from steno.local import open_private
 from steno_protocol.errors import StenoError
 
 _USERS: Final = "users.lock"

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from steno._sansio.checkpoints import CheckpointLike, target_of
 from steno.adapters._file_session import FileSession
 from steno.adapters._optional import program
+from steno.parts import CheckpointLike, target_of
 from steno_protocol.errors import BadRequest, Conflict, Exists, NotFound
 
 _THEIRS: Final = "kimi_cli.soul.denwarenji"

@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steno._sansio.checkpoints import CheckpointLike, target_of
-from steno._sansio.reading import LineReader
-from steno._sansio.requests import ack_of, mutation, new_key
-from steno._sync.client import BlockingClient, BlockingSession
+from steno import BlockingClient, BlockingSession
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
+from steno.parts import CheckpointLike, LineReader, ack_of, mutation, new_key, target_of
 from steno.values import Ack, Checkpoint, Mail, decode_object
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import NotFound

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steno._async.in_thread import in_thread
-from steno._sansio.checkpoints import CheckpointLike
 from steno.adapters._file_session import FileSession
 from steno.adapters._transcript import Appended, Transcript, kosong_message
 from steno.adapters._turns import Turns
+from steno.parts import CheckpointLike, in_thread
 from steno.values import Ack
 from steno_protocol.positions import Position
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from steno._sansio.messages import encode_messages
 from steno.adapters._optional import program
+from steno.parts import encode_messages
 from steno_protocol.context import CHARS_PER_TOKEN, decode_tolerantly
 from steno_protocol.errors import BadRequest
 from steno_protocol.records import text_chars

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from steno._connect.private_files import open_private
+from steno.local import open_private
 from steno_protocol import paths
 
 _LOCK: Final = "names.lock"

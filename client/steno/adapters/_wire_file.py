@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from steno._async.in_thread import in_thread
-from steno._sansio.messages import encode_messages
 from steno.adapters._optional import program
 from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
+from steno.parts import encode_messages, in_thread
 from steno_protocol import limits, wire
 from steno_protocol.errors import BadRequest
 

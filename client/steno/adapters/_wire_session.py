@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from steno._connect.folders import make_private
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
+from steno.local import make_private
 from steno.values import Ack
 from steno_protocol import limits, paths, wire
 from steno_protocol.errors import NotFound

@@ -21,7 +21,7 @@ from steno.adapters._names import digest_of, name_of, segment_of, segment_or_dig
 from steno.adapters._optional import framework
 
 if TYPE_CHECKING:
-    from steno._async.stream import Stream
+    from steno import Stream
 
 _ENTRIES: Final = "entries"
 _SUBKEYS: Final = "subkeys"

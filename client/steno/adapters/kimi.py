@@ -31,13 +31,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steno._async.in_thread import in_thread
-from steno._sansio.checkpoints import CheckpointLike, target_of
 from steno.adapters._compacting_file import CompactingFile
 from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
 from steno.adapters._simple_compaction import SimpleCompaction
 from steno.adapters._transcript import Appended
 from steno.adapters._wire_file import WireFile
+from steno.parts import CheckpointLike, in_thread, target_of
 from steno_protocol.errors import NotFound
 
 __all__ = ["Context", "DenwaRenji", "DenwaRenjiError", "SimpleCompaction", "WireFile"]

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import Appended, Transcript, kosong_message
+from steno.parts import in_thread
 
 
 class MemoryLinearStorage:

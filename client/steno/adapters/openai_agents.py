@@ -18,7 +18,7 @@ from steno.adapters._optional import framework
 from steno_protocol import limits
 
 if TYPE_CHECKING:
-    from steno._async.stream import Stream
+    from steno import Stream
 
 _WINDOW: Final = 64
 """Records that a reading of the last items begins with; each further one has four times as many."""

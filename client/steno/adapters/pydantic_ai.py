@@ -27,7 +27,7 @@ from steno.adapters._optional import base_class, framework
 from steno_protocol import limits
 
 if TYPE_CHECKING:
-    from steno._async.stream import Stream
+    from steno import Stream
 
 _STORES: Final = "pydantic_ai.conversation_store"
 _WINDOW: Final = 64

@@ -13,7 +13,7 @@ from steno.llm._json import complaint
 from steno.llm._provider import ModelAnswer, Provider, Question, Unusable
 from steno.llm._retry import asked_pause, is_worth_repeating, pause_s
 from steno.llm._secret import OWN_VARIABLE, Secret
-from steno.llm_limits import MODEL_ATTEMPTS_MAX
+from steno.llm.limits import MODEL_ATTEMPTS_MAX
 from steno_protocol.errors import StenoError
 
 Tell = Callable[[str], None]

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from steno.llm._address import is_loopback
 from steno.llm._provider import Call
-from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_CONNECT_S
+from steno.llm.limits import MODEL_ANSWER_BYTES_MAX, MODEL_CONNECT_S
 from steno_protocol import __version__
 from steno_protocol.installation import extra_command
 

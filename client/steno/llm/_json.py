@@ -5,7 +5,7 @@ from typing import Any, cast
 import msgspec
 
 from steno.llm._provider import Unusable
-from steno.llm_limits import MODEL_COMPLAINT_CHARS_MAX
+from steno.llm.limits import MODEL_COMPLAINT_CHARS_MAX
 from steno_protocol import limits
 
 _decode = msgspec.json.Decoder().decode

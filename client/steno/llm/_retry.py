@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from steno.llm_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
+from steno.llm.limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 
 _AGAIN: Final = frozenset({408, 425, 429})
 """Client errors by number that a repeat may cure: too slow, too early, too often."""

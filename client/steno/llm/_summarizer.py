@@ -3,14 +3,15 @@
 import os
 from typing import Final, Literal
 
-from steno._sansio.summaries import COMPACTION_SYSTEM_PROMPT, Summarize, Summary
+from steno import Summary
 from steno.llm._address import checked_base_url, refuse_key_in_the_clear
 from steno.llm._asking import Asking, Tell, World
 from steno.llm._provider import Provider, Question
 from steno.llm._secret import secret_of
 from steno.llm.anthropic_messages import ANTHROPIC_MESSAGES
+from steno.llm.limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX
 from steno.llm.openai_chat import OPENAI_CHAT
-from steno.llm_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX
+from steno.parts import COMPACTION_SYSTEM_PROMPT, Summarize
 from steno_protocol.context import Message
 from steno_protocol.errors import BadRequest
 

@@ -25,11 +25,8 @@ from typing import Final
 
 import pytest
 
-from steno._async.client import Client, connect
-from steno._async.session import Session
-from steno._sansio.requests import new_key
-from steno._sync.client import BlockingClient, connect_sync
-from steno._sync.session import BlockingSession
+from steno import BlockingClient, BlockingSession, Client, Session, connect, connect_sync
+from steno.parts import new_key
 from steno.testing.temporary_root import private_root
 
 _ROOT: Final = pytest.StashKey[Path]()

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from steno._connect.lock_holder import holder_of, is_free
+from steno.local import holder_of, is_free
 from steno_protocol import limits, paths
 
 _SHORT: Final = "/tmp"  # noqa: S108  # the folder in it is made with a new name and mode 0700

@@ -14,8 +14,8 @@ from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import SessionEntry, Sessions
 from steno_protocol.work_dirs import KIMI_FILE, WorkDir, decode_work_dirs
-from stenod.replication.member import Elsewhere
 from stenod.sessions import metadata
+from stenod.sessions.cluster_member import Elsewhere
 from stenod.store.disk import Disk, FileStat
 
 

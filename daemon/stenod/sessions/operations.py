@@ -44,8 +44,8 @@ from steno_protocol.replies import (
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
-from stenod.replication.member import ClusterMember
 from stenod.sessions import fork, metadata, moves, rename, streams, trash
+from stenod.sessions.cluster_member import ClusterMember
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Snapshot

@@ -14,8 +14,8 @@ from steno_protocol.replies import Lines, Mail, SessionEntry, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
-from stenod.replication.member import ClusterMember
 from stenod.sessions import listing, streams
+from stenod.sessions.cluster_member import ClusterMember
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.record_count import RecordCounter
 from stenod.sessions.registry import Registry

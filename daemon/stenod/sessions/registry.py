@@ -12,11 +12,11 @@ from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import OpenSession
 from stenod.recovery.file_opening import NoFileYet, Opened, OpenOptions
-from stenod.replication.member import ClusterMember, no_cluster, not_replicated
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.sessions import rename, trash
+from stenod.sessions.cluster_member import ClusterMember, no_cluster, not_replicated
 from stenod.sessions.session import ClosedSessionKeys, File, Session, file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk

@@ -10,7 +10,7 @@ import pytest
 import steno
 from steno._connect.connection import new_key_pair
 from steno._connect.key_files import client_key
-from steno.cli.connection import local_root
+from steno_cli.connection import local_root
 from steno_protocol import credentials, limits, paths
 from steno_protocol.commands import Append, Configuration, Read
 from steno_protocol.credentials import ClientKey, KeyPair

@@ -36,9 +36,9 @@ from steno_protocol.replies import (
     Subscribed,
     TimelineReport,
 )
-from stenod.replication.journal import JournalLost
-from stenod.replication.member import Elsewhere
 from stenod.sessions import moves
+from stenod.sessions.cluster_member import Elsewhere
+from stenod_cluster.journal import JournalLost
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION

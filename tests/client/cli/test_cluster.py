@@ -6,12 +6,12 @@ import tomllib
 
 import pytest
 
-from steno.cli.agents import apart_from_clusters
-from steno.cli.cluster.hosts import host_meant
-from steno.cli.cluster.report import report_lines
-from steno.cli.cluster.server_files import Plan, files_of
-from steno.cli.doctor.cluster import findings_about, promise
-from steno.cli.render.output import Output
+from steno_cli.agents import apart_from_clusters
+from steno_cli.cluster.hosts import host_meant
+from steno_cli.cluster.report import report_lines
+from steno_cli.cluster.server_files import Plan, files_of
+from steno_cli.doctor.cluster import findings_about, promise
+from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
 from steno_protocol.replies import (
     ClusterHost,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from steno._sansio.summaries import INTRODUCTION
-from steno.cli.render.conversation import Conversation
-from steno.cli.render.rich_markup import RichMarkup
 from steno.values import Record
+from steno_cli.render.rich_markup import RichMarkup
+from steno_present.conversation import Conversation
 from steno_protocol.positions import Position
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.cli.render.tables import beside
+from steno_cli.render.tables import beside
 
 WORDS = st.lists(st.text("abcä-/", min_size=1, max_size=40), min_size=1).map(" ".join)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from steno._sansio.transcript import message_text
-from steno.cli.render.markdown import Markdown, head_of
 from steno.values import Record
+from steno_present.markdown import Markdown, head_of
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli.commands.mcp import _host_and_port
+from steno_cli.commands.mcp import _host_and_port
 from steno_protocol.installation import extra_command
 from support.command import Steno
 
@@ -38,7 +38,7 @@ def test_without_the_extra_the_error_says_what_to_install(root: Path) -> None:
     for words in (["mcp"], ["mcp", "--http"]):
         code = (
             "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None\n"
-            f"from steno.cli import main; sys.exit(main({words!r}))"
+            f"from steno_cli.entry import main; sys.exit(main({words!r}))"
         )
         ran = subprocess.run(
             [sys.executable, "-c", code], env=Steno(root).environment,

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from steno.cli.render import progress as module
-from steno.cli.render.output import Output
-from steno.cli.render.progress import Progress
+from steno_cli.render import progress as module
+from steno_cli.render.output import Output
+from steno_cli.render.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -13,8 +13,8 @@ from steno._connect import connect as connect_module
 from steno._connect import probe as probe_module
 from steno._connect import spawn
 from steno._connect.target import Target
-from steno.cli import main
-from steno.cli.command_table import COMMANDS
+from steno_cli.command_table import COMMANDS
+from steno_cli.entry import main
 from steno_protocol import limits, paths
 
 WORDS = {

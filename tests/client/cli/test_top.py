@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from steno.cli.top.activity import SORTS, Activity, Report, activity, document
-from steno.cli.top.screen import Frame, picture
-from steno.cli.top.source import Source
+from steno_cli.top.activity import SORTS, Activity, Report, activity, document
+from steno_cli.top.screen import Frame, picture
+from steno_cli.top.source import Source
 from steno_protocol.errors import BadRequest, Busy, OutcomeUnknown, ShuttingDown, Unreachable
 from steno_protocol.replies import (
     ClientEntry,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from steno._sansio.foreign.codex import Codex
-from steno.cli import transcripts
-from steno.cli.transcripts import foreign_format
+from steno_agents.codex import Codex
+from steno_cli import transcripts
+from steno_cli.transcripts import foreign_format
 
 LINE_BYTES_MAX = 100
 BYTES_MAX = 1000

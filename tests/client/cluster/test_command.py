@@ -8,7 +8,7 @@ from support.scripted_cluster import DEADLINE_S, HOME, ScriptedCluster, contents
 
 
 def steno(*words: str) -> list[str]:
-    return [sys.executable, "-m", "steno.cli", *words]
+    return [sys.executable, "-m", "steno_cli", *words]
 
 
 def test_tail_follows_a_session_that_moves(cluster: ScriptedCluster) -> None:

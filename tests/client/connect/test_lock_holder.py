@@ -164,7 +164,7 @@ def test_lost_socket_is_left_to_the_daemon(root: Path) -> None:
 
 def test_only_one_module_advises_to_end_a_process() -> None:
     advising: set[str] = set()
-    for folder in ("client/steno", "daemon/stenod", "protocol/steno_protocol"):
+    for folder in ("client", "daemon", "protocol"):
         for file in (PROJECT / folder).rglob("*.py"):
             texts = [
                 node.value

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.mcp_server.addresses import ROOT, TEMPLATES, Address
+from steno_mcp.addresses import ROOT, TEMPLATES, Address
 from steno_protocol.errors import NotFound
 
 SEGMENTS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]{0,20}", fullmatch=True)

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.mcp_server.bounded import around, bounded
-from steno.mcp_server.limits import RECORD_BYTES_MAX, TEXT_CHARS_MAX
+from steno_mcp.bounded import around, bounded
+from steno_mcp.limits import RECORD_BYTES_MAX, TEXT_CHARS_MAX
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from steno.mcp_server.tools import TOOLS, Tool
-from steno.mcp_server.values import schema_of
+from steno_mcp.tools import TOOLS, Tool
+from steno_mcp.values import schema_of
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from steno.mcp_server.watches import Watches
+from steno_mcp.watches import Watches
 from steno_protocol.errors import StenoError
 from support.followed_sessions import FollowedSessions, until
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steno._redaction import redactor as redactor_module
-from steno._redaction.patterns import DEFAULT
-from steno._redaction.redactor import TOO_LONG, Redactor
+from steno_redact import redactor as redactor_module
+from steno_redact.patterns import DEFAULT
+from steno_redact.redactor import TOO_LONG, Redactor
 
 from .kinds import KINDS, Kind
 

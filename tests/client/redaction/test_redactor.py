@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._redaction.limits import MATCHES_MIN, SCAN_CHARS_MAX
-from steno._redaction.patterns import BUILT_IN, DEFAULT, Own, Patterns, patterns_of
-from steno._redaction.redactor import Redactor
-from steno._redaction.vendors import HINTED, ROWS
 from steno_protocol.errors import BadRequest
+from steno_redact.limits import MATCHES_MIN, SCAN_CHARS_MAX
+from steno_redact.patterns import BUILT_IN, DEFAULT, Own, Patterns, patterns_of
+from steno_redact.redactor import Redactor
+from steno_redact.vendors import HINTED, ROWS
 
 from .kinds import KINDS
 
@@ -229,7 +229,7 @@ def test_a_pattern_that_backtracks_elsewhere_ends_at_once() -> None:
 def test_after_too_many_matches_the_rest_of_a_text_is_masked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("steno._redaction.patterns.SCAN_CHARS_MAX", 1)
+    monkeypatch.setattr("steno_redact.patterns.SCAN_CHARS_MAX", 1)
     text = "x " * (MATCHES_MIN + 50)
     spans = list(Own("x", "x").spans(text))
     assert len(spans) == MATCHES_MIN + 1

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._sansio.foreign.claude_code import ClaudeCode
-from steno._sansio.foreign.codex import Codex
-from steno._sansio.foreign.detection import FORMATS, Detector, detect
-from steno._sansio.foreign.surrogates import replace_lone_surrogates
-from steno._sansio.foreign.transcript import ForeignTranscript, History, Message
+from steno_agents.claude_code import ClaudeCode
+from steno_agents.codex import Codex
+from steno_agents.detection import FORMATS, Detector, detect
+from steno_agents.transcript import ForeignTranscript, History, Message
+from steno_protocol.surrogates import replace_lone_surrogates
 
 
 def scanned(found: ForeignTranscript, records: Sequence[dict[str, Any]]) -> list[History]:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.search_index.context import best_line, snippet
-from steno.search_index.words import joined, separated
+from steno_search.context import best_line, snippet
+from steno_search.words import joined, separated
 
 marked = st.lists(st.text(alphabet="ab \n", max_size=12), min_size=1, max_size=9).filter(
     lambda parts: len(parts) % 2 == 1

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 import steno
-from steno.cli.render.searchable import searchable
-from steno.search_index.filling import Pass, fill
-from steno.search_index.folder import IndexFolder
-from steno.search_index.hits import Search, Searcher
-from steno.search_index.index import Index
 from steno_protocol import commands
 from steno_protocol.replies import Lines
+from steno_search.filling import Pass, fill
+from steno_search.folder import IndexFolder
+from steno_search.hits import Search, Searcher
+from steno_search.index import Index
+from steno_search.searchable import searchable
 from support.daemon_in_thread import DaemonInThread
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steno.search_index import index as index_module
-from steno.search_index.folder import IndexFolder
-from steno.search_index.index import Damaged, Entry, Index, Indexed, Part, crc_of, marker
-from steno.search_index.query import Filters
 from steno_protocol.errors import BadRequest, Incompatible
+from steno_search import index as index_module
+from steno_search.folder import IndexFolder
+from steno_search.index import Damaged, Entry, Index, Indexed, Part, crc_of, marker
+from steno_search.query import Filters
 
 WORDS = ("alpha", "Alpha", "beta", "al", "naïve", "Naive", "会议", "会", "foo_bar", "foo", "x1")
 ROLES = ("user", "assistant", "tool")

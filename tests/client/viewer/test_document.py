@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.values import Record
-from steno.viewer.document import Document
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
+from steno_view.document import Document
 
 KEY = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
 PICTURE = "data:image/png;base64,iVBORw0KGgo="

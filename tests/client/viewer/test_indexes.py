@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.values import WireRecord
-from steno.viewer.compare import differences
-from steno.viewer.limits import DIFF_LINES_MAX
-from steno.viewer.outline import Outline
-from steno.viewer.turns import EventIndex
 from steno_protocol.positions import Position
+from steno_view.compare import differences
+from steno_view.limits import DIFF_LINES_MAX
+from steno_view.outline import Outline
+from steno_view.turns import EventIndex
 
 LINES = [
     b'{"role":"_checkpoint","id":0}\n',

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from steno.viewer.kept_rows import KeptRows, Place
-from steno.viewer.limits import ROW_KEPT_BYTES_MAX, ROWS_KEPT_BYTES_MAX, ROWS_KEPT_MAX
+from steno_view.kept_rows import KeptRows, Place
+from steno_view.limits import ROW_KEPT_BYTES_MAX, ROWS_KEPT_BYTES_MAX, ROWS_KEPT_MAX
 
 HERE = Place("talk", "one", 0)
 

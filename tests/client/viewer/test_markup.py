@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.viewer import markup
-from steno.viewer.limits import (
+from steno_view import markup
+from steno_view.limits import (
     CODE_CHARS_MAX,
     COLOURING_S_MAX,
     MARKDOWN_CHARS_MAX,
     RECORD_MARKDOWN_CHARS_MAX,
 )
-from steno.viewer.markup import Budget, Tree, code
+from steno_view.markup import Budget, Tree, code
 
 HARMLESS = {
     "p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr",

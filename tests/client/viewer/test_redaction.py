@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import steno as steno_client
-from steno.viewer.app import _Routes  # pyright: ignore[reportPrivateUsage]
+from steno_view.app import _Routes  # pyright: ignore[reportPrivateUsage]
 from support.command import Steno
 from support.viewer import RunningViewer, viewing, wait_for
 

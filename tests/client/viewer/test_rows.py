@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.values import Record
-from steno.viewer.limits import TEXT_CHARS_MAX
-from steno.viewer.rows import Rows, image_of
 from steno_protocol.positions import Position
+from steno_view.limits import TEXT_CHARS_MAX
+from steno_view.rows import Rows, image_of
 
 KEY = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
 LATER = "0199f1c2-5f06-7a90-8000-3d1c5e9b7a12"

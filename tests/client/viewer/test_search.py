@@ -10,13 +10,13 @@ import anyio.to_thread
 import pytest
 
 import steno as steno_client
-from steno.cli.render.searchable import searchable
-from steno.search_index.filling import Pass, fill
-from steno.search_index.folder import IndexFolder
-from steno.search_index.hits import Search
 from steno.values import Record
-from steno.viewer import search as search_module
-from steno.viewer.search import SearchService
+from steno_search.filling import Pass, fill
+from steno_search.folder import IndexFolder
+from steno_search.hits import Search
+from steno_search.searchable import searchable
+from steno_view import search as search_module
+from steno_view.search import SearchService
 from support.command import Steno
 from support.viewer import RunningViewer, viewing, wait_for
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import steno as steno_client
-from steno.viewer.limits import ROW_KEPT_BYTES_MAX, STREAMS_HELD_MAX
-from steno.web.limits import STRANGERS_MAX
+from steno_view.limits import ROW_KEPT_BYTES_MAX, STREAMS_HELD_MAX
+from steno_web.limits import STRANGERS_MAX
 from support.command import Steno
 from support.viewer import RunningViewer, Visit, token_of, viewing, wait_for
 
@@ -539,7 +539,7 @@ def test_the_named_session_is_shown_first_by_its_prefix(steno: Steno) -> None:
 def test_a_missing_extra_is_named(steno: Steno) -> None:
     code = (
         "import sys; sys.modules['starlette'] = None\n"
-        "from steno.cli import main; sys.exit(main(['view', '--no-browser']))"
+        "from steno_cli.entry import main; sys.exit(main(['view', '--no-browser']))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code],

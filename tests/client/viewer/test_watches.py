@@ -9,13 +9,13 @@ import anyio.abc
 import pytest
 
 import steno
-from steno._redaction.patterns import Patterns
-from steno._redaction.redactor import Redactor
 from steno.values import Live, Record, RecordsEvent, Reset
-from steno.viewer import watches as watches_module
-from steno.viewer.limits import TAIL_BYTES_MAX
-from steno.viewer.watches import Watch, Watches
 from steno_protocol.positions import Position
+from steno_redact.patterns import Patterns
+from steno_redact.redactor import Redactor
+from steno_view import watches as watches_module
+from steno_view.limits import TAIL_BYTES_MAX
+from steno_view.watches import Watch, Watches
 
 pytestmark = pytest.mark.anyio
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from steno.viewer.watches import Rewrite, Watch
-from steno.web.access import Access
 from steno_protocol.positions import Position
+from steno_view.watches import Rewrite, Watch
+from steno_web.access import Access
 
 LOCAL = Access("127.0.0.1", 8321)
 EVERYWHERE = Access("0.0.0.0", 8321, ("box.example",))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steno.web.token_file import token_in
 from steno_protocol.errors import BadRequest
+from steno_web.token_file import token_in
 
 
 def test_a_missing_file_is_created_for_its_owner_alone(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from stenod.core.manifest import Manifest
-from stenod.replication import limits
-from stenod.replication.facts import (
+from stenod.store.posix import PosixDisk
+from stenod_cluster import limits
+from stenod_cluster.facts import (
     ClusterFacts,
     ReplicaFacts,
     ServerFacts,
@@ -15,10 +16,9 @@ from stenod.replication.facts import (
     Syncing,
     broken_promises,
 )
-from stenod.replication.journal import Kind, Publication
-from stenod.replication.membership import Membership
-from stenod.replication.mirror import Mark
-from stenod.store.posix import PosixDisk
+from stenod_cluster.journal import Kind, Publication
+from stenod_cluster.membership import Membership
+from stenod_cluster.mirror import Mark
 from support.memory_journal import MemoryJournal, MemoryStream
 
 

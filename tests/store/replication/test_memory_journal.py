@@ -2,7 +2,7 @@
 
 import pytest
 
-from stenod.replication.journal import (
+from stenod_cluster.journal import (
     Fenced,
     ForeignMessage,
     InDoubt,

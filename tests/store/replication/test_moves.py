@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.errors import BadRequest, Held
-from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Publication
+from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Publication
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stenod.replication.journal import JournalLost, Publication
+from stenod_cluster.journal import JournalLost, Publication
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 

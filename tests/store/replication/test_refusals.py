@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.errors import BadRequest, Held, Outcome, OutcomeUnknown, StorageFailed
-from stenod.replication.journal import Fenced, InDoubt, JournalLost, Kind, Message, Owner
 from stenod.runtime.error_mapping import ErrorMapping
+from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Message, Owner
 from support.daemon_in_thread import DaemonInThread
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host
@@ -73,6 +73,6 @@ def test_a_daemon_without_the_extra_names_the_command_that_installs_it(
     (root / "config.toml").write_text(
         '[replication]\ncluster = "team"\nservers = ["nats://127.0.0.1:1"]\n'
     )
-    monkeypatch.setitem(sys.modules, "stenod.replication.joining", None)
+    monkeypatch.setitem(sys.modules, "stenod_cluster.joining", None)
     with pytest.raises(BadRequest, match=r"install it with `.* install 'stenod\[nats\]'`"):
         DaemonInThread(root).start()

@@ -14,13 +14,13 @@ import pytest
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import file_opening
-from stenod.replication import limits
-from stenod.replication.journal import Fenced, ForeignMessage, JournalLost, Publication
-from stenod.replication.owned_folder import OwnedFolder
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
 from stenod.store.names import replacing
 from stenod.store.posix import PosixDisk
+from stenod_cluster import limits
+from stenod_cluster.journal import Fenced, ForeignMessage, JournalLost, Publication
+from stenod_cluster.owned_folder import OwnedFolder
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stenod.replication import subjects
+from stenod_cluster import subjects
 
 SEGMENTS = st.text(min_size=1, max_size=20).filter(lambda text: "/" not in text)
 FOLDERS = st.lists(SEGMENTS, min_size=1, max_size=4).map("/".join)

@@ -5,7 +5,7 @@ from errno import EACCES, EINVAL, EMSGSIZE, ENOSPC, EPROTO
 
 import pytest
 
-from stenod.replication.verdicts import Again, Refused, Stored, Verdict, WrongSequence, verdict_of
+from stenod_cluster.verdicts import Again, Refused, Stored, Verdict, WrongSequence, verdict_of
 
 
 def verdict(code: int, status: int = 400, description: str = "it does not work") -> Verdict:

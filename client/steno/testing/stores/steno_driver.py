@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import steno
-from steno._connect.lock_holder import holder_of
+from steno.local import holder_of
 from steno.testing.stores.driver import Capability, Entry
 
 

@@ -1,1 +1,0 @@
-"""Text for a terminal and documents for programs."""

@@ -1,0 +1,94 @@
+"""The parts of the client, for who builds an adapter, a viewer or a command on it.
+
+The encoding of requests and messages, handles of checkpoints, appends that stay in order, and
+summaries. Whoever reads and writes sessions needs none of it. Each name is imported when it is
+first used.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from steno._lazy import imported_on_use
+
+if TYPE_CHECKING:
+    from steno._async.in_thread import in_thread
+    from steno._async.streams import RecordStream
+    from steno._sansio.checkpoints import HANDLE_PATTERN, CheckpointLike, target_of
+    from steno._sansio.messages import Message, encode_messages
+    from steno._sansio.reading import LineReader, check_reached
+    from steno._sansio.requests import ack_of, encode_records, mutation, new_key, opening
+    from steno._sansio.summaries import (
+        COMPACTION_SYSTEM_PROMPT,
+        INTRODUCTION,
+        Summarize,
+        should_compact,
+    )
+    from steno._sansio.transcript import THOUGHTS
+    from steno._sansio.wire_events import encode_events
+    from steno._sync.link import BlockingLink
+    from steno._sync.ordered_appends import OrderedAppends, Settled
+
+__all__ = [
+    "COMPACTION_SYSTEM_PROMPT",
+    "HANDLE_PATTERN",
+    "INTRODUCTION",
+    "THOUGHTS",
+    "BlockingLink",
+    "CheckpointLike",
+    "LineReader",
+    "Message",
+    "OrderedAppends",
+    "RecordStream",
+    "Settled",
+    "Summarize",
+    "ack_of",
+    "check_reached",
+    "encode_events",
+    "encode_messages",
+    "encode_records",
+    "in_thread",
+    "mutation",
+    "new_key",
+    "opening",
+    "should_compact",
+    "target_of",
+]
+
+_HOMES: Final = {
+    "steno._async.in_thread": ("in_thread",),
+    "steno._async.streams": ("RecordStream",),
+    "steno._sansio.checkpoints": (
+        "CheckpointLike",
+        "HANDLE_PATTERN",
+        "target_of",
+    ),
+    "steno._sansio.messages": (
+        "Message",
+        "encode_messages",
+    ),
+    "steno._sansio.reading": (
+        "LineReader",
+        "check_reached",
+    ),
+    "steno._sansio.requests": (
+        "ack_of",
+        "encode_records",
+        "mutation",
+        "new_key",
+        "opening",
+    ),
+    "steno._sansio.summaries": (
+        "COMPACTION_SYSTEM_PROMPT",
+        "INTRODUCTION",
+        "Summarize",
+        "should_compact",
+    ),
+    "steno._sansio.transcript": ("THOUGHTS",),
+    "steno._sansio.wire_events": ("encode_events",),
+    "steno._sync.link": ("BlockingLink",),
+    "steno._sync.ordered_appends": (
+        "OrderedAppends",
+        "Settled",
+    ),
+}
+
+__getattr__ = imported_on_use(globals(), _HOMES)

@@ -1,0 +1,442 @@
+"""The transcripts of Claude Code: one file a session, its records a tree.
+
+Each record with a `uuid` names its parent. An edited prompt gets the same parent as the prompt that
+it replaces, and two terminals on one session continue it in two branches. A compaction begins a new
+tree: its boundary has no parent, and names the record before it as `logicalParentUuid`. One answer
+of the model is several records with the same `message.id`, one for each part of its content.
+
+The live branch is the one with the last record, unless a `last-prompt` after it names another leaf.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+from steno_agents.limits import QUEUED_MAX
+from steno_agents.transcript import (
+    Converter,
+    End,
+    ForeignTranscript,
+    History,
+    Message,
+    dated,
+    image,
+    object_field,
+    objects,
+    simple,
+    text_field,
+    text_of,
+    tool_call,
+    tool_result,
+)
+from steno_agents.tree import Node, Tree
+from steno_protocol._json import is_array, is_object, whole_number
+
+_TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
+"""The field with the title, by type of record; types of records that a user sets come first."""
+
+_USAGE: Final = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+)
+
+_SPOKEN: Final = frozenset({"user", "assistant"})
+
+
+class ClaudeCode(ForeignTranscript):
+    """One file `<session>.jsonl` of a project folder, or `agent-<id>.jsonl` of a subagent."""
+
+    program: ClassVar[str] = "Claude Code"
+    stream: ClassVar[str] = "claude-code"
+    companions: ClassVar[tuple[str, ...]] = ("tool-results",)
+    beside: ClassVar[Mapping[str, str]] = {
+        "file-history-snapshot": "snapshot",
+        "queue-operation": "operation",
+        "custom-title": "customTitle",
+        "ai-title": "aiTitle",
+        "last-prompt": "lastPrompt",
+        "summary": "leafUuid",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._titles: dict[str, str] = {}
+        self._summaries: dict[str, str] = {}
+        self._main = Tree()
+        # The conversations of subagents; the file of a subagent has no other.
+        self._side = Tree()
+        self._leaf: tuple[int, str] | None = None
+        self._boundaries: dict[str, _Boundary] = {}
+        self._queue: deque[str] = deque()
+        self._delivered: dict[str, list[tuple[int, str]]] = {}
+        self._prompts: set[str] = set()
+
+    @classmethod
+    def recognises(cls, record: dict[str, Any]) -> bool:
+        """Whether a record is a message in the tree of a session, with a content as of Claude."""
+        is_node = text_field(record, "uuid") is not None and "parentUuid" in record
+        return (
+            is_node
+            and text_field(record, "sessionId") is not None
+            and text_field(record, "type") in _SPOKEN
+            and _content(record) is not None
+        )
+
+    @classmethod
+    def is_record(cls, record: dict[str, Any]) -> bool:
+        """Whether an object has the type and session of a record."""
+        has_session = text_field(record, "sessionId") is not None
+        return (has_session and text_field(record, "type") is not None) or cls.hints(record)
+
+    @property
+    def own_title(self) -> str | None:
+        """The title that the user gave, else the one that a model gave."""
+        given = next((self._titles[each] for each in _TITLES if each in self._titles), None)
+        # A summary may be of a conversation in another file.
+        known = [self._summaries[leaf] for leaf in self._summaries if leaf in self._tree]
+        return given or next(reversed(known), None)
+
+    @property
+    def _tree(self) -> Tree:
+        return self._main if self._main.speaks or not self._side.speaks else self._side
+
+    def scan(self, place: int, record: dict[str, Any]) -> None:
+        """Learn titles, the directory, the tree, and the prompts that waited in the queue."""
+        self._records += 1
+        kind = text_field(record, "type")
+        if kind == "summary":
+            self._summaries[str(record.get("leafUuid"))] = text_field(record, "summary") or ""
+        elif kind in _TITLES and (title := text_field(record, _TITLES[kind])) is not None:
+            self._titles[kind] = title
+        elif kind == "queue-operation":
+            self._queued(place, record)
+        elif kind == "last-prompt" and (leaf := text_field(record, "leafUuid")) is not None:
+            self._leaf = (place, leaf)
+        self.session = self.session or text_field(record, "sessionId")
+        self.work_dir = self.work_dir or text_field(record, "cwd")
+        uuid = text_field(record, "uuid")
+        if uuid is not None:
+            self._node(place, uuid, record)
+
+    def _node(self, place: int, uuid: str, record: dict[str, Any]) -> None:
+        kind, content = text_field(record, "type"), _content(record)
+        parts = _parts(content)
+        answer = object_field(record, "message") if kind == "assistant" else {}
+        queued = _queued_prompt(record)
+        is_prompt = kind == "user" and record.get("isMeta") is not True
+        speaks = queued is not None or bool(parts and (is_prompt or kind == "assistant"))
+        self.odd += kind in _SPOKEN and content is None
+        tree = self._side if record.get("isSidechain") is True else self._main
+        node = Node(
+            place,
+            len(tree),
+            text_field(record, "parentUuid"),
+            text_field(answer, "id"),
+            tuple(str(each.get("id")) for each in parts if each.get("type") == "tool_use"),
+            tuple(
+                str(each.get("tool_use_id")) for each in parts if each.get("type") == "tool_result"
+            ),
+            speaks,
+        )
+        tree.add(uuid, node)
+        if queued is not None:
+            self._prompts.add(text_of(queued))
+            self._note_words(place, text_of(queued))
+        elif is_prompt and not record.get("isCompactSummary"):
+            self._note_words(place, text_of(content))
+        if text_field(record, "subtype") == "compact_boundary":
+            self._boundaries[uuid] = _boundary(record)
+
+    def _queued(self, place: int, record: dict[str, Any]) -> None:
+        """Follow the queue of prompts that were typed while the model worked.
+
+        `remove` gives the oldest one to the model. Older versions write no other record of it, and
+        newer ones an attachment. `dequeue` is followed by a record of the prompt.
+        """
+        match record.get("operation"):
+            case "enqueue" if len(self._queue) < QUEUED_MAX:
+                self._queue.append(text_of(record.get("content")))
+            case "remove" if self._queue:
+                prompt, before = self._queue.popleft(), self._main.last
+                if before is not None and _is_typed(prompt):
+                    self._delivered.setdefault(before, []).append((place, prompt))
+            case "dequeue" if self._queue:
+                self._queue.popleft()
+            case "popAll":
+                self._queue.clear()
+            case _:
+                pass
+
+    def histories(self) -> list[History]:
+        """What compactions replaced, the other branches, and the live branch as the last."""
+        tree = self._tree
+        leaf = self._live_leaf(tree)
+        if leaf is None:
+            return []
+        self.unread, self._past_records = 0, 0
+        live = self._chosen(tree, leaf)
+        covered, past = set(live), list[History]()
+        compacted = [self._before(tree, leaf)]
+        newest = tree.newest_first()
+        while True:
+            end = compacted.pop() if compacted else None
+            kind: End = "branch" if end is None else "compaction"
+            end = end or next((each for each in newest if each not in covered), None)
+            if end is None:
+                break
+            # A compaction may have kept the last records of what it replaced.
+            above = tree.path(end, until=covered if kind == "branch" else ())
+            new = [each for each in above if each not in covered]
+            # Once one is too many, later ones are only counted: each takes a walk to its root.
+            chosen = tree.with_siblings(new) if self.unread else self._chosen(tree, end)
+            if any(tree.node(each).speaks for each in new):
+                compacted += [] if self.unread else [self._before(tree, end)]
+                if self.unread:
+                    self.unread += 1
+                elif self._has_room(len(chosen)):
+                    past.append(History(self._places(tree, end, chosen), kind))
+            covered |= chosen
+        past.sort(key=lambda each: max(each.places))
+        return [*past, History(self._places(tree, leaf, live), "live")]
+
+    def _live_leaf(self, tree: Tree) -> str | None:
+        last = next(tree.newest_first(), None)
+        if last is None or self._leaf is None:
+            return last
+        place, leaf = self._leaf
+        is_later = leaf in tree and place > tree.node(last).place
+        return leaf if is_later and leaf not in tree.path(last) else last
+
+    def _chosen(self, tree: Tree, leaf: str) -> set[str]:
+        """The records of the history that ends with a leaf."""
+        path = tree.path(leaf)
+        boundary = self._boundaries.get(path[-1])
+        kept = () if boundary is None else self._kept(tree, boundary)
+        return tree.with_siblings([*path, *kept])
+
+    def _kept(self, tree: Tree, boundary: "_Boundary") -> list[str]:
+        """The records that a compaction left as they were."""
+        if boundary.kept or boundary.head not in tree or boundary.tail not in tree:
+            return [each for each in boundary.kept if each in tree]
+        path = tree.path(boundary.tail)
+        return path[: path.index(boundary.head) + 1] if boundary.head in path else []
+
+    def _before(self, tree: Tree, leaf: str) -> str | None:
+        """The record before the compaction that a history begins with; None without one."""
+        boundary = self._boundaries.get(tree.path(leaf)[-1])
+        before = None if boundary is None else boundary.before
+        return before if before is not None and before in tree else None
+
+    def _places(self, tree: Tree, leaf: str, chosen: set[str]) -> list[int]:
+        """The places of a history: a summary comes first, and then the messages that it kept."""
+        queued = [
+            place
+            for before, prompts in self._delivered.items()
+            if before in chosen
+            for place, prompt in prompts
+            if prompt not in self._prompts
+        ]
+        places = tree.places(chosen, queued)
+        path = tree.path(leaf)
+        boundary = self._boundaries.get(path[-1])
+        if boundary is None:
+            return places
+        begin = tree.node(path[-1]).place
+        # Without an anchor, the summary is the record after the boundary.
+        anchor = boundary.anchor if boundary.anchor in chosen else path[-2:][0]
+        after = tree.node(anchor).place
+        kept = [place for place in places if place < begin]
+        head = [place for place in places if begin <= place <= after]
+        return [*head, *kept, *(place for place in places if place > max(begin, after))]
+
+    def converter(self) -> Converter:
+        """A converter for one history."""
+        prompts = {place: prompt for each in self._delivered.values() for place, prompt in each}
+        return _Conversion(prompts)
+
+
+class _Conversion(Converter):
+    """Collects the parts of an answer; prompts of the queue wait until the results are there."""
+
+    def __init__(self, delivered: dict[int, str]) -> None:
+        self._delivered = delivered
+        self._queued: list[Message] = []
+        self._answer: Message | None = None
+        self._answer_id: str | None = None
+        self._answer_tokens: int | None = None
+
+    def messages(self, place: int, record: dict[str, Any]) -> Iterator[Message]:
+        """Convert a record of the conversation."""
+        kind = text_field(record, "type")
+        if kind == "queue-operation":
+            prompt: Message = {"role": "user", "content": self._delivered.get(place, "")}
+            self._queued.append(dated(prompt, record))
+        elif kind == "assistant":
+            yield from self._answer_part(record, object_field(record, "message"))
+        elif (queued := _queued_prompt(record)) is not None:
+            yield from self._end_answer()
+            content = simple([_part(each) for each in _parts(queued)])
+            yield dated({"role": "user", "content": content}, record)
+        elif kind == "user" and record.get("isMeta") is not True:
+            yield from self._end_answer()
+            for converted in _user_messages(record):
+                if converted["role"] == "user":
+                    yield from self._end_queue()
+                yield dated(converted, record)
+
+    def finish(self) -> Iterator[Message]:
+        """Yield the answer whose parts were collected, and the prompts that came last."""
+        yield from self._end_answer()
+        yield from self._end_queue()
+
+    def _end_queue(self) -> Iterator[Message]:
+        yield from self._queued
+        self._queued.clear()
+
+    def _end_answer(self) -> Iterator[Message]:
+        """Yield the answer whose parts were collected, and its token count."""
+        answer, tokens = self._answer, self._answer_tokens
+        self._answer, self._answer_id, self._answer_tokens = None, None, None
+        if answer is None or not (answer["content"] or answer.get("tool_calls")):
+            return
+        answer["content"] = simple(answer["content"])
+        yield answer
+        if tokens is not None:
+            yield {"role": "_usage", "token_count": tokens}
+
+    def _answer_part(self, record: dict[str, Any], message: dict[str, Any]) -> Iterator[Message]:
+        identity = text_field(message, "id") or text_field(record, "uuid")
+        if identity != self._answer_id or self._answer is None:
+            yield from self.finish()
+            self._answer = dated({"role": "assistant", "content": []}, record)
+            self._answer_id = identity
+        for part in _parts(message.get("content")):
+            if part.get("type") == "tool_use":
+                call = tool_call(part.get("id"), part.get("name"), part.get("input", {}))
+                self._answer.setdefault("tool_calls", []).append(call)
+            else:
+                self._answer["content"].append(_part(part))
+        usage = object_field(message, "usage")
+        if any(name in usage for name in _USAGE):
+            self._answer_tokens = sum(whole_number(usage.get(name)) for name in _USAGE)
+
+
+def _user_messages(record: dict[str, Any]) -> Iterator[Message]:
+    """The results of tools in a user record, each a message, and then the rest of it."""
+    rest: list[dict[str, Any]] = []
+    parts = _parts(_content(record))
+    shown = _shown_image(record) if len(parts) == 1 else None
+    for part in parts:
+        if part.get("type") == "tool_result":
+            content = [_part(each) for each in _parts(part.get("content"))]
+            if shown is not None and all(each.get("type") != "image_url" for each in content):
+                content.append(shown)
+            failed = part.get("is_error") is True
+            yield tool_result(part.get("tool_use_id"), simple(content), failed=failed)
+        else:
+            rest.append(_part(part))
+    if rest:
+        yield {"role": "user", "content": simple(rest)}
+
+
+def _content(record: dict[str, Any]) -> str | list[Any] | None:
+    """The content of a record's message; None if it has none in a form of Claude's."""
+    content = object_field(record, "message").get("content")
+    if isinstance(content, str):
+        return content
+    if is_array(content) and all(is_object(part) and text_field(part, "type") for part in content):
+        return content
+    return None
+
+
+def _parts(content: object) -> list[dict[str, Any]]:
+    """The parts of a content that say something."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
+    return [
+        part
+        for part in parts
+        if (kind := part.get("type")) not in {"text", "thinking"} or part.get(str(kind))
+    ]
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """Convert a part of a content; an unknown one stays as it is."""
+    match part.get("type"):
+        case "text":
+            return {"type": "text", "text": str(part.get("text", ""))}
+        case "thinking":
+            return {"type": "think", "think": str(part.get("thinking", ""))}
+        case "image":
+            return _image(part) or part
+        case _:
+            return part
+
+
+def _image(part: dict[str, Any]) -> dict[str, Any] | None:
+    """An image of a message, or of a tool of the Model Context Protocol; None in another form."""
+    source = object_field(part, "source") or part
+    media = text_field(source, "media_type") or text_field(source, "mimeType")
+    data, url = text_field(source, "data"), text_field(source, "url")
+    if data is not None:
+        return image(f"data:{media or 'image/png'};base64,{data}")
+    return None if url is None else image(url)
+
+
+def _shown_image(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The image that a tool made and that only the record for the screen has."""
+    result = object_field(record, "toolUseResult")
+    file = object_field(result, "file")
+    data = text_field(file, "base64")
+    if result.get("type") != "image" or data is None:
+        return None
+    return image(f"data:{text_field(file, 'type') or 'image/png'};base64,{data}")
+
+
+def _queued_prompt(record: dict[str, Any]) -> object:
+    """The content of a prompt that was typed while the model worked; None in other records."""
+    attachment = object_field(record, "attachment")
+    if record.get("type") != "attachment" or attachment.get("type") != "queued_command":
+        return None
+    is_prompt = attachment.get("commandMode", "prompt") == "prompt"
+    prompt = attachment.get("prompt")
+    return prompt if is_prompt and _parts(prompt) else None
+
+
+class _Boundary(NamedTuple):
+    """The begin of the tree after a compaction.
+
+    Attributes:
+        before: the record before the compaction.
+        anchor: the record that the kept messages follow, which has the summary.
+        kept: the records that stay in the conversation.
+        head: the first of them, in versions that name only the first and the last.
+        tail: the last of them.
+    """
+
+    before: str | None
+    anchor: str
+    kept: tuple[str, ...]
+    head: str
+    tail: str
+
+
+def _boundary(record: dict[str, Any]) -> _Boundary:
+    metadata = object_field(record, "compactMetadata")
+    messages = object_field(metadata, "preservedMessages")
+    messages = messages or object_field(record, "preservedMessages")
+    segment = object_field(metadata, "preservedSegment")
+    uuids = messages.get("uuids")
+    return _Boundary(
+        text_field(record, "logicalParentUuid"),
+        text_field(messages, "anchorUuid") or text_field(segment, "anchorUuid") or "",
+        tuple(each for each in uuids if isinstance(each, str)) if is_array(uuids) else (),
+        text_field(segment, "headUuid") or "",
+        text_field(segment, "tailUuid") or "",
+    )
+
+
+def _is_typed(prompt: str) -> bool:
+    """Whether a queued prompt is a person's, and no note that a task has ended."""
+    return bool(prompt.strip()) and not prompt.lstrip().startswith("<task-notification>")

@@ -1,0 +1,223 @@
+"""The reader of one foreign transcript, whatever its format.
+
+Adding a program takes one module with a reader, its place in `detection.FORMATS`, and its test.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, NamedTuple
+
+from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
+from steno_agents.prompts import Words, words_of
+from steno_protocol._json import is_array, is_object
+
+Message = dict[str, Any]
+"""A message of a context, or a control record."""
+
+End = Literal["live", "branch", "compaction", "roll-back"]
+"""What ended a history: nothing yet, another branch, a summary, or a withdrawal."""
+
+CONVERSATION_ROLES: Final = frozenset({"user", "assistant", "tool", "system", "developer"})
+"""The roles of messages; the other records of a context are control records."""
+
+
+class UnreadableTranscript(Exception):
+    """A transcript cannot be read as its program would read it; the text says why."""
+
+
+class History(NamedTuple):
+    """The records that the program would send, or sent before something replaced them.
+
+    Attributes:
+        places: the places of the records, in the order of the conversation.
+        end: what ended it.
+    """
+
+    places: Sequence[int]
+    end: End
+
+
+class Index(NamedTuple):
+    """A file of a program with a line for each name of a session, the last one valid.
+
+    Attributes:
+        file: its name.
+        session: the field with the session's id.
+        title: the field with its name.
+    """
+
+    file: str
+    session: str
+    title: str
+
+
+class Converter(ABC):
+    """Converts the records of one history to messages."""
+
+    @abstractmethod
+    def messages(self, place: int, record: dict[str, Any]) -> Iterator[Message]:
+        """Convert the next record; its messages may come with a later one."""
+
+    def finish(self) -> Iterator[Message]:
+        """Yield the messages that waited for a later record."""
+        return iter(())
+
+
+class ForeignTranscript(ABC):
+    """Reads the records of one transcript.
+
+    `scan` gets every record once and learns where the conversation goes; it may go on when the
+    file has grown. `histories` then names the records of each history, and a `converter` turns them
+    into messages. Records that are no message are left out of the context: the import keeps all
+    lines byte for byte in a stream of the session.
+
+    A place is a number of the caller's, such as the offset of a record; places rise.
+
+    Attributes:
+        program: the name of the program that wrote the file.
+        stream: the name of the stream that keeps its lines.
+        companions: folders of further files, in a folder that is named as the file is.
+        beside: a field of each type of record that stands beside the messages.
+        index: a file in a folder above with names of sessions; None if there is none.
+        session: the session's id in that program, if a record names it.
+        work_dir: the directory in which the program ran.
+        odd: the number of messages in a form that the reader does not know.
+        unread: the number of past histories that are too many to be written.
+    """
+
+    program: ClassVar[str]
+    stream: ClassVar[str]
+    companions: ClassVar[tuple[str, ...]] = ()
+    beside: ClassVar[Mapping[str, str]] = {}
+    index: ClassVar["Index | None"] = None
+
+    def __init__(self) -> None:
+        self.session: str | None = None
+        self.work_dir: str | None = None
+        self.odd: int = 0
+        self.unread: int = 0
+        self._words: dict[int, Words] = {}
+        self._records = 0
+        self._past_records = 0
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, record: dict[str, Any]) -> bool:
+        """Whether it is a message, or the head, of a transcript that only this program writes."""
+
+    @classmethod
+    def hints(cls, record: dict[str, Any]) -> bool:
+        """Whether this program writes such a record beside the messages."""
+        needed = cls.beside.get(text_field(record, "type") or "")
+        return needed is not None and needed in record
+
+    @classmethod
+    def is_record(cls, record: dict[str, Any]) -> bool:
+        """Whether an object is a whole record of this program, and no part of one."""
+        return cls.recognises(record) or cls.hints(record)
+
+    @abstractmethod
+    def scan(self, place: int, record: dict[str, Any]) -> None:
+        """Read a record; records come in the order of the file."""
+
+    @abstractmethod
+    def histories(self) -> list[History]:
+        """Return the past histories in the order of their ends, and the live one as the last."""
+
+    @abstractmethod
+    def converter(self) -> Converter:
+        """Return a converter for one history."""
+
+    @property
+    @abstractmethod
+    def own_title(self) -> str | None:
+        """The title that the program or its user gave."""
+
+    def title(self, histories: Iterable[History]) -> str | None:
+        """The title: the program's own, else the first words that a person typed.
+
+        Args:
+            histories: the past histories and the live one; withdrawn words are no title.
+        """
+        if self.own_title is not None:
+            return self.own_title
+        said = (each.places for each in histories if each.end in {"live", "compaction"})
+        places = {place for each in said for place in each}
+        found = [self._words[place] for place in sorted(places & self._words.keys())]
+        typed = next((each for each in found if each.is_typed), None)
+        chosen = typed or next(iter(found), None)
+        return None if chosen is None else chosen.text
+
+    def _note_words(self, place: int, prompt: str) -> None:
+        """Keep the beginning of a prompt, which may become the title."""
+        words = words_of(prompt)
+        if words is not None:
+            self._words[place] = words
+
+    def _has_room(self, records: int) -> bool:
+        """Whether one more past history may be written; counts it if not."""
+        if self._past_records + records > max(PAST_RECORDS, PAST_FACTOR_MAX * self._records):
+            self.unread += 1
+            return False
+        self._past_records += records
+        return True
+
+
+def tool_call(identity: object, name: object, arguments: object) -> dict[str, Any]:
+    """Return a call of a tool as an assistant message contains it."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {
+        "type": "function",
+        "id": str(identity),
+        "function": {"name": str(name), "arguments": text},
+    }
+
+
+def tool_result(identity: object, content: object, *, failed: bool) -> Message:
+    """Return the result of a tool as a message; `is_error` marks a failed one."""
+    message: Message = {"role": "tool", "content": content, "tool_call_id": str(identity)}
+    return {**message, "is_error": True} if failed else message
+
+
+def dated(message: Message, record: dict[str, Any]) -> Message:
+    """Return a message with the time of its record, if that has one."""
+    timestamp = text_field(record, "timestamp")
+    return message if timestamp is None else {**message, "timestamp": timestamp}
+
+
+def text_field(record: dict[str, Any], name: str) -> str | None:
+    """Return a field that is a text with at least one character, else None."""
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def object_field(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a field that is an object, else an empty one."""
+    value = record.get(name)
+    return value if is_object(value) else {}
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects of an array, none of any other value."""
+    return [each for each in value if is_object(each)] if is_array(value) else []
+
+
+def simple(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return a content of one text part as its text, any other content as it is."""
+    if len(parts) == 1 and parts[0].get("type") == "text":
+        return str(parts[0]["text"])
+    return parts
+
+
+def text_of(content: object) -> str:
+    """Return the texts of a message's content, one a line."""
+    if isinstance(content, str):
+        return content
+    texts = [part.get("text") for part in objects(content) if part.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def image(url: str) -> dict[str, Any]:
+    """Return a part of a content with an image."""
+    return {"type": "image_url", "image_url": {"url": url}}

@@ -1,0 +1,5 @@
+"""The entry point of `python -m steno_cli`."""
+
+from steno_cli.process import main
+
+main()

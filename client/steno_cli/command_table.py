@@ -1,0 +1,92 @@
+"""The table of the commands, in the order of `steno --help`.
+
+A new command needs a line here and a module `steno_cli.commands.<name>` with two functions:
+`add_parser`, which adds its command line, and `run`, which carries it out.
+"""
+
+from typing import Final
+
+GROUPS: Final = {
+    "read sessions": {
+        "sessions": "list the sessions",
+        "stat": "show the state of a session",
+        "show": "show a conversation in readable form",
+        "read": "print records exactly as stored",
+        "tail": "print the last records",
+        "grep": "find text in the messages of sessions",
+        "view": "show sessions in the browser as they grow",
+        "mcp": "serve sessions to agents over the Model Context Protocol",
+    },
+    "write to a session": {
+        "open": "open a session, creating it if necessary",
+        "append": "append messages",
+        "checkpoint": "create a checkpoint and print its id",
+        "revert": "remove a checkpoint and everything after it",
+        "clear": "remove all records, including the system prompt",
+        "usage": "show the token counts, or append one",
+        "prompt": "show or set the system prompt",
+    },
+    "history and branches": {
+        "timeline": "show the history of a session as a tree",
+        "restore": "restore a past generation",
+        "fork": "create a new session from a past state",
+        "undo": "fork a session before its last turns",
+        "dmail": "send a message back to a checkpoint",
+        "compact": "summarise all but the last messages with a model",
+    },
+    "keep sessions in order": {
+        "title": "show or set the title of a session",
+        "label": "show or change the labels of a session",
+        "archive": "hide a session from `steno sessions`",
+        "unarchive": "show an archived session in `steno sessions` again",
+        "rename": "give a session another id",
+        "delete": "move a session to the trash",
+        "undelete": "restore a session from the trash",
+    },
+    "move and check sessions": {
+        "export": "export a session for people or other programs",
+        "import": "import session folders byte for byte",
+        "verify": "check sessions and transcripts for damage",
+        "repair": "show or carry out the repair of a session or file",
+        "redact": "show the secrets that exports and the viewer mask",
+    },
+    "the wire file and streams": {
+        "wire": "list the events of a session's wire file",
+        "turns": "list the turns of a session",
+        "replay": "replay the events with their original pauses",
+        "emit": "append an event to a session's wire file",
+        "stream": "list the streams of a session, or read or change one",
+    },
+    "the daemon": {
+        "status": "show the daemon's state (does not start it)",
+        "start": "start the daemon and print its address",
+        "stop": "stop the daemon after its queued commands",
+        "restart": "stop the daemon and start it again",
+        "logs": "print the daemon's log (does not start it)",
+        "clients": "list the connected clients (does not start a daemon)",
+        "config": "show the options in force and the source of each",
+        "stats": "show the daemon's counters (does not start it)",
+        "top": "watch sessions, rates and clients live (does not start it)",
+        "doctor": "check everything the daemon needs and suggest fixes",
+        "service": "run the daemon under systemd",
+        "gc": "remove old generations and expired trash",
+        "keys": "manage the keys of clients on other machines",
+    },
+    "several hosts": {
+        "cluster": "share sessions with other hosts, and look at them",
+    },
+    "the command itself": {
+        "help": "show the manual, or the help of a command",
+        "completion": "print the completion script of a shell",
+        "demo": "demonstrate concurrent writers and a killed daemon",
+    },
+}
+"""The commands by purpose, each with its summary."""
+
+COMMANDS: Final = {
+    name: summary for commands in GROUPS.values() for name, summary in commands.items()
+}
+"""The summary of each command."""
+
+ALIASES: Final = {"ls": "sessions"}
+"""Other names of commands."""

@@ -1,0 +1,276 @@
+"""`steno export`: a session as Markdown, HTML, JSON, or as a folder of kimi-cli."""
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from steno import BlockingClient, BlockingSession
+from steno.values import Record, StreamRecord, WireRecord
+from steno_cli.arguments import Subcommands, command, path_text, session_argument
+from steno_cli.connection import connected, local_root, root_here
+from steno_cli.destination import new_file, new_folder
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.kimi_folder import write_session
+from steno_cli.records import report_damaged
+from steno_cli.redaction import redactor_of
+from steno_cli.render.output import Output
+from steno_cli.render.progress import Progress
+from steno_cli.sizes import size_of
+from steno_present import contract
+from steno_present.markdown import Markdown, head_of
+from steno_present.wording import count
+from steno_protocol import paths
+from steno_protocol.errors import BadRequest
+from steno_protocol.replies import SessionStat
+from steno_redact.patterns import Patterns
+from steno_redact.records import masked_line, masked_record, masked_stat
+from steno_redact.redactor import Redactor
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "export", run,
+        "markdown: the conversation for people. html: the same as one file for the browser, with"
+        " its images; needs the extra `stenod[view]`. Secrets in both are masked. json: all"
+        " records, events, streams and the timeline with their cursors, exactly as stored. kimi: a"
+        " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
+        " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
+        " only the lines and the title. Symbolic links are skipped. Existing files are never"
+        " overwritten.",
+        example="steno export demo -o demo.md\nsteno export demo --format html -o demo.html\n"
+        "steno export demo --format kimi -o ~/copy",
+    )  # fmt: skip
+    session_argument(parser)
+    parser.add_argument(
+        "--format",
+        choices=("markdown", "html", "json", "kimi"),
+        help="(default: markdown, or json with --json)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", type=path_text,
+        help="the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)",
+    )  # fmt: skip
+    masking = parser.add_mutually_exclusive_group()
+    masking.add_argument(
+        "--redact", action="store_true", default=None, help="mask secrets in json, too"
+    )
+    masking.add_argument(
+        "--no-redact", action="store_false", dest="redact",
+        help="leave secrets in markdown and html as they are",
+    )  # fmt: skip
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Write a session in the requested format."""
+    if options.format is None:
+        options.format = "json" if output.as_json else "markdown"
+    if options.output == "-" and options.format != "kimi":
+        options.output = None
+    is_shown = options.format in {"markdown", "html"}
+    if is_shown and output.as_json and options.output is None:
+        raise WrongUsage(
+            f"--json and --format {options.format} are two formats: give one, or name the file with"
+            " -o",
+            session=options.session,
+        )
+    if options.format == "kimi":
+        if options.redact:
+            raise WrongUsage(
+                "--format kimi copies a session so that it can be restored, and masks nothing: use"
+                " html, markdown or json for a file to send",
+                session=options.session,
+            )
+        return _export_folder(options, output)
+    is_masked = is_shown if options.redact is None else options.redact
+    redactor = redactor_of(root_here(options)) if is_masked else Redactor(Patterns())
+    return _export_text(options, output, redactor)
+
+
+def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
+    with connected(options, output=output) as client, Progress(output, "exporting") as progress:
+        session = client.session(options.session)
+        stat = session.stat()
+        is_json = options.format == "json"
+        progress.expect(_bytes_of(session, stat, client, is_json=is_json))
+        pieces = _Pieces(session, stat, progress, redactor)
+        lines = pieces.lines(options.format)
+        if options.output is None:
+            for line in lines:
+                progress.make_room()
+                data = f"{line}\n".encode("utf-8", "backslashreplace")
+                (output.json_line if is_json else output.raw)(data)
+        else:
+            _write_file(Path(options.output), lines)
+    if options.output is not None:
+        _print_result(options, output, Path(options.output))
+    report_damaged(output, pieces.damaged)
+    if pieces.masked:
+        shown = "secrets were" if options.redact else "--no-redact shows them: secrets were"
+        output.say(
+            f"{shown} masked in {count(pieces.masked, 'line')}; `steno redact {options.session}`"
+            " shows where"
+        )
+    return Exit.DONE
+
+
+def _bytes_of(
+    session: BlockingSession, stat: SessionStat, client: BlockingClient, *, is_json: bool
+) -> int:
+    """The bytes that an export reads; for a daemon on another machine without its events."""
+    if not is_json:
+        return stat.bytes
+    streams = sum(info.bytes for info in session.streams())
+    wire = Path(stat.folder, paths.WIRE)
+    is_here = local_root(client) is not None
+    return stat.bytes + streams + (size_of(wire) if is_here else 0)
+
+
+class _Pieces:
+    """The parts of an export, read one after the other.
+
+    Attributes:
+        damaged: skipped lines that were no records.
+        masked: lines in which a secret was masked.
+    """
+
+    def __init__(
+        self, session: BlockingSession, stat: SessionStat, progress: Progress, redactor: Redactor
+    ) -> None:
+        self._session = session
+        self._stat = masked_stat(redactor, stat)
+        self._progress = progress
+        self._redactor = redactor
+        self.damaged = 0
+        self.masked = 0
+
+    def lines(self, form: str) -> Iterator[str]:
+        """The lines of the file in a format."""
+        match form:
+            case "json":
+                return self._json()
+            case "html":
+                return self._html()
+            case _:
+                return self._markdown()
+
+    def _markdown(self) -> Iterator[str]:
+        """The lines of the conversation."""
+        yield from head_of(self._stat)
+        rendering = Markdown()
+        for record, _ in self._records():
+            yield from rendering.record(record)
+
+    def _html(self) -> Iterator[str]:
+        """The pieces of a page."""
+        try:
+            # Imported here: no other format needs Markdown and its colours.
+            from steno_view.document import Document  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"--format html needs {error.name}: install it with `pip install 'stenod[view]'`"
+            ) from None
+        document = Document(self._stat, time.monotonic)
+        yield document.head()
+        for record, original in self._records():
+            yield document.record(record, original)
+        yield document.foot(self.damaged)
+
+    def _records(self) -> Iterator[tuple[Record, Record]]:
+        """Each record, masked and as it is."""
+        records = self._session.records(until=self._stat.head)
+        for record in records:
+            masked = masked_record(self._redactor, record)
+            self.masked += masked is not record
+            yield masked, record
+            self._progress.add(len(record.raw))
+        self.damaged = records.damaged
+
+    def _json(self) -> Iterator[str]:
+        """The lines of one document, which may be larger than memory."""
+        stat = contract.reply(self._stat)
+        head = {name: stat[name] for name in contract.EXPORT_HEAD}
+        yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":['
+        yield from _joined(self._document(contract.record(each)) for each, _ in self._records())
+        yield '],"events":['
+        events = self._session.wire_records()
+        yield from _joined(self._document(contract.record(self._event(each))) for each in events)
+        self.damaged += events.damaged
+        yield '],"streams":{'
+        for number, info in enumerate(self._session.streams()):
+            yield f'{"," if number else ""}"{info.name}":['
+            stream = self._session.stream(info.name).records(until=info.head)
+            yield from _joined(
+                self._document(contract.stream_record(self._stream_record(each))) for each in stream
+            )
+            self.damaged += stream.damaged
+            yield "]"
+        entries = [contract.reply(entry) for entry in self._session.timeline()]
+        timeline = json.dumps(self._redactor.value(entries), ensure_ascii=False)
+        yield f'}},"timeline":{timeline},"damaged":{self.damaged}}}'
+
+    def _event(self, event: WireRecord) -> WireRecord:
+        self._progress.add(len(event.raw))
+        raw = self._line(event.raw)
+        return event if raw is event.raw else msgspec.structs.replace(event, raw=raw)
+
+    def _stream_record(self, record: StreamRecord) -> StreamRecord:
+        self._progress.add(len(record.data))
+        data = self._line(record.data)
+        return record if data is record.data else msgspec.structs.replace(record, data=data.strip())
+
+    def _line(self, raw: bytes) -> bytes:
+        masked = masked_line(self._redactor, raw)
+        self.masked += masked is not raw
+        return masked
+
+    def _document(self, line: bytes) -> str:
+        return line.decode().rstrip("\n")
+
+
+def _joined(documents: Iterable[str]) -> Iterator[str]:
+    """Documents one a line, with commas between them."""
+    before = ""
+    for document in documents:
+        yield before + document
+        before = ","
+
+
+def _write_file(path: Path, lines: Iterable[str]) -> None:
+    with new_file(path) as file:
+        for line in lines:
+            file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def _export_folder(options: Namespace, output: Output) -> int:
+    if options.output in {None, "-"}:
+        raise WrongUsage("--format kimi makes a folder: name it with -o", session=options.session)
+    path = Path(options.output)
+    with (
+        connected(options, output=output) as client,
+        Progress(output, "exporting") as progress,
+        new_folder(path) as folder,
+    ):
+        written = write_session(client, options.session, folder, progress)
+    _print_result(options, output, path)
+    report_damaged(output, written.damaged)
+    if not written.has_files:
+        output.say(
+            f"the files of {options.session} are on the daemon's machine: only its lines and its"
+            " title are written; run the export there for uploads, subagents and tasks"
+        )
+    return Exit.DONE
+
+
+def _print_result(options: Namespace, output: Output, path: Path) -> None:
+    written = path.absolute()
+    if output.as_json:
+        output.document(
+            {"session": options.session, "format": options.format, "path": str(written)}
+        )
+    else:
+        output.write(str(written))

@@ -1,0 +1,103 @@
+"""`steno gc`: old generations and expired trash removed."""
+
+import shlex
+from argparse import Namespace
+
+from steno_cli.arguments import Subcommands, command, days, number_from, optional_argument
+from steno_cli.connection import connected
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import destination
+from steno_cli.render.progress import Progress
+from steno_cli.render.tables import table
+from steno_present import contract
+from steno_present.safe_text import printable
+from steno_present.wording import count, size
+from steno_protocol import limits
+from steno_protocol.commands import Gc
+from steno_protocol.replies import GcReport
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "gc", run,
+        "Removes only what the options name; --dry-run alone shows everything that can be removed."
+        " The newest past generation always stays, and so does every generation that holds a"
+        " checkpoint or a D-Mail in use.",
+        example="steno gc --dry-run\nsteno gc --generations-older 90 --keep-generations 5 --trash",
+    )  # fmt: skip
+    optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would be removed and the space it frees; remove nothing",
+    )
+    parser.add_argument(
+        "--generations-older", metavar="DAYS", type=days,
+        help="generations replaced by a rewrite more than DAYS days ago",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-generations", metavar="N", type=number_from(1),
+        help="all but the newest N; with --generations-older, only generations that match both",
+    )  # fmt: skip
+    parser.add_argument(
+        "--with-lineage", action="store_true",
+        help="also generations with checkpoints from before a compaction; reverts to them fail"
+        " then",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trash", action="store_true", help="deleted sessions that have expired (disk.trash_days)"
+    )
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Remove the files that the options name; starts the daemon, which owns the files.
+
+    Raises:
+        WrongUsage: no option names anything, and it is no dry run.
+    """
+    older, keep = options.generations_older, options.keep_generations
+    is_overview = older is None and keep is None and not options.trash
+    if is_overview and not options.dry_run:
+        raise WrongUsage(
+            "only what the options name is removed: give --generations-older DAYS,"
+            " --keep-generations N or --trash; `steno gc --dry-run` shows what can be removed"
+        )
+    if is_overview:
+        # Nothing is removed, so the widest choice shows most.
+        keep, options.trash = 1, True
+    command = Gc(
+        prefix=options.prefix or "",
+        dry_run=options.dry_run,
+        generations_older_s=None if older is None else int(older * limits.DAY_S),
+        keep_generations=keep,
+        with_lineage=options.with_lineage,
+        trash=options.trash,
+    )
+    with connected(options) as client, Progress(output, "looking for files to remove"):
+        report, _ = client.request(command, GcReport)
+    _print_result(report, output)
+    if is_overview and report.files:
+        output.say(f"to remove them: {_removal(options)}")
+    return Exit.FAILED if report.failed else Exit.DONE
+
+
+def _removal(options: Namespace) -> str:
+    """The command that removes everything that a dry run without other options shows."""
+    prefix = [options.prefix] if options.prefix else []
+    chosen = ["--keep-generations", "1", "--trash"]
+    return shlex.join(["steno", "gc", *prefix, *destination(options), *chosen])
+
+
+def _print_result(report: GcReport, output: Output) -> None:
+    if output.as_json:
+        output.document(contract.garbage(report))
+        return
+    rows = [(size(each.bytes), each.session or "trash", each.file) for each in report.entries]
+    for line in table(rows, right=frozenset({0})):
+        output.write(printable(line))
+    for line in report.failed:
+        output.say(f"not removed: {line}")
+    did = "would free" if report.dry_run else "freed"
+    output.say(f"{count(report.files, 'file')}, {did} {size(report.bytes)}")

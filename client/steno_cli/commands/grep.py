@@ -1,0 +1,295 @@
+"""`steno grep`: text in the messages of many sessions, also in the full-text index."""
+
+import re
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from steno import BlockingClient
+from steno.values import Record
+from steno_cli.arguments import Subcommands, between, command, optional_argument, role
+from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
+from steno_cli.connection import connected, root_here
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.records import report_damaged
+from steno_cli.redaction import redactor_of
+from steno_cli.render.output import Output
+from steno_cli.render.progress import Progress
+from steno_cli.since import Since, since_option
+from steno_present import contract
+from steno_present.messages import texts_of, written_at
+from steno_present.safe_text import printable
+from steno_present.wording import moment
+from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
+from steno_redact.records import shown_records
+
+if TYPE_CHECKING:
+    from steno_search.hits import Search as IndexedWords
+
+_LIKE_A_REGEX: Final = re.compile(r"\\[A-Za-z]|\.[*+?]|\[[^\]]*\]|^\^|\$$|\||\(\?")
+"""What hardly anybody types who means words."""
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "grep", run,
+        "Searches texts, thoughts, tool calls and their results. Prints each matching line with"
+        " its session, cursor and time. Archived sessions are included. Exits with 4 if nothing"
+        " matches.",
+        example="steno grep -i 'no space left' kimi: --role tool\nsteno grep -l TODO",
+    )  # fmt: skip
+    parser.add_argument("pattern", metavar="PATTERN", help="a Python regular expression")
+    optional_argument(
+        parser, "prefix", str, "only sessions whose id starts with PREFIX (default: all)"
+    )
+    parser.add_argument("-i", "--ignore-case", action="store_true", help="ignore case")
+    parser.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
+    parser.add_argument(
+        "-l",
+        "--files-with-matches",
+        action="store_true",
+        help="print only the ids of matching sessions",
+    )
+    parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
+    since_option(parser)
+    parser.add_argument(
+        "--redact", action="store_true", help="search and print texts with their secrets masked"
+    )
+    parser.add_argument(
+        "--index", action="store_true",
+        help="search words in the full-text index, which is brought up to date first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", choices=("relevance", "time"),
+        help="with --index: the best matches first, or the newest (default: relevance)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
+        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
+    )  # fmt: skip
+
+
+class Hit(NamedTuple):
+    """A matching line of text, with the place of its first match."""
+
+    record: Record
+    line: str
+    start: int
+    end: int
+
+
+class Search:
+    """A search through sessions.
+
+    Args:
+        pattern: the expression to find.
+        role: of the messages to search; None for all.
+        progress: shows the bytes that were searched.
+        shown: what is searched and printed of a record.
+
+    Attributes:
+        damaged: skipped lines that were no records.
+    """
+
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        role: str | None,
+        since: float | None,
+        progress: Progress,
+        shown: Callable[[Record], Record],
+    ) -> None:
+        self._pattern = pattern
+        self._shown = shown
+        self._role = role
+        self._since = since
+        self._progress = progress
+        self.damaged: int = 0
+
+    def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
+        """The hits in a session, in order; none if the session was deleted meanwhile."""
+        records = client.session(session).records()
+        try:
+            for record in Since(self._since).records(self._counted(records)):
+                if self._role is None or record.record.get("role") == self._role:
+                    yield from self._in_record(record)
+        except NotFound:
+            return
+        finally:
+            self.damaged += records.damaged
+
+    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The records, each counted for the progress."""
+        for record in records:
+            self._progress.add(len(record.raw))
+            yield record
+
+    def _in_record(self, record: Record) -> Iterator[Hit]:
+        record = self._shown(record)
+        for text in texts_of(record.record):
+            # One search of the whole text skips most of them.
+            if self._pattern.search(text) is None:
+                continue
+            for line in text.split("\n"):
+                found = self._pattern.search(line)
+                if found is not None:
+                    yield Hit(record, line, *found.span())
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Print every hit; an unreadable session does not end the search."""
+    if options.index:
+        return _run_indexed(options, output)
+    if options.order is not None or options.limit is not None:
+        raise WrongUsage("--order and --limit need --index: a regular expression has no best match")
+    pattern = _pattern(options)
+    has_sessions = has_hits = has_failed = False
+    with connected(options, output=output) as client, Progress(output, "searching") as progress:
+        search = Search(pattern, options.role, options.since, progress, _shown(options))
+        sessions = client.sessions(options.prefix or "")
+        progress.expect(sum(entry.bytes for entry in sessions))
+        begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
+        for entry, begin in zip(progress.over(sessions), begins, strict=False):
+            has_sessions = True
+            # The rest of the one before was perhaps not read.
+            progress.add(begin - progress.done_bytes)
+            try:
+                for hit in search.hits(client, entry.session):
+                    has_hits = True
+                    progress.make_room()
+                    _print(options, output, entry.session, hit)
+                    if options.files_with_matches:
+                        break
+            except (Unreachable, OutcomeUnknown):
+                # No daemon answers for the other sessions either.
+                raise
+            except StenoError as error:
+                has_failed = True
+                progress.make_room()
+                output.error(error)
+            output.flush()
+    report_damaged(output, search.damaged)
+    if options.prefix and not has_sessions:
+        output.say(f"no session begins with {options.prefix!r}")
+    if has_failed:
+        return Exit.FAILED
+    return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _run_indexed(options: Namespace, output: Output) -> int:
+    """Print the hits of the full-text index."""
+    # Imported here: no other search needs SQLite.
+    from steno_cli.indexed_search import IndexedSearch, counted, index_folder  # noqa: PLC0415
+
+    asked = _words(options, output)
+    printed: set[str] = set()
+    limit = options.limit or INDEXED_HITS_SHOWN_MAX
+    with connected(options, output=output) as client:
+        folder, read = index_folder(options, client.welcome.root)
+        search = IndexedSearch(client, folder, read, _shown(options), output)
+        search.update()
+        hits = search.hits(asked, limit)
+    for hit in hits:
+        if not options.files_with_matches or hit.session not in printed:
+            _print(options, output, hit.session, _best(hit.record, hit.marked))
+        printed.add(hit.session)
+    output.flush()
+    for error in search.failed:
+        output.error(error)
+    if len(hits) == limit and search.count > limit:
+        order = "best" if search.is_ranked else "newest"
+        output.say(
+            f"these are the {order} {limit} of {counted(search.count)} matches: --limit prints more"
+        )
+    if search.failed:
+        return Exit.FAILED
+    return Exit.DONE if hits else Exit.NOT_FOUND
+
+
+def _shown(options: Namespace) -> Callable[[Record], Record]:
+    """What is searched and printed of a record."""
+    return shown_records(redactor_of(root_here(options)) if options.redact else None)
+
+
+def _words(options: Namespace, output: Output) -> "IndexedWords":
+    """The search of the options.
+
+    Raises:
+        WrongUsage: they contradict each other, or contain no word.
+    """
+    from steno_search.hits import Search as IndexedWords  # noqa: PLC0415
+    from steno_search.query import Filters, terms  # noqa: PLC0415
+
+    if options.fixed_strings:
+        raise WrongUsage("-F is for a search without --index, which finds words, not characters")
+    try:
+        terms(options.pattern)
+    except BadRequest as error:
+        raise WrongUsage(error.message) from None
+    if _LIKE_A_REGEX.search(options.pattern):
+        output.say("--index finds words, and takes no regular expression: leave it out to use one")
+    filters = Filters(options.role, options.prefix or "", options.since)
+    return IndexedWords(options.pattern, filters, options.order or "relevance")
+
+
+def _best(record: Record, marked: list[str]) -> Hit:
+    """The best line of a record that the index found, with the place of its first word."""
+    from steno_search.context import best_line  # noqa: PLC0415
+
+    before, *found = best_line(marked)
+    start = len(before)
+    return Hit(record, before + "".join(found), start, start + len("".join(found[:1])))
+
+
+def _pattern(options: Namespace) -> re.Pattern[str]:
+    text = re.escape(options.pattern) if options.fixed_strings else options.pattern
+    # ^ and $ match at every line of a text that is searched at once.
+    flags = re.MULTILINE | (re.IGNORECASE if options.ignore_case else 0)
+    try:
+        return re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise WrongUsage(
+            f"{options.pattern!r} is no regular expression: {error}; -F searches for plain text"
+        ) from None
+
+
+def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
+    if options.files_with_matches:
+        if output.as_json:
+            output.document({"session": session})
+        else:
+            output.write(printable(session))
+        return
+    at = written_at(hit.record.record)
+    role = str(hit.record.record.get("role"))
+    if output.as_json:
+        output.document(contract.hit(session, hit.record.cursor, at, role, hit.line))
+        return
+    head = f"{printable(session)}  {hit.record.cursor}  {moment(at) if at is not None else '-'}"
+    room = None if output.width is None else max(20, output.width - len(head) - 2)
+    before, found, after = _cut(hit, room)
+    output.write(
+        f"{output.style(head, 'dim')}  {before}{output.style(found, 'bold', 'red')}{after}"
+    )
+
+
+def _cut(hit: Hit, room: int | None) -> tuple[str, str, str]:
+    """The line before, in and after the match, cut to the room around the match."""
+    start, end, line = hit.start, hit.end, hit.line
+    if room is None or len(line) <= room:
+        parts = line[:start], line[start:end], line[end:]
+    else:
+        first = min(max(0, start - room // 3), max(0, len(line) - room))
+        last = first + room
+        head = "…" if first else ""
+        tail = "…" if last < len(line) else ""
+        begin, stop = first + len(head), last - len(tail)
+        parts = (
+            head + line[begin : max(begin, start)],
+            line[max(begin, start) : min(end, stop)],
+            line[max(begin, min(end, stop)) : stop] + tail,
+        )
+    before, found, after = (printable(part.replace("\t", " "), one_line=True) for part in parts)
+    return before, found, after

@@ -1,0 +1,157 @@
+"""`steno keys`: the keys of clients on other machines."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from steno.local import locked, make_private, new_key_pair, read_secret, replace
+from steno_cli.arguments import Subcommands, action, actions, command, path_text
+from steno_cli.connection import root_in_use
+from steno_cli.destination import new_file
+from steno_cli.exits import Exit
+from steno_cli.render.output import Output
+from steno_protocol import credentials
+from steno_protocol.credentials import Allowed, ClientKey, KeyPair
+from steno_protocol.errors import Exists, NotFound
+from steno_protocol.rights import RIGHTS, Right
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "keys", None,
+        "Each client has its own key and one right: read, write (reversible changes) or admin"
+        " (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set"
+        " in config.toml, and accepts only clients with a key.",
+        example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
+    )  # fmt: skip
+    under = actions(parser)
+    _add_new(under)
+    action(under, "list", _list, "list the clients with a key", example="steno keys list --json")
+    revoke = action(
+        under, "revoke", _revoke, "revoke a client's key",
+        "The client is refused within a second, even if it is connected.",
+        example="steno keys revoke laptop",
+    )  # fmt: skip
+    revoke.add_argument("key_name", metavar="NAME", help="the name of the key")
+
+
+def _add_new(commands: Subcommands) -> None:
+    parser = action(
+        commands, "new", _new, "create a key for a client",
+        "Prints the path of the key file for the client. The file holds a secret and is readable"
+        " only by you.",
+        example="steno keys new laptop --right read -o laptop.key",
+    )  # fmt: skip
+    parser.add_argument("key_name", metavar="NAME", help="letters, digits, _ and -")
+    parser.add_argument(
+        "--right", choices=list(RIGHTS), default=Right.WRITE.label,
+        help="the right of the client (default: write)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=path_text,
+        help="the key file (default: keys/NAME.key in the root)",
+    )
+
+
+def _new(options: Namespace, output: Output) -> int:
+    """Create a key for a client and admit it; creates the daemon's own key if necessary."""
+    folder = _folder(options)
+    name = credentials.check_key_name(options.key_name)
+    path = Path(options.output) if options.output else folder / f"{name}.key"
+    with locked(folder):
+        clients = _clients(folder)
+        if any(client.name == name for client in clients):
+            raise Exists(
+                f"a client {name} has a key already: revoke it with `steno keys revoke` first"
+            )
+        pair, server = KeyPair(*new_key_pair()), _server(folder)
+        _write_new(path, credentials.encode_client_key(ClientKey(pair, server.public), name))
+        allowed = Allowed(name, pair.public, RIGHTS[options.right])
+        _save(folder, [*clients, allowed])
+    if output.as_json:
+        output.document({**_entry(allowed), "file": str(path)})
+    else:
+        output.write(str(path))
+        output.say(
+            f"{name} has the right {options.right}; send this file to the client over a channel"
+            " that no other person can read"
+        )
+    return Exit.DONE
+
+
+def _list(options: Namespace, output: Output) -> int:
+    """List the admitted clients."""
+    clients = _clients(_folder(options))
+    if output.as_json:
+        output.document({"clients": [_entry(client) for client in clients]})
+    elif not clients:
+        output.say("no client of another machine is admitted: create a key with `steno keys new`")
+    else:
+        width = max(len(client.name) for client in clients)
+        for client in clients:
+            output.write(f"{client.name:{width}}  {client.right.label:5}  {client.public}")
+    return Exit.DONE
+
+
+def _revoke(options: Namespace, output: Output) -> int:
+    """Refuse a client from now on; the daemon does so within a second."""
+    folder = _folder(options)
+    with locked(folder):
+        clients = _clients(folder)
+        left = [client for client in clients if client.name != options.key_name]
+        if len(left) == len(clients):
+            raise NotFound(
+                f"there is no client {options.key_name}: `steno keys list` shows the clients"
+            )
+        _save(folder, left)
+    if output.as_json:
+        output.document({"revoked": options.key_name})
+    else:
+        output.say(f"{options.key_name} is revoked")
+    return Exit.DONE
+
+
+def _folder(options: Namespace) -> Path:
+    return root_in_use(options) / credentials.KEYS_FOLDER
+
+
+def _clients(folder: Path) -> list[Allowed]:
+    path = folder / credentials.CLIENTS_FILE
+    if not path.exists():
+        return []
+    return credentials.decode_clients(read_secret(str(path)), str(path))
+
+
+def _save(folder: Path, clients: list[Allowed]) -> None:
+    replace(folder / credentials.CLIENTS_FILE, credentials.encode_clients(clients))
+
+
+def _server(folder: Path) -> KeyPair:
+    path = folder / credentials.SERVER_FILE
+    if not path.exists():
+        _write_new(path, credentials.encode_pair(KeyPair(*new_key_pair())))
+    return credentials.decode_pair(read_secret(str(path)), str(path))
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Create a key file, whole or not at all: half a key of the daemon would block it for ever.
+
+    Raises:
+        Exists: the file exists; a key is never overwritten.
+    """
+    make_private(path.parent)
+    try:
+        with new_file(path) as file:
+            file.write(text.encode())
+    except Exists:
+        raise Exists(
+            f"{path} exists, and a key file is never overwritten: move it away, or name another"
+            " file with -o"
+        ) from None
+
+
+def _entry(client: Allowed) -> dict[str, str]:
+    return {"name": client.name, "right": client.right.label, "public": client.public}

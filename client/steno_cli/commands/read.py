@@ -1,0 +1,62 @@
+"""`steno read`: records exactly as stored."""
+
+from argparse import Namespace
+
+from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno_cli.connection import connected
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.records import check_span, print_record, report_damaged
+from steno_cli.render.output import Output
+from steno_cli.since import Since, since_option
+from steno_protocol.positions import Position
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "read", run,
+        "Lines that are not records are skipped; their number is printed on stderr.",
+        example="steno read demo --after 0:12 --json",
+    )  # fmt: skip
+    session_argument(parser)
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
+    start.add_argument(
+        "--generation", metavar="N", type=whole_number, help="read one past generation"
+    )
+    parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
+    since_option(parser)
+    parser.add_argument(
+        "--strict", action="store_true", help="fail at the first line that is not a record"
+    )
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Print the records between two positions of one generation."""
+    after = _start(options)
+    with connected(options, output=output) as client:
+        check_span(client, options.session, after, options.until)
+        records = client.session(options.session).records(
+            after, options.until, strict=options.strict
+        )
+        for record in Since(options.since).records(records):
+            print_record(output, record)
+        report_damaged(output, records.damaged, hint="; --strict stops at the first")
+    return Exit.DONE
+
+
+def _start(options: Namespace) -> Position | None:
+    """The position to start after; --until also selects a generation."""
+    after: Position | None = options.after
+    until: Position | None = options.until
+    if options.generation is not None:
+        after = Position(options.generation, 0)
+    if after is None and until is not None:
+        after = Position(until.generation, 0)
+    if after is not None and until is not None and after.generation != until.generation:
+        raise WrongUsage(
+            f"{after} and {until} are in different generations, which are different files:"
+            " read one generation at a time",
+            session=options.session,
+        )
+    return after

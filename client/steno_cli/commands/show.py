@@ -1,0 +1,194 @@
+"""`steno show`: a conversation in readable form."""
+
+import shutil
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import assert_never
+
+from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno_cli.command_limits import RENDER_S_MAX
+from steno_cli.connection import connected, root_here
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.records import check_span, events_for_reader, report_damaged
+from steno_cli.redaction import redactor_of
+from steno_cli.render.output import Output, has_colours, styled
+from steno_cli.render.pager import paged
+from steno_cli.render.progress import Progress
+from steno_cli.render.time_limit import time_limit
+from steno_cli.since import Since, since_option
+from steno_cli.stdin import is_typed
+from steno_present import contract
+from steno_present.conversation import Conversation
+from steno_present.wording import count
+from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
+from steno_protocol.positions import Position
+from steno_redact.records import shown_records
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "show", run,
+        "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
+        " and long results are folded; images appear as type and size. `steno export` writes"
+        " Markdown, and --json the state as a document.",
+        example="steno show demo --since 2h\nsteno show demo --at 0:12",
+    )  # fmt: skip
+    session_argument(parser)
+    past = parser.add_mutually_exclusive_group()
+    past.add_argument(
+        "--at", metavar="POSITION", type=position, help="show the session as it was before POSITION"
+    )
+    past.add_argument("--generation", metavar="N", type=whole_number, help="show a past generation")
+    past.add_argument(
+        "-f", "--follow", action="store_true", help="print new records as they become durable"
+    )
+    since_option(parser)
+    parser.add_argument(
+        "--format",
+        choices=("terminal", "plain"),
+        help="terminal: Markdown laid out and code in colours, with the extra `stenod[terminal]`;"
+        " plain: texts as they are (default: terminal on a terminal with colours if the extra is"
+        " installed, otherwise plain)",
+    )
+    parser.add_argument("--full", action="store_true", help="fold nothing")
+    parser.add_argument(
+        "--no-pager", action="store_true",
+        help="do not page output that is longer than the terminal (PAGER, or less)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--redact", action="store_true", help="mask secrets; `steno redact` shows what is found"
+    )
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Show the present state or a past one, and with -f each new record."""
+    if output.as_json:
+        return _show_state(options, output)
+    conversation = _conversation(options, output)
+    redactor = redactor_of(root_here(options)) if options.redact else None
+    masked = shown_records(redactor)
+    with connected(options, output=output) as client:
+        session = client.session(options.session)
+        since = Since(options.since)
+        if options.follow:
+            with session.subscribe("start") as events:
+                for event in events_for_reader(events, output):
+                    _print_event(output, conversation, event, since, masked)
+                    output.flush()
+            return Exit.DONE
+        check_span(client, options.session, options.at)
+        records = session.records(*_span(options))
+        shown = _begun(map(masked, since.records(records)), output, options.session)
+        # A pager needs a terminal for the output and the input.
+        wanted = not options.no_pager and output.is_terminal and is_typed()
+        # The reader may leave the pager before the last record.
+        has_lines = True
+        with paged(output, wanted=wanted) as write:
+            has_lines = _print(write, conversation, shown)
+        report_damaged(output, records.damaged)
+    if not has_lines:
+        output.say(f"{options.session} has no record there")
+    return Exit.DONE
+
+
+def _begun(records: Iterator[Record], output: Output, session: str) -> Iterator[Record]:
+    """The records, once the first one is there.
+
+    The daemon reads a large session when it opens it; the first record arrives after that.
+    """
+    with Progress(output, f"opening {session}"):
+        first = next(records, None)
+    return records if first is None else chain([first], records)
+
+
+def _conversation(options: Namespace, output: Output) -> Conversation:
+    """The rendering in the requested format, or in the one that suits the output.
+
+    Raises:
+        BadRequest: a package for the requested format is not installed.
+    """
+    suits = output.is_terminal and has_colours()
+    if options.format == "terminal" or (options.format is None and suits):
+        # Imported here: rich takes longer to import than other commands to run.
+        try:
+            from steno_cli.render.rich_markup import RichMarkup  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            if options.format is not None:
+                raise BadRequest(
+                    f"--format terminal needs {error.name}: install it with"
+                    f" `{extra_command('terminal')}`, or give --format plain"
+                ) from None
+        else:
+            markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
+            # A pipe gets the colours, too, if the format was asked for.
+            style = styled if has_colours() else output.style
+            width = shutil.get_terminal_size().columns
+            return Conversation(width, style, full=options.full, markup=markup)
+    return Conversation(output.width, output.style, full=options.full)
+
+
+def _show_state(options: Namespace, output: Output) -> int:
+    if options.follow:
+        raise WrongUsage("--json shows one state: follow a session with `steno tail -f --json`")
+    if options.format is not None:
+        raise WrongUsage("--json is a format of its own: leave --format out")
+    if options.since is not None:
+        raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
+    with connected(options, output=output) as client:
+        past = options.at if options.generation is None else options.generation
+        state = client.session(options.session).history_at(past)
+    document = contract.state(options.session, state)
+    if options.redact:
+        document = redactor_of(root_here(options)).fields(document, frozenset({"session", "head"}))
+    output.document(document)
+    return Exit.DONE
+
+
+def _span(options: Namespace) -> tuple[Position | None, Position | None]:
+    until: Position | None = options.at
+    if until is not None:
+        return Position(until.generation, 0), until
+    if options.generation is not None:
+        return Position(options.generation, 0), None
+    return None, None
+
+
+def _print(
+    write: Callable[[str], None], conversation: Conversation, records: Iterable[Record]
+) -> bool:
+    """Print the records; returns whether there was a line to print."""
+    has_lines = False
+    for record in records:
+        for line in conversation.record(record):
+            write(line)
+            has_lines = True
+    return has_lines
+
+
+def _kept(lines: int) -> str:
+    if lines < 2:
+        return "the first line stays" if lines else "no line stays"
+    return f"the first {count(lines, 'line')} stay"
+
+
+def _print_event(
+    output: Output,
+    conversation: Conversation,
+    event: SubscriptionEvent,
+    since: Since,
+    masked: Callable[[Record], Record],
+) -> None:
+    match event:
+        case RecordsEvent():
+            _print(output.write, conversation, map(masked, since.records(event.records())))
+        case Reset():
+            for line in conversation.rule(f"{event.why}: {_kept(event.kept)}"):
+                output.write(line)
+        case Live() | DmailEvent():
+            pass
+        case _:
+            assert_never(event)

@@ -1,0 +1,161 @@
+"""`steno view`: sessions in the browser, as they grow."""
+
+import errno
+from argparse import Namespace
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import anyio
+
+from steno import BlockingClient, connect, connect_sync
+from steno_cli.arguments import Subcommands, between, command, optional_argument
+from steno_cli.commands.doctor import findings_of
+from steno_cli.connection import how_to_connect, prepared_root, root_here, root_in_use
+from steno_cli.doctor import Finding
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.redaction import redactor_of
+from steno_cli.render.output import Output
+from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.installation import extra_command
+from steno_redact.patterns import Patterns
+from steno_redact.records import masked_record
+from steno_redact.redactor import Redactor
+
+if TYPE_CHECKING:
+    from steno_search.filling import Reading
+    from steno_search.folder import IndexFolder
+
+_PORT_MAX = 65_535
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "view", run,
+        "Prints the address of a page and opens it in the browser. The address contains a secret"
+        " that works once: the page that it opens can read every session, and the command prints"
+        " the next address. Ctrl-C ends the viewer. Needs the extra"
+        " `stenod[view]`.",
+        example="steno view demo\nsteno view --no-browser --port 8321",
+    )  # fmt: skip
+    optional_argument(parser, "session", str, "show this session first (an id or a unique prefix)")
+    parser.set_defaults(by_prefix=True)
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1",
+        help="listen at this address of the machine (default: 127.0.0.1, this machine only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", metavar="N", type=between(0, _PORT_MAX), default=0,
+        help="listen at this port (default: a free one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write", action="store_true",
+        help="let the page set checkpoints, titles and labels, revert, restore and fork",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-redact", action="store_false", dest="redact",
+        help="show secrets as they are; they are masked otherwise, see `steno redact`",
+    )  # fmt: skip
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Serve the page until a signal ends it."""
+    try:
+        import_module("steno_view.server")
+    except ModuleNotFoundError as error:
+        raise BadRequest(
+            f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
+        ) from None
+    prepared_root(options)
+    redactor = redactor_of(root_here(options)) if options.redact else Redactor(Patterns())
+    anyio.run(_view, options, output, redactor)
+    return Exit.DONE
+
+
+async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
+    # Imported here: no other command needs a web server.
+    from steno_view.one_time_token import OneTimeToken  # noqa: PLC0415
+    from steno_view.search import SearchService  # noqa: PLC0415
+    from steno_view.server import (  # noqa: PLC0415
+        open_browser,
+        page_address,
+        private_page,
+        serve,
+    )
+    from steno_web.serving import listen  # noqa: PLC0415
+
+    how = how_to_connect(options)
+    async with connect(**how) as client:
+        # The daemon is started here if necessary, and never later: a viewer only reads.
+        if options.session is not None:
+            await client.stat(options.session)
+        root = client.welcome.root if client.welcome is not None else ""
+    try:
+        door = listen(options.host, options.port)
+    except OSError as error:
+        raise _not_listening(options, error) from None
+
+    def announce(token: str) -> None:
+        _announce(page_address(door.access, token, options.session), output)
+
+    printed = OneTimeToken(announce)
+    address = page_address(door.access, printed.text, options.session)
+    with ExitStack() as files:
+        page = None if options.no_browser else files.enter_context(private_page(address))
+
+        async def ready() -> None:
+            announce(printed.text)
+            if options.host not in {"127.0.0.1", "localhost", "::1"}:
+                output.say("other machines reach it, and nothing on the way is encrypted")
+            if page is not None and not await open_browser(page):
+                output.say("there is no browser here: open the address in one")
+
+        search = SearchService(lambda: _searched(options), partial(masked_record, redactor))
+        async with connect(**how, spawn=False) as client:
+            await serve(
+                door, printed, client, root, lambda: _diagnose(options), ready, search,
+                redactor=redactor, may_write=options.write,
+            )  # fmt: skip
+
+
+def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder, Reading]":
+    """A client for the search, its index, and what reads for it; called with the first search."""
+    from steno_cli.indexed_search import index_folder  # noqa: PLC0415
+
+    client = connect_sync(**how_to_connect(options, spawn=False), spawn=False)
+    return client, *index_folder(options, client.welcome.root)
+
+
+def _announce(address: str, output: Output) -> None:
+    """Print an address; a viewer whose output nobody reads any longer serves on."""
+    with suppress(BrokenPipeError):
+        if output.as_json:
+            output.document({"address": address})
+        else:
+            output.write(address)
+        output.flush()
+
+
+def _not_listening(options: Namespace, error: OSError) -> BadRequest:
+    where = f"{options.host} port {options.port}"
+    if error.errno == errno.EADDRINUSE:
+        return BadRequest(f"{where} is in use: choose another --port, or none for a free one")
+    return BadRequest(f"cannot listen at {where}: {error.strerror}; check --host and --port")
+
+
+def _diagnose(options: Namespace) -> list[Mapping[str, str]]:
+    """The findings of `steno doctor`; its checks need the files of the root."""
+    try:
+        found = findings_of(options, root_in_use(options))
+    except WrongUsage as error:
+        found = [("root", Finding("warning", error.message))]
+    except StenoError as error:
+        found = [("daemon", Finding("problem", error.message))]
+    return [
+        {"check": name, "state": each.state, "text": each.text, "remedy": each.remedy}
+        for name, each in found
+    ]

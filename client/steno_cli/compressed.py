@@ -1,0 +1,82 @@
+"""Transcripts that their program compressed with Zstandard.
+
+Python has it since 3.14; before that, the package `zstandard` does it, the extra `stenod[zstd]`.
+"""
+
+import importlib
+import io
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from steno_cli.command_limits import DECOMPRESSED_BYTES_MAX
+from steno_protocol.errors import BadRequest, TooLarge
+from steno_protocol.installation import extra_command
+
+SUFFIX: Final = ".zst"
+
+
+class _Reader(io.RawIOBase):
+    """The decompressed bytes, up to a limit; damage is an error of the file."""
+
+    def __init__(self, file: BinaryIO, source: BinaryIO, damage: type[Exception], path: Path):
+        self._file = file
+        self._source = source
+        self._damage = damage
+        self._path = path
+        self._left = DECOMPRESSED_BYTES_MAX
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview | bytearray") -> int:  # type: ignore[override]  # the stub allows any buffer
+        """Decompress the next bytes."""
+        try:
+            data = self._file.read(len(buffer))
+        except (self._damage, EOFError) as error:
+            raise OSError(f"{self._path} is damaged: {error}") from None
+        self._left -= len(data)
+        if self._left < 0:
+            raise TooLarge(
+                f"{self._path} has more than {DECOMPRESSED_BYTES_MAX} bytes once it is decompressed"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close both files."""
+        if not self.closed:
+            self._file.close()
+            self._source.close()
+        super().close()
+
+
+def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
+    """A file that reads the decompressed bytes of another one, which it closes.
+
+    Args:
+        file: the compressed file.
+        path: its path, for messages.
+
+    Raises:
+        BadRequest: nothing that is installed can decompress it.
+    """
+    try:
+        zstd = importlib.import_module("compression.zstd")
+    except ImportError:
+        pass
+    else:
+        return _buffered(zstd.ZstdFile(file), file, zstd.ZstdError, path)
+    try:
+        zstandard = importlib.import_module("zstandard")
+    except ImportError:
+        file.close()
+        raise BadRequest(
+            f"{path} is compressed: install what reads it with `{extra_command('zstd')}`, or"
+            f" decompress it with `zstd -d`"
+        ) from None
+    stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    return _buffered(stream, file, zstandard.ZstdError, path)
+
+
+def _buffered(stream: BinaryIO, file: BinaryIO, damage: type[Exception], path: Path) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(_Reader(stream, file, damage, path)))

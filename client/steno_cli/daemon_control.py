@@ -1,0 +1,133 @@
+"""Starting and stopping the daemon of a root."""
+
+import os
+import signal
+import time
+from argparse import Namespace
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from steno.local import holder_of, is_free, note_of, process_of
+from steno_cli.connection import connected, endpoint_of, root_of
+from steno_cli.render.output import Output
+from steno_protocol import limits, paths
+from steno_protocol.errors import Busy, Incompatible, OutcomeUnknown, Unreachable
+
+
+def start_daemon(options: Namespace, output: Output) -> None:
+    """Start the daemon unless it runs, and print its address."""
+    if options.socket is not None and options.root is None:
+        # A socket alone means any daemon that answers there; a new one needs a root.
+        options.root = str(root_of(options))
+    is_address = endpoint_of(options) is not None
+    before = None if is_address else holder_of(root_of(options))
+    with connected(options, spawn=not is_address) as client:
+        report = client.status()
+    is_running = is_address or (before is not None and before.pid == report.pid)
+    if output.as_json:
+        output.document(
+            {
+                "started": not is_running,
+                "version": report.version,
+                "pid": report.pid,
+                "root": report.root,
+                "endpoint": report.endpoint,
+            }
+        )
+        return
+    output.write(report.endpoint)
+    state = "already runs" if is_running else "started"
+    listens = f", for other machines at {report.remote_endpoint}" if report.remote_endpoint else ""
+    output.say(f"stenod {report.version} (pid {report.pid}) {state} on {report.root}{listens}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The daemon that was stopped.
+
+    Attributes:
+        root: its root.
+        pid: its process; None if none ran.
+    """
+
+    root: Path
+    pid: int | None
+
+
+def stop_daemon(options: Namespace) -> Stopped:
+    """Stop the daemon after its queued commands; returns when the root is free.
+
+    Raises:
+        Unreachable: a daemon holds the root and does not answer.
+        Incompatible: a daemon at an address speaks another version of the protocol.
+        Busy: the daemon did not end in time.
+    """
+    longest_s = limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S
+    deadline = time.monotonic() + (options.timeout or longest_s)
+    try:
+        with connected(options, spawn=False) as client:
+            root, pid = Path(client.welcome.root), client.welcome.pid
+            # The last reply can be lost with the socket; the free lock is the proof.
+            with suppress(Unreachable, OutcomeUnknown):
+                client.drain()
+    except Incompatible:
+        # SIGTERM drains the daemon in every version of the protocol.
+        if endpoint_of(options) is not None:
+            raise
+        root = root_of(options)
+        holder = holder_of(root)
+        found = None if holder is None else process_of(root, holder)
+        if found is None:
+            raise
+        pid = found
+        os.kill(pid, signal.SIGTERM)
+    except Unreachable:
+        if endpoint_of(options) is not None:
+            # The root behind an address is unknown.
+            raise
+        root = root_of(options)
+        if not is_free(root):
+            if note_of(root) is None:
+                message = f"a daemon holds {root} that does not answer yet: try again"
+                raise Unreachable(message) from None
+            raise
+        return Stopped(root, None)
+    if paths.is_remote(endpoint_of(options) or ""):
+        _wait_until_gone(options, pid, deadline)
+    else:
+        _wait_until_free(root, deadline)
+    return Stopped(root, pid)
+
+
+def _wait_until_gone(options: Namespace, pid: int, deadline: float) -> None:
+    """Return when that process no longer answers at an address of another machine.
+
+    Raises:
+        Busy: it still answers at the deadline.
+    """
+    with suppress(Unreachable, OutcomeUnknown):
+        while time.monotonic() < deadline:
+            with connected(options, spawn=False) as client:
+                if client.welcome.pid != pid:
+                    return
+            time.sleep(limits.START_LOCK_POLL_S)
+        raise Busy(
+            f"the daemon (pid {pid}) at {endpoint_of(options)} still answers: it is writing its"
+            " queue; try again"
+        )
+
+
+def _wait_until_free(root: Path, deadline: float) -> None:
+    """Return when no daemon holds the root.
+
+    Raises:
+        Busy: it is still held at the deadline.
+    """
+    while not is_free(root):
+        if time.monotonic() >= deadline:
+            raise Busy(
+                f"the daemon still holds {root}: it is writing its queue; see"
+                f" {root / paths.LOG} and try again"
+            )
+        time.sleep(limits.START_LOCK_POLL_S)

@@ -1,0 +1,142 @@
+"""New files and folders that appear whole and never replace existing ones."""
+
+import ctypes
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from steno.local import sync_file, sync_folder
+from steno_protocol.errors import BadRequest, Exists
+
+_HERE: Final = -100
+"""AT_FDCWD: a relative path begins at the working directory."""
+
+_NO_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+"""The errors of a file system without hard links, such as exFAT."""
+
+_NOREPLACE: Final = 1
+"""RENAME_NOREPLACE of `renameat2`, Linux 3.15."""
+
+
+@contextmanager
+def new_file(path: Path) -> Generator[BinaryIO]:
+    """A new file that appears at `path` once all of it is on the disk.
+
+    Raises:
+        Exists: the path exists.
+        BadRequest: its parent is no folder.
+        OSError: it cannot be written; nothing is left of it.
+    """
+    _check_place(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with _named(path), os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            sync_file(file.fileno())
+        _name(Path(name), path)
+    except FileExistsError:
+        raise _taken(path) from None
+    finally:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+    sync_folder(path.parent)
+
+
+@contextmanager
+def new_folder(path: Path) -> Generator[Path]:
+    """A new folder that appears at `path` once all of it is on the disk.
+
+    Raises:
+        Exists: the path exists.
+        BadRequest: its parent is no folder.
+        OSError: it cannot be written; nothing is left of it.
+    """
+    _check_place(path)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        with _named(path):
+            yield aside
+        sync_folder(aside)
+        put_in_place(aside, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _named(path: Path) -> Generator[None]:
+    """Add the path to an error of an open file, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def put_in_place(aside: Path, path: Path) -> None:
+    """Move a finished folder to its path, atomically and durably.
+
+    Raises:
+        Exists: the path exists, even as an empty folder.
+    """
+    try:
+        _rename_new(aside, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    sync_folder(path.parent)
+
+
+def _name(aside: Path, path: Path) -> None:
+    """Give a finished file its name; a link never replaces an existing file."""
+    try:
+        os.link(aside, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _rename_new(aside, path)
+
+
+def _rename_new(old: Path, new: Path) -> None:
+    """Rename without replacing: rename() itself replaces an empty folder.
+
+    A program that has such a folder open would keep writing into removed files.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is not None:
+        failed = rename(_HERE, os.fsencode(old), _HERE, os.fsencode(new), _NOREPLACE)
+        number = ctypes.get_errno() if failed else 0
+        if number in {0, errno.EEXIST}:
+            if number:
+                raise FileExistsError(number, os.strerror(number), str(new))
+            return
+        if number not in {errno.ENOSYS, errno.EINVAL}:
+            raise OSError(number, os.strerror(number), str(old), None, str(new))
+    # Without renameat2, the check and the rename are two steps.
+    if new.is_symlink() or new.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
+    old.rename(new)
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a path early: the file is first written under another name.
+
+    Raises:
+        Exists: the path exists.
+        BadRequest: its parent is no folder.
+    """
+    if path.is_symlink() or path.exists():
+        raise _taken(path)
+    if not path.parent.is_dir():
+        raise BadRequest(
+            f"{path.parent} is no folder: create it, or name a path in an existing one"
+        )
+
+
+def _taken(path: Path) -> Exists:
+    return Exists(f"{path} exists: name another path, or move it away")

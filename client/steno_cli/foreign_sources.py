@@ -1,0 +1,607 @@
+"""Transcripts of other agents in a folder, written as sessions.
+
+context.jsonl               the conversation as messages
+context_1.jsonl ...         what compactions replaced, and the other branches
+stream-claude-code.jsonl    the file of the other program, byte for byte
+tool-results/               long results of tools, which Claude Code keeps in files of their own
+state.json                  the title, and the program as a label
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import msgspec
+
+from steno.local import sync_file, sync_folder
+from steno_agents.claude_code import ClaudeCode
+from steno_agents.detection import BESIDE, FORMATS, guessed
+from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
+from steno_cli import compressed
+from steno_cli.command_limits import INDEX_BYTES_MAX, TRANSCRIPT_LINE_BYTES_MAX
+from steno_cli.import_sources import check_session_id
+from steno_cli.source_tree import SourceTree, Walk
+from steno_cli.transcripts import detected, first_objects, lenient_object, objects_of
+from steno_protocol import limits, paths
+from steno_protocol.errors import BadRequest, StenoError, TooLarge
+from steno_redact.records import is_same_line
+from steno_redact.redactor import Redactor
+
+_SUBAGENTS: Final = "subagents"
+"""Claude Code's folder of a session's subagents, beside the session's file."""
+
+_SUFFIX: Final = ".jsonl"
+
+_DIGEST_CHARS: Final = 12
+"""Characters of a digest at the end of a name that was cut: no two names of a user are alike."""
+
+_INDEX_ABOVE_MAX: Final = 5
+"""From a rollout's folder to that of Codex: day, month, year, `sessions`, `~/.codex`."""
+
+_LOOKED_AT_OBJECTS: Final = 64
+"""Records of an unknown file that are compared with the forms of other programs."""
+
+PASSES: Final = 3
+"""How often the lines of a transcript are read: to copy, to learn branches, and to convert."""
+
+
+class EmptyTranscript(BadRequest):
+    """A transcript has no message.
+
+    Attributes:
+        is_known: its records are those that its program writes before the first message.
+    """
+
+    is_known: bool = False
+
+
+class Counted(NamedTuple):
+    """What an import found in a transcript.
+
+    Attributes:
+        branches: the generations with branches that were left.
+        compactions: the generations that a compaction replaced.
+        rolled_back: the generations whose last turns were withdrawn.
+        unread: past histories that are too many to be generations.
+        salvaged: records that were read from damaged lines.
+        odd: messages in a form that the reader does not know.
+    """
+
+    branches: int = 0
+    compactions: int = 0
+    rolled_back: int = 0
+    unread: int = 0
+    salvaged: int = 0
+    odd: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSource:
+    """A transcript of another agent.
+
+    Attributes:
+        session: the id that it gets.
+        tree: the folder of the import.
+        inside: the place of the file in it; the file is only read.
+        format: its format.
+        skipped: the bytes of each message that is too long for a record, after `write`.
+        undecoded: the bytes of each line without a whole record, after `write`.
+        unfinished: the bytes of a last line without an end, which `write` did not take.
+        counted: the other findings, after `write`; empty before.
+    """
+
+    session: str
+    tree: SourceTree
+    inside: PurePath
+    format: type[ForeignTranscript]
+    skipped: list[int] = field(default_factory=list[int])
+    undecoded: list[int] = field(default_factory=list[int])
+    unfinished: list[int] = field(default_factory=list[int])
+    counted: list[Counted] = field(default_factory=list[Counted])
+
+    @property
+    def file(self) -> Path:
+        """The path of the file."""
+        return self.tree.path(self.inside)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self.file.parent
+
+    @property
+    def origin(self) -> Path:
+        """The path to name in messages."""
+        return self.file
+
+    @property
+    def stream(self) -> str:
+        """The name of the file that keeps the transcript in the session's folder."""
+        return f"stream-{self.format.stream}.jsonl"
+
+    def work_bytes(self) -> int:
+        """The bytes that `write` reads."""
+        return PASSES * self.tree.size(self.inside)
+
+    def shape(self) -> tuple[int, int]:
+        """A value that changes when the file is replaced or cut, and not with an append."""
+        stat = self.tree.stat(self.inside)
+        return stat.st_ino, stat.st_dev
+
+    def compare(self, folder: Path, redactor: Redactor | None = None) -> int | None:
+        """Compare the file with the stream of an existing session.
+
+        Args:
+            folder: the session's folder.
+            redactor: what masked the stream, if something did.
+
+        Returns:
+            The bytes of the whole lines that were added since the import; None if the session does
+            not come from this file.
+        """
+        try:
+            with (folder / self.stream).open("rb") as kept, _opened(self.tree, self.inside) as file:
+                lines = whole_lines(file, self.file, [])
+                if all(is_same_line(redactor, line, next(lines, b"")) for line in kept):
+                    return sum(map(len, lines))
+                return None
+        except FileNotFoundError:
+            return None
+
+    def write(self, folder: Path, show: Callable[[int], None]) -> None:
+        """Write the session's files; durable once the folder is synced.
+
+        Only whole lines are taken: the program may be writing the next one.
+
+        Args:
+            folder: an empty folder.
+            show: called with the bytes of each line, `PASSES` times altogether.
+
+        Raises:
+            EmptyTranscript: no record is a message.
+            TooLarge: a line is too long to be read.
+            OSError: a file cannot be read or written.
+        """
+        transcript = self.format()
+        for found in (self.skipped, self.undecoded, self.unfinished, self.counted):
+            found.clear()
+        with (
+            _opened(self.tree, self.inside) as source,
+            _new(folder / self.stream) as copy,
+        ):
+            for line in whole_lines(source, self.file, self.unfinished):
+                copy.write(line)
+                show(len(line))
+            _sync(copy)
+        spans = self._scan(transcript, folder / self.stream, show)
+        histories = transcript.histories()
+        written = self._write_contexts(transcript, histories, folder, spans, show)
+        self.counted.append(
+            Counted(
+                sum(each.end == "branch" for each in written),
+                sum(each.end == "compaction" for each in written),
+                sum(each.end == "roll-back" for each in written),
+                transcript.unread,
+                sum(bool(each) for each in spans.values()),
+                transcript.odd,
+            )
+        )
+        self._copy_companions(folder)
+        self._write_state(transcript, histories, folder)
+        # `steno sessions` sorts by the last change, which is the other program's.
+        changed = self.tree.stat(self.inside)
+        for each in folder.iterdir():
+            os.utime(each, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+
+    def _scan(
+        self, transcript: ForeignTranscript, stream: Path, show: Callable[[int], None]
+    ) -> dict[int, int]:
+        """Let the transcript read each record once.
+
+        Returns:
+            The bytes of each record that shares its line with damage, by place.
+        """
+        salvaged: dict[int, int] = {}
+        offset = 0
+        with stream.open("rb") as lines:
+            for line in lines:
+                records = objects_of(line, self.format.is_record)
+                for record in records:
+                    place = offset + record.start
+                    if record.end - record.start != len(line):
+                        salvaged[place] = record.end - record.start
+                    transcript.scan(place, record.value)
+                if not records and line.strip():
+                    self.undecoded.append(len(line))
+                offset += len(line)
+                show(len(line))
+        return salvaged
+
+    def _write_contexts(
+        self,
+        transcript: ForeignTranscript,
+        histories: Sequence[History],
+        folder: Path,
+        salvaged: dict[int, int],
+        show: Callable[[int], None],
+    ) -> list[History]:
+        """Write a generation for each history with messages; returns the past ones.
+
+        Raises:
+            EmptyTranscript: the live history has no message.
+        """
+        written: list[History] = []
+        with (folder / self.stream).open("rb") as stream:
+            for history in histories:
+                is_live = history.end == "live"
+                path = folder / paths.generation_file(len(written) + 1)
+                path = folder / paths.CONTEXT if is_live else path
+                records = _records_at(stream, history.places, salvaged)
+                with _new(path) as context:
+                    messages = 0
+                    for message in _messages(transcript, records):
+                        line = msgspec.json.encode(message)
+                        if len(line) <= limits.RECORD_BYTES_MAX:
+                            context.write(line + b"\n")
+                            messages += message["role"] in CONVERSATION_ROLES
+                        elif is_live:
+                            self.skipped.append(len(line))
+                    _sync(context)
+                if not is_live and messages:
+                    written.append(history)
+                elif not is_live:
+                    path.unlink()
+                elif not (messages or self.skipped):
+                    raise self._empty(transcript)
+        if not histories:
+            raise self._empty(transcript)
+        show(self.tree.size(self.inside))
+        return written
+
+    def _empty(self, transcript: ForeignTranscript) -> EmptyTranscript:
+        program = transcript.program
+        if transcript.odd or self.undecoded:
+            why = (
+                f"{transcript.odd + len(self.undecoded)} records of it are damaged, or in a form of"
+                f" {program} that this version of steno cannot read: update steno, or report it"
+            )
+        else:
+            why = f"{program} had not written a message to it when it ended"
+        error = EmptyTranscript(f"{self.file} has no conversation: {why}")
+        error.is_known = not (transcript.odd or self.undecoded)
+        return error
+
+    def _copy_companions(self, folder: Path) -> None:
+        """Copy the files that the program keeps beside the transcript."""
+        beside = self.inside.parent / _stem(self.inside.name)
+        for name in self.format.companions:
+            if not self.tree.has_folder(beside / name):
+                continue
+            (folder / name).mkdir(mode=0o700)
+            for entry in self.tree.entries(beside / name):
+                # A daemon would take such a file for one of a session.
+                if entry.is_folder or entry.name.endswith(_SUFFIX):
+                    continue
+                with (
+                    self.tree.open(beside / name / entry.name) as source,
+                    _new(folder / name / entry.name) as copy,
+                ):
+                    while block := source.read(limits.COPY_BYTES):
+                        copy.write(block)
+                    _sync(copy)
+            sync_folder(folder / name)
+
+    def _write_state(
+        self, transcript: ForeignTranscript, histories: Sequence[History], folder: Path
+    ) -> None:
+        title = (
+            transcript.own_title or self._indexed_title(transcript) or transcript.title(histories)
+        )
+        title = (title or "")[: limits.TITLE_CHARS_MAX]
+        state = {"version": 1, "custom_title": title or None, "labels": [transcript.stream]}
+        with _new(folder / paths.STATE) as file:
+            file.write(json.dumps(state, ensure_ascii=False).encode(errors="replace"))
+            _sync(file)
+
+    def _indexed_title(self, transcript: ForeignTranscript) -> str | None:
+        """The name in the program's index, the last one of the session."""
+        index = self.format.index
+        if index is None or transcript.session is None:
+            return None
+        for folder in (self.folder, *self.folder.parents[:_INDEX_ABOVE_MAX]):
+            with suppress(OSError, StenoError):
+                with (
+                    closing(SourceTree(folder)) as above,
+                    above.open(PurePath(index.file)) as file,
+                ):
+                    lines = file.read(INDEX_BYTES_MAX).splitlines()
+                entries = (lenient_object(line) or {} for line in reversed(lines))
+                titles = (
+                    title
+                    for entry in entries
+                    if entry.get(index.session) == transcript.session
+                    and isinstance(title := entry.get(index.title), str)
+                )
+                return next(titles, None)
+        return None
+
+
+class Unknown(NamedTuple):
+    """A file that no reader understands.
+
+    Attributes:
+        path: its path.
+        guess: the name of the program that most likely wrote it; None if nothing suggests one.
+    """
+
+    path: Path
+    guess: str | None
+
+    @property
+    def why(self) -> str:
+        """The reason why it is left out."""
+        known = " and ".join(each.program for each in FORMATS)
+        what = (
+            "its records are those of no agent that steno knows"
+            if self.guess is None
+            else f"it looks like a transcript of {self.guess}, which steno cannot read"
+        )
+        return f"{what}; it reads those of {known}, and session folders of kimi-cli"
+
+
+@dataclass(slots=True)
+class Found:
+    """The transcripts of other agents in a folder.
+
+    Attributes:
+        sources: those that can be imported.
+        nameless: those whose path is no session id.
+        unknown: files with lines of JSON that no reader understands.
+        contexts: files whose lines are the messages of kimi-cli.
+        left_out: files and folders that were not read, with the reason.
+    """
+
+    sources: list[ForeignSource] = field(default_factory=list["ForeignSource"])
+    nameless: list[Path] = field(default_factory=list[Path])
+    unknown: list[Unknown] = field(default_factory=list[Unknown])
+    contexts: set[PurePath] = field(default_factory=set[PurePath])
+    left_out: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+
+def find_foreign(tree: SourceTree, prefix: str | None) -> Found:
+    """Find the transcripts of other agents in a folder.
+
+    Args:
+        tree: the folder, or its one file; folders below it are searched, except those of sessions.
+        prefix: the prefix of the ids, or the id of the one file; None is the name of the program.
+
+    Raises:
+        WrongUsage: the prefix is no session id.
+    """
+    if prefix is not None:
+        check_session_id(prefix)
+    found = Found()
+    walk = Walk(tree)
+    for inside in [PurePath(tree.only)] if tree.only is not None else _files(walk):
+        try:
+            _look(tree, inside, prefix, found)
+        except StenoError as error:
+            found.left_out.append((tree.path(inside), error.message))
+        except OSError as error:
+            why = f"it cannot be read: {error.strerror or error}"
+            found.left_out.append((tree.path(inside), why))
+    found.left_out += walk.left_out
+    return found
+
+
+def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
+    """What a context file is if it has no message of kimi-cli; None if it may have.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with tree.open(inside) as content:
+        objects = first_objects(content)
+        first = [each for _, each in zip(range(_LOOKED_AT_OBJECTS), objects, strict=False)]
+    if not first or any(isinstance(each.get("role"), str) for each in first):
+        return None
+    guesses = (guess for each in first if (guess := guessed(each)) is not None)
+    return Unknown(tree.path(inside), next(guesses, None))
+
+
+def _look(tree: SourceTree, inside: PurePath, prefix: str | None, found: Found) -> None:
+    """Find out what a file is."""
+    with _opened(tree, inside) as content:
+        objects = first_objects(content)
+        first = [each for _, each in zip(range(_LOOKED_AT_OBJECTS), objects, strict=False)]
+        is_context = bool(first) and all(isinstance(each.get("role"), str) for each in first)
+        detection = detected(first)
+        if detection.format is None and not is_context and detection.guess is None:
+            detection = detected(_both(first, objects))
+    kind = detection.format
+    if kind is None:
+        if is_context:
+            found.contexts.add(inside)
+        elif first:
+            found.unknown.append(Unknown(tree.path(inside), detection.guess))
+        return
+    is_named = tree.only is not None and prefix is not None
+    session = prefix if is_named and prefix else _session_of(tree, inside, kind, prefix)
+    try:
+        paths.split_session(session)
+    except BadRequest:
+        found.nameless.append(tree.path(inside))
+    else:
+        found.sources.append(ForeignSource(session, tree, inside, kind))
+
+
+def _both(first: list[dict[str, Any]], rest: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    yield from first
+    yield from rest
+
+
+def _files(walk: Walk) -> Iterator[PurePath]:
+    """The files with lines of JSON that belong to no session folder, those above first."""
+    waiting = [PurePath()]
+    companions = {name for each in FORMATS for name in each.companions}
+    while waiting:
+        folder = waiting.pop()
+        entries = [each for each in walk.below(folder) if not each.name.startswith(".")]
+        names = {each.name for each in entries if not each.is_folder}
+        if paths.CONTEXT in names:
+            continue
+        for name in sorted(names - BESIDE):
+            if name.endswith((_SUFFIX, _SUFFIX + compressed.SUFFIX)):
+                yield folder / name
+        below = [each.name for each in entries if each.is_folder and each.name not in companions]
+        waiting += [folder / name for name in reversed(below)]
+
+
+def _opened(tree: SourceTree, inside: PurePath) -> BinaryIO:
+    """Open a transcript; a compressed one is decompressed as it is read."""
+    file = tree.open(inside)
+    if inside.name.endswith(compressed.SUFFIX):
+        return compressed.decompressed(file, tree.path(inside))
+    return file
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(compressed.SUFFIX).removesuffix(_SUFFIX)
+
+
+def _session_of(
+    tree: SourceTree, inside: PurePath, kind: type[ForeignTranscript], prefix: str | None
+) -> str:
+    """The id of a transcript: it depends on the file's place, not on the folder of the import."""
+    start = kind.stream if prefix is None else prefix.rstrip("/")
+    path = tree.path(inside)
+    if kind is ClaudeCode:
+        return _fitted([start, *_claude_segments([*path.parts[1:-1], _stem(path.name)])])
+    transcript = kind()
+    with _opened(tree, inside) as content:
+        for place, record in enumerate(first_objects(content)):
+            transcript.scan(place, record)
+            if transcript.session is not None:
+                break
+    return f"{start}/{transcript.session or _stem(path.name)}"
+
+
+def _claude_segments(parts: Sequence[str]) -> list[str]:
+    """The part of a path that names a transcript of Claude Code.
+
+    <project>/<session>.jsonl, <project>/<session>/subagents/<agent>.jsonl, and the agents of a
+    workflow some folders below `subagents`.
+    """
+    above = [at for at, part in enumerate(parts[:-1]) if part == _SUBAGENTS]
+    begin = max(0, above[-1] - 2) if above else -2
+    # A project's folder begins with the dash of its first slash, and a segment may not.
+    return [part.lstrip("-") or "root" for part in parts[begin:]]
+
+
+def _fitted(segments: list[str]) -> str:
+    """A session id of segments; long ones keep their beginning and get a digest of the whole."""
+    longest = limits.SESSION_SEGMENT_CHARS_MAX
+    cut = [_cut(each, longest) for each in segments]
+    over = len("/".join(cut)) - limits.SESSION_ID_CHARS_MAX
+    if over > 0:
+        at = max(range(len(cut)), key=lambda each: len(cut[each]))
+        cut[at] = _cut(segments[at], max(len(cut[at]) - over, _DIGEST_CHARS))
+    return "/".join(cut)
+
+
+def _cut(segment: str, size: int) -> str:
+    if len(segment) <= size:
+        return segment
+    digest = hashlib.sha256(os.fsencode(segment)).hexdigest()[:_DIGEST_CHARS]
+    return f"{segment[: max(0, size - _DIGEST_CHARS - 1)]}-{digest}".lstrip("-")
+
+
+def whole_lines(source: BinaryIO, path: Path, unfinished: list[int]) -> Iterator[bytes]:
+    """The whole lines of a transcript.
+
+    Args:
+        source: the open transcript.
+        path: its path, for messages.
+        unfinished: gets the bytes of a last line without an end.
+
+    Raises:
+        TooLarge: a line is too long to be kept in memory.
+    """
+    offset = 0
+    while line := source.readline(TRANSCRIPT_LINE_BYTES_MAX + 1):
+        if len(line) > TRANSCRIPT_LINE_BYTES_MAX:
+            raise too_long_line(path, offset)
+        if not line.endswith(b"\n"):
+            unfinished.append(len(line))
+            return
+        yield line
+        offset += len(line)
+
+
+def too_long_line(path: Path, offset: int) -> TooLarge:
+    """The error for a line that is longer than any that an agent writes."""
+    return TooLarge(
+        f"the line at byte {offset} of {path} has more than {TRANSCRIPT_LINE_BYTES_MAX} bytes, more"
+        " than steno reads: remove the line from a copy of the file, and import the copy"
+    )
+
+
+class LineLength:
+    """Refuses a file with a line that is too long, block by block.
+
+    Args:
+        path: the path of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._line = 0
+
+    def feed(self, block: bytes) -> None:
+        """Look at the next block.
+
+        Raises:
+            TooLarge: a line has become too long.
+        """
+        last = block.rfind(b"\n") + 1
+        longest = self._offset - self._line + (block.find(b"\n") if last else len(block))
+        if longest > TRANSCRIPT_LINE_BYTES_MAX:
+            raise too_long_line(self._path, self._line)
+        self._line = self._offset + last if last else self._line
+        self._offset += len(block)
+
+
+def _records_at(
+    stream: BinaryIO, places: Sequence[int], salvaged: dict[int, int]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records at places of a stream."""
+    for place in places:
+        stream.seek(place)
+        size = salvaged.get(place)
+        record = lenient_object(stream.readline() if size is None else stream.read(size))
+        if record is not None:
+            yield place, record
+
+
+def _messages(
+    transcript: ForeignTranscript, records: Iterator[tuple[int, dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    converter = transcript.converter()
+    for place, record in records:
+        yield from converter.messages(place, record)
+    yield from converter.finish()
+
+
+def _new(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    sync_file(file.fileno())

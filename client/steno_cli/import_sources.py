@@ -1,0 +1,241 @@
+"""The session folders of kimi-cli and steno outside the root, and their files to import."""
+
+import shlex
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple
+
+from steno.values import decode_line
+from steno_cli.exits import WrongUsage
+from steno_cli.source_tree import SourceTree
+from steno_protocol import limits, paths
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.positions import Position
+
+_SKIPPED_SUFFIXES: Final = (".mark", ".new")
+"""The suffixes of files that belong to one copy of a session, or are unfinished."""
+
+_START: Final = Position(0, 0)
+
+
+class SourceFile(NamedTuple):
+    """A file or folder of a session.
+
+    Attributes:
+        inside: its place in the folder of the import.
+        target: its path in the session's folder.
+        is_folder: it is a folder.
+    """
+
+    inside: PurePath
+    target: PurePath
+    is_folder: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """A session outside the root.
+
+    Attributes:
+        session: its id in the root.
+        tree: the folder of the import.
+        inside: the place of the session's folder in it.
+        lone: its context if that is a file outside the folder, the old format of kimi-cli; the
+            folder has the other files, and may be missing.
+    """
+
+    session: str
+    tree: SourceTree
+    inside: PurePath
+    lone: PurePath | None = None
+
+    @property
+    def context(self) -> PurePath:
+        """The place of the context file."""
+        return self.inside / paths.CONTEXT if self.lone is None else self.lone
+
+    @property
+    def folder(self) -> Path:
+        """The path of the session's folder."""
+        return self.tree.path(self.inside)
+
+    @property
+    def origin(self) -> Path:
+        """The folder to name in messages."""
+        return self.tree.path(self.context.parent)
+
+    def files(self) -> Iterator[SourceFile]:
+        """Each file and folder of the session.
+
+        A folder comes before its files, and is skipped if it is a session itself. Symbolic links
+        and other things that are neither file nor folder are skipped.
+
+        Raises:
+            OSError: a folder cannot be read.
+        """
+        if self.lone is not None:
+            yield SourceFile(self.lone, PurePath(paths.CONTEXT), is_folder=False)
+            if not self.tree.has_folder(self.inside):
+                return
+        yield from self._below(self.inside, PurePath())
+
+    def _below(self, folder: PurePath, target: PurePath) -> Iterator[SourceFile]:
+        self.tree.check_depth(folder)
+        for name, is_folder in self.tree.entries(folder):
+            if not target.parts and name.endswith(_SKIPPED_SUFFIXES):
+                continue
+            inside = folder / name
+            if not is_folder:
+                yield SourceFile(inside, target / name, is_folder=False)
+            elif not self.tree.has_file(inside / paths.CONTEXT):
+                yield SourceFile(inside, target / name, is_folder=True)
+                yield from self._below(inside, target / name)
+
+    def work_bytes(self) -> int:
+        """The bytes that a copy reads.
+
+        Raises:
+            OSError: a folder cannot be read.
+        """
+        return sum(self.tree.size(each.inside) for each in self.files())
+
+    def shape(self) -> frozenset[tuple[str, int]]:
+        """A value that changes with each rewrite of the contexts, and not with an append."""
+        folder = self.context.parent
+        return frozenset(
+            (name, self.tree.stat(folder / name).st_ino)
+            for name, _ in self.tree.entries(folder)
+            if name == self.context.name or paths.generation_of(name) is not None
+        )
+
+
+def find(
+    tree: SourceTree, given: str | None, contexts: Collection[PurePath]
+) -> tuple[list[ImportSource], list[Path]]:
+    """The sessions in a folder, parents first, and the contexts whose path is no session id.
+
+    Args:
+        tree: a session folder, a tree, or the file of a session in kimi-cli's old format.
+        given: the id of the one session, or the prefix of the ids of a tree.
+        contexts: the files whose lines are messages; other files are no session in the old format.
+
+    Raises:
+        NotFound: the folder has no session.
+        WrongUsage: the id or prefix is not possible in this root.
+    """
+    if tree.only is not None:
+        lone = _lone(tree, PurePath(tree.only), contexts)
+        if lone is None:
+            raise _no_source(tree)
+        session = lone.session if given is None else given
+        check_session_id(session)
+        return [replace(lone, session=session)], []
+    start, inside = (given or "").rstrip("/"), PurePath()
+    if tree.has_file(inside / paths.CONTEXT):
+        start = tree.top.name if given is None else given
+    elif tree.has_folder(PurePath(paths.SESSIONS)):
+        # The folder of kimi-cli itself: its sessions are one level below.
+        inside = PurePath(paths.SESSIONS)
+    if start or given is not None:
+        check_session_id(start)
+    found: list[ImportSource] = []
+    nameless: list[Path] = []
+    walk = _walk(tree, inside, start, contexts)
+    for source in sorted(walk, key=lambda each: each.session.split("/")):
+        if _has_id(source):
+            found.append(source)
+        else:
+            nameless.append(tree.path(source.context))
+    if not (found or nameless):
+        raise NotFound(f"{tree.given} has no session: a session has a file {paths.CONTEXT}")
+    return found, nameless
+
+
+def _no_source(tree: SourceTree) -> NotFound:
+    """The error for a file that is no session."""
+    inside, path = PurePath(tree.only or ""), tree.given
+    folder = inside.with_suffix("")
+    if paths.flat_session_of(inside.name) is not None and tree.has_file(folder / paths.CONTEXT):
+        return NotFound(
+            f"kimi-cli has moved the session of {path} into a folder: import {path.with_suffix('')}"
+        )
+    return NotFound(
+        f"{path} is one file, and such a file must be <uuid>.jsonl in kimi-cli's old format, or a"
+        f" transcript of another agent: `steno append ID < {shlex.quote(str(path))}` appends its"
+        " records"
+    )
+
+
+def damaged_lines(path: Path) -> int:
+    """The number of lines that are neither blank nor a JSON object."""
+    try:
+        with path.open("rb") as file:
+            return sum(1 for line in file if line.strip() and decode_line(_START, line) is None)
+    except FileNotFoundError:
+        return 0
+
+
+def _walk(
+    tree: SourceTree,
+    folder: PurePath,
+    address: str,
+    contexts: Collection[PurePath],
+    *,
+    in_session: bool = False,
+) -> Iterator[ImportSource]:
+    try:
+        entries = tree.entries(folder)
+    except OSError:
+        # The search for transcripts reports it.
+        return
+    if any(name == paths.CONTEXT and not is_folder for name, is_folder in entries):
+        in_session = True
+        yield ImportSource(address, tree, folder)
+    for name, is_folder in entries:
+        inside = folder / name
+        below = f"{address}/{name}" if address else name
+        if name.startswith("."):
+            continue
+        if is_folder and len(inside.parts) <= limits.SESSION_TREE_DEPTH_MAX:
+            yield from _walk(tree, inside, below, contexts, in_session=in_session)
+        elif not (is_folder or in_session) and (lone := _lone(tree, inside, contexts)) is not None:
+            yield replace(lone, session=below.removesuffix(".jsonl"))
+
+
+def _lone(
+    tree: SourceTree, inside: PurePath, contexts: Collection[PurePath]
+) -> ImportSource | None:
+    """The session in kimi-cli's old format at a place; None if kimi-cli would not convert it."""
+    name = paths.flat_session_of(inside.name)
+    folder = inside.with_suffix("")
+    if name is None or inside not in contexts or tree.has_file(folder / paths.CONTEXT):
+        return None
+    return ImportSource(name, tree, folder, lone=inside)
+
+
+def check_session_id(start: str) -> None:
+    """Refuse an id, or the prefix of ids, that no new session of this root can have.
+
+    Raises:
+        BadRequest, WrongUsage: the id is not possible.
+    """
+    mount, segments = paths.split_session(start)
+    if paths.UPLOADS in segments:
+        raise WrongUsage(
+            f"no new session can have {paths.UPLOADS!r} in its id, the name of a folder in a"
+            " session: import it under another id"
+        )
+    if mount is not None:
+        raise WrongUsage(
+            f"{start} is in a mount, which belongs to another program: copy the folder there"
+            " yourself, or import it under an id without a mount"
+        )
+
+
+def _has_id(source: ImportSource) -> bool:
+    try:
+        paths.split_session(source.session)
+    except BadRequest:
+        return False
+    return True

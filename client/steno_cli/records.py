@@ -1,0 +1,117 @@
+"""Records and events on stdout: spans of a file, lines, and subscriptions."""
+
+import json
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from typing import assert_never
+
+from steno import BlockingClient, BlockingSubscription
+from steno.parts import check_reached
+from steno.values import (
+    DmailEvent,
+    Live,
+    Record,
+    RecordsEvent,
+    Reset,
+    SubscriptionEvent,
+    WireRecord,
+)
+from steno_cli.command_limits import READER_POLL_S
+from steno_cli.exits import WrongUsage
+from steno_cli.render.output import Output
+from steno_cli.render.tables import shortened
+from steno_present import contract
+from steno_present.safe_text import printable
+from steno_present.wording import count, instant, number
+from steno_protocol.commands import Read
+from steno_protocol.positions import Position
+from steno_protocol.replies import Lines
+
+
+def check_span(
+    client: BlockingClient,
+    session: str,
+    after: Position | None,
+    until: Position | None = None,
+    command: type[Read] = Read,
+) -> None:
+    """Refuse a span beyond the end of the file, before anything is printed.
+
+    Raises:
+        NotFound: the file ends before one of the positions.
+        WrongUsage: the second position is before the first.
+    """
+    last = until or after
+    if last is None:
+        return
+    if after is not None and last < after:
+        raise WrongUsage(f"{last} is before {after}: exchange them", session=session)
+    probe = command(session=session, after=str(last), until=str(last), bytes_max=1)
+    reply, _ = client.request(probe, Lines)
+    check_reached(session, last, Position.parse(reply.next))
+
+
+def print_record(output: Output, record: Record) -> None:
+    """Print a record: its bytes in the file, or a document with its cursor."""
+    if output.as_json:
+        output.json_line(contract.record(record))
+    else:
+        output.json_line(record.raw if record.raw.endswith(b"\n") else record.raw + b"\n")
+
+
+def print_event(output: Output, event: WireRecord) -> None:
+    """Print an event on one line, cut to the width of a terminal."""
+    if output.as_json:
+        output.json_line(contract.record(event))
+        return
+    start = f"{event.cursor}  {instant(event.timestamp)}  "
+    kind = printable(event.type, one_line=True)
+    payload = printable(json.dumps(event.payload, ensure_ascii=False), one_line=True)
+    room = None if output.width is None else output.width - len(start) - len(kind) - 2
+    output.write(f"{start}{output.style(kind, 'bold')}  {shortened(payload, room)}")
+
+
+def report_damaged(output: Output, damaged: int, noun: str = "record", hint: str = "") -> None:
+    """Print the number of skipped lines, if any."""
+    if damaged:
+        lines = f"line was no {noun} and was" if damaged == 1 else f"lines were no {noun}s and were"
+        output.say(f"{number(damaged)} {lines} skipped{hint}")
+
+
+def report_no_event(output: Output, options: Namespace) -> None:
+    """Print that a span of the wire file has no event."""
+    output.say(f"{options.session} has no event there: `steno help emit` shows how to append one")
+
+
+def events_for_reader(events: BlockingSubscription, output: Output) -> Iterator[SubscriptionEvent]:
+    """The events of a subscription, until the reader of stdout has gone."""
+    # An idle session writes nothing, and only a write fails when the reader has gone.
+    while output.has_reader:
+        event = events.next_event(READER_POLL_S)
+        if event is not None:
+            yield event
+
+
+def follow(
+    events: BlockingSubscription, output: Output, show: Callable[[RecordsEvent], None]
+) -> None:
+    """Print a subscription as it comes: records with `show`, and a line for each rewrite."""
+    for event in events_for_reader(events, output):
+        match event:
+            case RecordsEvent():
+                show(event)
+            case Reset():
+                if output.as_json:
+                    output.document(contract.reset(event))
+                else:
+                    output.flush()
+                    kept = f"its first {count(event.kept, 'line')}" if event.kept else "no line"
+                    output.say(
+                        f"the session was {event.why}: generation {event.generation} begins and"
+                        f" keeps {kept}"
+                    )
+            case Live() | DmailEvent():
+                pass
+            case _:
+                assert_never(event)
+        output.flush()

@@ -1,0 +1,1 @@
+"""What a command prints: its streams, tables, progress, pager and Markdown on a terminal."""

@@ -1,0 +1,292 @@
+"""Transcripts of any program that are checked in place, without a daemon."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from steno.local import NotRegular
+from steno.values import decode_object
+from steno_agents.detection import Detector, is_record
+from steno_agents.transcript import ForeignTranscript
+from steno_cli.command_limits import (
+    CHECK_HANDLES_MAX,
+    DETECTED_BYTES_MAX,
+    DETECTED_LINE_BYTES_MAX,
+    DETECTED_LINES_MAX,
+    TRANSCRIPT_LINE_VALUES_MAX,
+)
+from steno_protocol import limits, paths
+from steno_protocol.checks import Facts
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.file_types import kind_of
+from steno_protocol.record_salvage import is_well_formed, whole_records
+from steno_protocol.surrogates import replace_lone_surrogates
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+_VALUE_MARKS: Final = (b"{", b"[", b",")
+
+
+def foreign_format(file: Path) -> type[ForeignTranscript] | None:
+    """The format of another agent's transcript, from its first records; None if it is no such file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as content:
+        return detected(first_objects(content)).format
+
+
+def detected(records: Iterable[dict[str, Any]]) -> Detector:
+    """The detection of a format, after the records that it needed."""
+    detector = Detector()
+    any(map(detector.feed, records))
+    detector.finish()
+    return detector
+
+
+def first_objects(content: BinaryIO) -> Iterator[dict[str, Any]]:
+    """The JSON objects in the first lines of a file, which show the program that wrote it."""
+    for line in _first_lines(content):
+        for record in objects_of(line, is_record):
+            yield record.value
+
+
+def _first_lines(content: BinaryIO) -> Iterator[bytes]:
+    """The first lines, each of them whole; a line that is too long is passed over."""
+    read = 0
+    for _ in range(DETECTED_LINES_MAX):
+        if read >= DETECTED_BYTES_MAX:
+            return
+        part = line = content.readline(DETECTED_LINE_BYTES_MAX)
+        read += len(part)
+        while _is_cut(part) and read < DETECTED_BYTES_MAX:
+            part = content.readline(DETECTED_LINE_BYTES_MAX)
+            read += len(part)
+        if not line:
+            return
+        if not _is_cut(line):
+            yield line
+
+
+def _is_cut(part: bytes) -> bool:
+    """Whether a line may go on after a part of it that was read."""
+    return len(part) == DETECTED_LINE_BYTES_MAX and not part.endswith(b"\n")
+
+
+class Placed(NamedTuple):
+    """A record in a line.
+
+    Attributes:
+        start: the offset of its first byte in the line.
+        end: the offset behind its last byte.
+        value: the record.
+    """
+
+    start: int
+    end: int
+    value: dict[str, Any]
+
+
+def objects_of(line: bytes, is_own: Callable[[dict[str, Any]], bool]) -> list[Placed]:
+    """The JSON objects of a line: one, or none, or the whole ones in a damaged line.
+
+    Two writers without a lock leave lines that contain the rest of one record and all of another.
+
+    Args:
+        line: the line with its newline.
+        is_own: whether an object behind damaged bytes is a record, and no part of the damaged one.
+    """
+    value = lenient_object(line)
+    if value is not None:
+        return [Placed(0, len(line), value)]
+    if not _is_decodable(line) or is_well_formed(line):
+        return []
+
+    def is_whole(data: bytes) -> bool:
+        found = lenient_object(data)
+        return found is not None and is_own(found)
+
+    spans = whole_records(line.rstrip(b"\r\n"), is_whole, ended=line.endswith(b"\n"))
+    placed = [(span, lenient_object(line[span.start : span.end])) for span in spans]
+    return [Placed(span.start, span.end, each) for span, each in placed if each is not None]
+
+
+def lenient_object(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a line of any program, None if it is none.
+
+    U+FFFD takes the place of half a surrogate pair, for which strict readers refuse a line.
+    """
+    if not _is_decodable(line):
+        return None
+    record = decode_object(line)
+    if record is not None:
+        return record
+    replaced = replace_lone_surrogates(line)
+    return None if replaced == line else decode_object(replaced)
+
+
+def _is_decodable(line: bytes) -> bool:
+    """Whether the values of a line fit into memory; counting their marks overestimates them."""
+    return (
+        len(line) <= TRANSCRIPT_LINE_VALUES_MAX
+        or sum(map(line.count, _VALUE_MARKS)) <= TRANSCRIPT_LINE_VALUES_MAX
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Transcripts:
+    """The files of one folder that can be checked.
+
+    Attributes:
+        folder: the path of the folder.
+        names: the files, in order of their names.
+        is_session: it is a session's folder, whose files refer to each other.
+        is_owned: a steno daemon wrote it, and its timeline contains positions in its files.
+        is_whole: the whole folder is checked, and not one file of it.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    is_session: bool
+    is_owned: bool
+    is_whole: bool
+
+    def program_of(self, name: str) -> str | None:
+        """The name of the program that wrote a file; None if nothing shows it."""
+        if self.is_session:
+            return "steno" if self.is_owned else "kimi-cli"
+        try:
+            kind = foreign_format(self.folder / name)
+        except OSError:
+            # The check reports a file that cannot be read.
+            return None
+        return None if kind is None else kind.program
+
+
+def transcripts_at(target: str) -> Iterator[Transcripts]:
+    """The transcripts at a path: one file, or all below a folder, folder by folder.
+
+    A symbolic link as the path itself is followed, one below it is not.
+
+    Raises:
+        NotFound: the path does not exist.
+        BadRequest: it is neither a file nor a folder.
+    """
+    path = Path(target).expanduser()
+    try:
+        path = path.resolve(strict=True)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise NotFound(f"{target} cannot be found: {error.strerror}") from None
+    if stat.S_ISREG(mode):
+        there = {each.name for each in path.parent.iterdir()}
+        yield _described(path.parent, (path.name,), there, is_whole=False)
+    elif stat.S_ISDIR(mode):
+        yield from _below(path)
+    else:
+        raise BadRequest(f"{target} is neither a file nor a folder: name a JSONL file")
+
+
+def _below(top: Path) -> Iterator[Transcripts]:
+    for folder, folders, files in os.walk(top):
+        # The files of a quarantine are known to be damaged.
+        folders[:] = sorted(set(folders) - {paths.QUARANTINE})
+        names = tuple(sorted(name for name in files if _is_transcript(Path(folder, name))))
+        there = {*files, *folders}
+        if names or paths.CONTEXT in there:
+            yield _described(Path(folder), names, there, is_whole=True)
+
+
+def _is_transcript(path: Path) -> bool:
+    try:
+        return path.suffix == ".jsonl" and stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _described(
+    folder: Path, names: tuple[str, ...], there: set[str], *, is_whole: bool
+) -> Transcripts:
+    # A folder with past generations is a session even without a present one.
+    is_session = paths.CONTEXT in there or any(map(paths.generation_of, there))
+    is_owned = is_session and paths.TIMELINE in there
+    return Transcripts(folder, names, is_session, is_owned, is_whole)
+
+
+class LocalFolder:
+    """An open folder for a check, which follows no link in it and waits for no pipe.
+
+    Attributes:
+        handle: the open folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.handle: int = os.open(folder, _FOLDER)
+        self._files: dict[str, int] = {}
+
+    def names(self, below: str = "") -> list[str]:
+        """The names in it, or in the folder `below`; empty if that does not exist."""
+        if not below:
+            return _names(self.handle)
+        try:
+            nest = os.open(below, _FOLDER | os.O_NOFOLLOW, dir_fd=self.handle)
+        except OSError:
+            return []
+        try:
+            return _names(nest)
+        finally:
+            os.close(nest)
+
+    def facts(self, name: str) -> Facts | None:
+        """Size and inode of a name, whatever its type; None if it does not exist."""
+        try:
+            found = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return Facts(found.st_size, found.st_ino)
+
+    def read(self, name: str, size: int, offset: int) -> bytes:
+        """Up to `size` bytes of a file from `offset`."""
+        return os.pread(self.open(name), size, offset)
+
+    def open(self, name: str) -> int:
+        """The handle of a file; the least recently used handle is closed when there are too many.
+
+        Raises:
+            OSError: the file cannot be read, or is no regular file.
+        """
+        handle = self._files.pop(name, None)
+        if handle is None:
+            mode = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_mode
+            if not stat.S_ISREG(mode):
+                raise NotRegular(f"it is {kind_of(mode)}, and has to be a regular file")
+            if len(self._files) >= CHECK_HANDLES_MAX:
+                os.close(self._files.pop(next(iter(self._files))))
+            handle = os.open(name, _READ, dir_fd=self.handle)
+        # Inserted again, so that the order of the dictionary is the order of use.
+        self._files[name] = handle
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise NotRegular("it was just replaced by something that is no regular file")
+        return handle
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """The content of a file, block by block."""
+        offset = 0
+        while data := self.read(name, limits.BLOCK_BYTES, offset):
+            offset += len(data)
+            yield data
+
+    def close(self) -> None:
+        """Close the folder and its files."""
+        for handle in [*self._files.values(), self.handle]:
+            os.close(handle)
+
+
+def _names(handle: int) -> list[str]:
+    with os.scandir(handle) as entries:
+        return [entry.name for entry in entries]

@@ -1,0 +1,416 @@
+"""The documents of `--json`, each with its keys, which are always present.
+
+Two keys come only in a cluster: `stale`, true in what may be older than what another host has, and
+`owner` in an entry of `sessions`, the address of the host that owns it.
+
+ack         session first last head durability duplicate checkpoint_id handle rotated overtaken key
+            `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
+            `emit`, and `usage` and `prompt` if they write
+sessions    {"sessions": [{session bytes modified_at generations title labels archived
+            forked_from work_dir last_in_work_dir live records}],
+            "flat": [the same, for sessions in kimi-cli's old format]}; records is null if unknown
+trash       {"trash": [{session trash bytes deleted_at expires_at title}]}  `sessions --trash`
+record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
+stream      cursor key by record                `stream SESSION NAME`: one a line; key and by are
+            null if the line has none
+streams     session streams [{name head records bytes modified_at}]            `stream SESSION`
+reset       {"reset": {generation kept why}}    `tail -f`, `stream -f`: a rewrite; lines from
+            `kept` on follow
+hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
+turn        turn cursor timestamp at user_input `turns`: one a line; at is null if unknown
+state       session head generation system_prompt token_count token_count_with_pending
+            n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
+usage       session token_count token_count_with_pending usages [{cursor token_count}]
+prompt      session system_prompt
+stat        session head bytes generation token_count token_count_with_pending n_checkpoints
+            has_system_prompt created stamp incarnation folder open title labels archived
+            forked_from                `stat`, `open`, and for the new session `fork` and `undo`
+description session title labels archived       `title`, `label`, `archive`, `unarchive`
+mail        session mail {id checkpoint_id message cursor by at}, null if none is pending
+                                                `dmail show`
+sent        as ack, and mail_id                 `dmail send`
+delivered   as ack, and mail_id mail; mail is null if MAIL_ID was given, and in the answer to a
+            repeat                              `dmail deliver`
+deleted     session trash expires_at            `delete`, `stream --delete`
+moved       session folder                      `rename`, with the new id, and `undelete`
+compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
+            --watch one a line; all but the first three are null if there was nothing to do
+timeline    session head entries [{kind generation kept at by claim why key details inferred}]
+status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
+            clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
+            draining cluster; cluster is as `cluster status` prints it without sessions, or null
+start       started version pid root endpoint   `start`, `restart`
+stop        stopped pid root
+clients     {"clients": [{name key pid connected_s requests dropped subscriptions connection}],
+            queued last_sync_at last_error}
+gc          entries [{session file bytes}] files bytes failed dry_run
+service     files [{path state text}] next; state is missing, installed, outdated or foreign
+            `service install`, `service uninstall`, `service show`
+doctor      root problems warnings findings [{check state told remedy}]
+cluster     cluster host endpoint hosts [{host endpoint heard_s alive}] server trouble
+            broken_promises streams [{name replicas [{name leader current offline lag syncing}]
+            sessions messages bytes bytes_max trouble}] owned takeovers last_takeover
+            last_takeover_at last_takeover_s fenced in_doubt sessions [{session host endpoint
+            changed_at messages trouble}] more       `cluster status`
+handed_over session moved from to host took_s        `cluster move`
+joined      joined there left_out [{session why}]    `cluster join`
+files       files {name: text} folder                `cluster config`
+tried       proved proofs [{claim holds detail}] root session file agents records repeated
+            killed_pid next_pid away_s               `cluster try`
+stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
+            slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
+            turned_away queued queued_most queued_bytes sessions_open clients subscribers
+            open_files resident_bytes
+top         uptime_s span_s records_s bytes_s requests_s syncs {per_s mean_s most_s}
+            errors {code: n} queued sessions [{session records_s bytes_s queued followers idle_s
+            by}] clients [{name key pid requests_s follows connected_s dropped}]    one a line;
+            rates and errors are those of the last span_s; mean_s and most_s are null without a sync
+view        address                             `view`, when the page can be opened
+mcp         address token                       `mcp --http`, when it serves; token is null with
+            --token-file
+config      file pid options [{name value source live}]; or {"example": text}
+demo        proved proofs [{claim holds detail}] root session file agents records repeated
+            killed_pid next_pid away_s
+export      session title labels archived forked_from head generation records [{cursor record}]
+            events [{cursor record}] streams {name: [{cursor key by record}]} timeline damaged
+            `export --format json`
+exported    session format path                 `export -o`
+imported    session folder head bytes damaged state why      `import`: one a line; state is
+            imported, there, or left_out: then why is the reason, and unknown keys are null
+checked     session path generation files [{file bytes lines records crc}] findings [{file kind
+            what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
+            of session and path one is null; PROTOCOL.md lists kinds and remedies
+repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
+            of the repair, kept_in is the new place of the damaged file, null if it was not replaced
+finding     session file at name preview    `redact`: one a line; session is null for stdin, at is
+            null for a title or label; with --patterns {"name", "source"}
+key         name right public and, of `keys new`, file; `keys list`: {"clients": [...]}
+revoked     {"revoked": name}                   `keys revoke`
+completion  shell script
+help        help: the text
+line        {"line": text}                      `logs`: one a line
+error       {"error": {code message outcome session head key}}, on stderr
+note        {"note": text}                      other messages on stderr
+
+Positions are text, `generation:line`; times are Unix seconds. Keys may be added, never removed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from steno.values import (
+    Ack,
+    Checkpoint,
+    Compacted,
+    Deleted,
+    Mail,
+    Record,
+    Reset,
+    StreamInfo,
+    StreamRecord,
+    Turn,
+    WireRecord,
+)
+from steno_protocol.context import ContextState
+from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.positions import Position
+from steno_protocol.replies import (
+    CheckFinding,
+    ClusterReport,
+    GcReport,
+    SessionEntry,
+    SessionStat,
+    StatsReport,
+    TrashEntry,
+    Verification,
+)
+from steno_protocol.timeline_entries import TimelineEntry
+
+_encode = msgspec.json.Encoder().encode
+
+EXPORT_HEAD: Final = (
+    "session", "title", "labels", "archived", "forked_from", "head", "generation",
+)  # fmt: skip
+"""The keys of an export that describe the whole session."""
+
+
+_CLUSTER_FIELDS: Final = ("stale", "owner")
+
+
+def ack(session: str, value: Ack) -> dict[str, Any]:
+    """The acknowledgement of a change."""
+    return {
+        "session": session,
+        "first": str(value.first),
+        "last": str(value.last),
+        "head": str(value.head),
+        "durability": value.durability,
+        "duplicate": value.duplicate,
+        "checkpoint_id": value.checkpoint_id,
+        "handle": value.handle if isinstance(value, Checkpoint) else None,
+        "rotated": None if value.rotated is None else str(value.rotated),
+        "overtaken": value.overtaken,
+        "key": value.key,
+    }
+
+
+def sessions(
+    entries: Sequence[SessionEntry], flat: Sequence[SessionEntry]
+) -> dict[str, list[dict[str, Any]]]:
+    """The list of `sessions`; `flat` are sessions that only this command and `import` know."""
+    return {
+        "sessions": [reply(entry) for entry in entries],
+        "flat": [reply(entry) for entry in flat],
+    }
+
+
+def trash(entries: Sequence[TrashEntry]) -> dict[str, list[dict[str, Any]]]:
+    """The deleted sessions in the trash."""
+    return {"trash": [reply(entry) for entry in entries]}
+
+
+def record(value: Record | WireRecord) -> bytes:
+    """One record or event as a line of JSON, with its own bytes unchanged."""
+    return b'{"cursor":"%s","record":%s}\n' % (str(value.cursor).encode(), value.raw.strip())
+
+
+def stream_record(value: StreamRecord) -> bytes:
+    """One record of a stream as a line of JSON, with its own bytes unchanged."""
+    return b'{"cursor":"%s","key":%s,"by":%s,"record":%s}\n' % (
+        str(value.cursor).encode(), _encode(value.key), _encode(value.by), value.data
+    )  # fmt: skip
+
+
+def streams(session: str, found: Sequence[StreamInfo]) -> dict[str, Any]:
+    """The streams of a session."""
+    listed = [
+        {
+            "name": each.name,
+            "head": str(each.head),
+            "records": each.records,
+            "bytes": each.bytes,
+            "modified_at": each.modified_at,
+        }
+        for each in found
+    ]
+    return {"session": session, "streams": listed}
+
+
+def reset(value: Reset) -> dict[str, Any]:
+    """A rewrite in a subscription."""
+    return {"reset": {"generation": value.generation, "kept": value.kept, "why": value.why}}
+
+
+def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
+    """A matching line of text; `at` is None if its time is unknown."""
+    return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
+
+
+def finding(
+    session: str | None, file: str, at: str | None, name: str, preview: str
+) -> dict[str, Any]:
+    """A masked secret with its place and the name of its pattern."""
+    return {"session": session, "file": file, "at": at, "name": name, "preview": preview}
+
+
+def turn(number: int, value: Turn) -> dict[str, Any]:
+    """A turn with its number for `fork --turn`."""
+    return {
+        "turn": number,
+        "cursor": str(value.cursor),
+        "timestamp": value.timestamp,
+        "at": None if value.at is None else str(value.at),
+        "user_input": value.user_input,
+    }
+
+
+def state(session: str, value: ContextState) -> dict[str, Any]:
+    """The context of a session, as a model receives it."""
+    return {
+        "session": session,
+        "head": str(value.head),
+        "generation": value.head.generation,
+        "system_prompt": value.system_prompt,
+        "token_count": value.token_count,
+        "token_count_with_pending": value.token_count_with_pending,
+        "n_checkpoints": value.n_checkpoints,
+        "checkpoints": [{"id": number, "cursor": str(at)} for number, at in value.checkpoints],
+        "messages": value.history,
+        "damaged": value.damaged,
+    }
+
+
+def usage(session: str, value: ContextState) -> dict[str, Any]:
+    """The token counts of a session."""
+    return {
+        "session": session,
+        "token_count": value.token_count,
+        "token_count_with_pending": value.token_count_with_pending,
+        "usages": [
+            {"cursor": str(entry.cursor), "token_count": entry.token_count}
+            for entry in value.usage_history
+        ],
+    }
+
+
+def description(stat: SessionStat) -> dict[str, Any]:
+    """The title, labels and archive mark of a session."""
+    return {
+        "session": stat.session,
+        "title": stat.title,
+        "labels": list(stat.labels),
+        "archived": stat.archived,
+    }
+
+
+def mail(session: str, value: Mail | None) -> dict[str, Any]:
+    """The pending D-Mail of a session."""
+    if value is None:
+        return {"session": session, "mail": None}
+    fields = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
+    return {"session": session, "mail": {**fields, "cursor": str(value.cursor)}}
+
+
+def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> dict[str, Any]:
+    """A session of an import; `folder` is its source."""
+    return {
+        "session": stat.session,
+        "folder": str(folder),
+        "head": stat.head,
+        "bytes": stat.bytes,
+        "damaged": damaged,
+        "state": "there" if was_there else "imported",
+        "why": None,
+    }
+
+
+def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
+    """A session that could not be imported; its id is None if its path is no id."""
+    known = {"session": session, "folder": str(folder), "state": "left_out", "why": why}
+    return {**known, "head": None, "bytes": None, "damaged": None}
+
+
+def deleted(session: str, value: Deleted) -> dict[str, Any]:
+    """A deleted session."""
+    return {"session": session, "trash": str(value.trash), "expires_at": value.expires_at}
+
+
+def compacted(session: str, value: Compacted | None, why: str | None = None) -> dict[str, Any]:
+    """The result of a compaction, or the reason why there was none."""
+    done = None if value is None else value.ack
+    return {
+        "session": session,
+        "compacted": value is not None,
+        "why": why,
+        "head": done and str(done.head),
+        "messages": value and value.messages,
+        "tokens": value and value.tokens,
+        "checkpoint_id": value and value.checkpoint_id,
+        "rotated": done and done.rotated and str(done.rotated),
+        "key": done and done.key,
+    }
+
+
+def timeline(session: str, head: str, entries: Sequence[TimelineEntry]) -> dict[str, Any]:
+    """The history of a session."""
+    return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
+
+
+def checked(value: Verification, path: str | None, program: str | None = None) -> dict[str, Any]:
+    """The findings of a check of a session, or of a file or folder that a program wrote."""
+    return {
+        "session": value.session,
+        "path": path,
+        "program": program,
+        "generation": value.generation,
+        "files": [msgspec.structs.asdict(file) for file in value.files],
+        "findings": _findings(value.findings),
+        "damage": value.damage,
+        "notes": value.notes,
+    }
+
+
+def repaired(
+    session: str | None,
+    path: str | None,
+    findings: Sequence[CheckFinding],
+    *,
+    applied: bool,
+    kept_in: str | None,
+    head: str | None,
+    program: str | None = None,
+) -> dict[str, Any]:
+    """The findings of a repair and its result; `head` is that of a session."""
+    return {
+        "session": session,
+        "path": path,
+        "program": program,
+        "findings": _findings(findings),
+        "applied": applied,
+        "kept_in": kept_in,
+        "head": head,
+    }
+
+
+def _findings(values: Sequence[CheckFinding]) -> list[dict[str, Any]]:
+    return [msgspec.structs.asdict(finding) for finding in values]
+
+
+def cluster(report: ClusterReport) -> dict[str, Any]:
+    """The hosts, servers and sessions of a cluster."""
+    streams = [
+        {**reply(stream), "replicas": [reply(each) for each in stream.replicas]}
+        for stream in report.streams
+    ]
+    return {
+        **reply(report),
+        "hosts": [reply(host) for host in report.hosts],
+        "streams": streams,
+        "sessions": [reply(session) for session in report.sessions],
+    }
+
+
+def garbage(report: GcReport) -> dict[str, Any]:
+    """The removed files, or those that a dry run found."""
+    return {**reply(report), "entries": [reply(entry) for entry in report.entries]}
+
+
+def stats(report: StatsReport) -> dict[str, Any]:
+    """The counters of the daemon as a whole; `top` has those of the sessions."""
+    fields = reply(report)
+    del fields["sessions"]
+    return {**fields, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
+
+
+def reply(value: msgspec.Struct) -> dict[str, Any]:
+    """A reply of the daemon with all its fields, also those with their default value.
+
+    `stale` and `owner` are there only in a cluster, where they say something.
+    """
+    fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "id"}
+    for name in _CLUSTER_FIELDS:
+        if not fields.get(name):
+            fields.pop(name, None)
+    return fields
+
+
+def error_document(error: StenoError) -> dict[str, Any]:
+    """The JSON document of an error; `code` is one of the protocol, `unreachable` or `failed`."""
+    return {
+        "code": _code(error),
+        "message": error.message,
+        "outcome": str(error.outcome),
+        "session": error.session,
+        "head": error.head,
+        "key": error.key if isinstance(error, OutcomeUnknown) else None,
+    }
+
+
+def _code(error: StenoError) -> str:
+    if error.code is not None:
+        return str(error.code)
+    # No daemon answered, or another party failed, such as the model of a compaction.
+    return "unreachable" if isinstance(error, Unreachable | OutcomeUnknown) else "failed"

@@ -1,0 +1,461 @@
+"""The membership of one daemon in a cluster: its journal, its disk, its word that it lives."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+
+from steno_protocol import paths
+from steno_protocol.errors import BadRequest, NotFound, StorageFailed
+from steno_protocol.replies import (
+    ClusterHost,
+    ClusterReplica,
+    ClusterReport,
+    ClusterSession,
+    ClusterStream,
+)
+from stenod.sessions.cluster_member import Elsewhere
+from stenod.store import syncs
+from stenod.store.disk import Disk
+from stenod.store.private_files import open_private, read_private
+from stenod_cluster import limits
+from stenod_cluster.disk import ReplicatedDisk
+from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises
+from stenod_cluster.hosts import Hosts
+from stenod_cluster.journal import (
+    ForeignMessage,
+    Journal,
+    JournalLost,
+    Kind,
+    Message,
+    Owner,
+)
+from stenod_cluster.mirror import read_mark
+from stenod_cluster.ownership import Ownership
+
+
+class Engine(Journal, Protocol):
+    """A journal that knows its servers."""
+
+    def wait_ready(self, wait_s: float) -> None:
+        """Wait until it can publish; raises JournalLost after so many seconds."""
+        ...
+
+    def state(self) -> ClusterFacts:
+        """Returns facts about the servers; blocks."""
+        ...
+
+
+class Membership:
+    """One daemon of a cluster.
+
+    Args:
+        cluster: the cluster's name.
+        engine: the journal.
+        root: the daemon's root.
+        local: this machine's disk.
+        endpoint: where clients of other machines reach this daemon.
+        dead_s: seconds without a word after which a daemon may be succeeded.
+        log: logs an event with fields.
+
+    Attributes:
+        disk: the disk of the daemon.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        engine: Engine,
+        root: Path,
+        local: Disk,
+        endpoint: str,
+        dead_s: float,
+        log: Callable[..., None],
+    ) -> None:
+        self._cluster = cluster
+        self._engine = engine
+        self._local = local
+        self._log = log
+        self._lost: deque[str] = deque()
+        self._asked_in_vain_at = -limits.ASK_AGAIN_S
+        owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
+        self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
+        tree = str(root / paths.SESSIONS)
+        self._ownership = Ownership(local, tree, engine, self._hosts, log, _boot())
+        self._ownership.on_lost = self._lost.append
+        self._replicated = ReplicatedDisk(local, tree, self._ownership)
+        self.disk: Disk = self._replicated
+
+    def check_promises(self, *, is_lazy_allowed: bool) -> None:
+        """Refuse to begin if an ack would not survive the loss of a server; blocks.
+
+        Raises:
+            BadRequest: the servers do not keep what an ack promises, and the operator did not
+                allow that.
+            StorageFailed: no majority of the servers is there.
+        """
+        try:
+            self._engine.wait_ready(limits.READY_S)
+            # What was asked before there was a connection went nowhere.
+            self._hosts.ask()
+            broken = self._broken_promises()
+        except JournalLost as error:
+            raise StorageFailed(
+                f"the servers of the cluster {self._cluster} cannot be used:"
+                f" {error.strerror}; start a majority of them, or correct [replication]"
+            ) from None
+        except OSError as error:
+            raise BadRequest(f"the cluster {self._cluster} cannot be used: {error.strerror}") from (
+                None
+            )
+        if broken and not is_lazy_allowed:
+            raise BadRequest(
+                f"the cluster {self._cluster} does not keep what an ack promises:"
+                f" {'; '.join(broken)}. Set replication.lazy_sync = true to accept that"
+            )
+        for each in broken:
+            self._log("promise_broken", why=each)
+
+    def _broken_promises(self) -> list[str]:
+        """The broken promises of the servers; waits for servers that are just going up or down."""
+        until = time.monotonic() + limits.SETTLE_S
+        while True:
+            facts = self._engine.state()
+            broken = broken_promises(facts)
+            is_settled = not any(server.trouble for server in facts.servers)
+            if not broken or is_settled or time.monotonic() >= until:
+                return broken
+            time.sleep(limits.SETTLE_POLL_S)
+
+    def own(self, session: str) -> None:
+        """Own a session, and make its files equal to the journal; blocks.
+
+        Raises:
+            Held: a living daemon owns it.
+            StenoError, OSError: it cannot be owned now.
+        """
+        self._ownership.forget_unpublished(session)
+        self._ownership.acquire(session)
+
+    @property
+    def is_sure(self) -> bool:
+        """True while no other daemon can own what this one owns, as far as clocks can tell."""
+        return time.monotonic() - self._ownership.heard_at < self._hosts.dead_s
+
+    def is_stale(self, session: str) -> bool:
+        """Return whether another daemon may have changed an owned session unnoticed; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+        """
+        return self._is_asked_in_vain(lambda: self._ownership.confirm(session))
+
+    def is_list_stale(self) -> bool:
+        """Return whether the list of the cluster's sessions may lack what others did; blocks."""
+        # Any server answers for its own part of a list. All streams are taken to be on the same
+        # servers, so that one of them is asked about.
+        return not self.is_sure and self._is_asked_in_vain(lambda: self._engine.confirm(""))
+
+    def _is_asked_in_vain(self, ask: Callable[[], None]) -> bool:
+        if time.monotonic() - self._asked_in_vain_at < limits.ASK_AGAIN_S:
+            return True
+        try:
+            ask()
+        except JournalLost:
+            self._asked_in_vain_at = time.monotonic()
+            return True
+        return False
+
+    def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
+        """List the sessions that other daemons own, removed or gave away, by their ids; blocks."""
+        names = _sessions_of(self._engine.folders(), prefix, after)
+        asked = [name for name in names if self._ownership.found(name) is None]
+        found: list[Elsewhere] = []
+        there = 0
+        for name, last in self._last_messages(asked, limit):
+            if isinstance(last, ForeignMessage):
+                # Its owner is unknown: the list has it as it is on this disk.
+                continue
+            found.append(self._elsewhere(name, last))
+            there += last.kind is not Kind.GONE
+            if there == limit:
+                break
+        return found
+
+    def _elsewhere(self, session: str, last: Message) -> Elsewhere:
+        if last.kind is Kind.GONE:
+            return Elsewhere(session, None, last.at)
+        living = self._hosts.living(last.owner.host) or last.owner
+        return Elsewhere(
+            session, living.endpoint, last.at, last.owner.host == self._hosts.owner.host
+        )
+
+    def _last_messages(
+        self, names: Sequence[str], wanted: int
+    ) -> Iterator[tuple[str, Message | ForeignMessage]]:
+        """Yield the last messages of folders in order; the servers are asked as they are taken.
+
+        Args:
+            names: the folders.
+            wanted: how many of them the caller wants, of those that are not removed.
+        """
+        step = min(wanted, limits.READ_TOGETHER_MAX)
+        for start in range(0, len(names), step):
+            part = names[start : start + step]
+            for name, last in zip(part, self._engine.last_of(part), strict=True):
+                if last is not None:
+                    yield name, last
+
+    def shorten(self, session: str) -> None:
+        """Publish a copy of the whole session, and remove what the journal has before it; blocks.
+
+        Raises:
+            Held: a living daemon owns it.
+            OSError: the journal or the disk failed; nothing is lost.
+        """
+        self._ownership.shorten(session)
+
+    def give(self, session: str, host: str) -> None:
+        """Give a closed session to another daemon; blocks.
+
+        Raises:
+            NotFound: no living daemon has this identity or endpoint.
+            OSError: the journal failed.
+        """
+        self._ownership.release_to(session, self._peer(host))
+
+    def _peer(self, host: str) -> Owner:
+        living = [
+            peer.owner
+            for peer in self._hosts.peers()
+            if host in {peer.owner.host, peer.owner.endpoint}
+            and self._hosts.living(peer.owner.host) is not None
+        ]
+        if not living:
+            raise NotFound(
+                f"no other living daemon of the cluster {self._cluster} is {host!r}:"
+                " `steno cluster status` lists them"
+            )
+        return living[0]
+
+    def settle_move(self, source: str, session: str, key: str) -> bool:
+        """Settle a move that was cut short before its folder moved; see `ClusterMember`; blocks."""
+        return self._replicated.settle_move(source, session, key)
+
+    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
+        """Return whether another daemon renamed a session; see `ClusterMember`; blocks."""
+        return self._replicated.moves.renamed_elsewhere(session, new_session, key)
+
+    def deleted_elsewhere(self, session: str, key: str) -> str | None:
+        """Return where a deleted session is; see `ClusterMember`; blocks."""
+        return self._replicated.moves.deleted_elsewhere(session, key)
+
+    def trash_of(self, session: str) -> str | None:
+        """Return the daemon whose trash has a session; see `ClusterMember`; blocks."""
+        owner = self._replicated.moves.deleted_by(session)
+        living = None if owner is None else self._hosts.living(owner.host)
+        return None if living is None else living.endpoint
+
+    async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
+        """Say that this daemon lives, and close sessions that others own, until cancelled.
+
+        Args:
+            lose: closes a session that another daemon owns.
+        """
+        while True:
+            self._hosts.tell_alive()
+            while self._lost:
+                await lose(self._lost.popleft())
+            await anyio.sleep(self._hosts.period_s)
+
+    def close(self) -> None:
+        """Tell the others that this daemon ends, and close the connection; blocks."""
+        self._ownership.close()
+        self._engine.close()
+
+    def _hear_taken(self, folder: str, owner: Owner) -> None:
+        if self._ownership.found(folder) is not None:
+            self._log("lost", session=folder, to=owner.endpoint)
+        self._ownership.lose(folder, owner)
+        self._lost.append(folder)
+
+    # --- report ----------------------------------------------------------------------------------
+
+    def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
+        """Report the cluster as this daemon sees it; blocks.
+
+        Args:
+            prefix: only sessions whose id begins with this.
+            after: only sessions after this id.
+            limit: sessions at most.
+        """
+        facts = self._engine.state()
+        owner, counts = self._hosts.owner, self._ownership.counts
+        sessions: list[ClusterSession] = []
+        has_more = False
+        trouble = facts.trouble
+        if limit:
+            try:
+                sessions, has_more = self._sessions(prefix, after, limit)
+            except OSError as error:
+                trouble = trouble or error.strerror or str(error)
+        return ClusterReport(
+            cluster=self._cluster,
+            host=owner.host,
+            endpoint=owner.endpoint,
+            hosts=tuple(self._reported_hosts()),
+            server=facts.connected,
+            trouble=trouble,
+            broken_promises=tuple(broken_promises(facts)),
+            streams=tuple(_stream(each) for each in facts.streams),
+            owned=len(self._ownership),
+            takeovers=counts.takeovers,
+            last_takeover=counts.last_takeover,
+            last_takeover_at=counts.last_takeover_at,
+            last_takeover_s=counts.last_takeover_s,
+            fenced=counts.fenced,
+            in_doubt=counts.in_doubt,
+            sessions=tuple(sessions),
+            more=has_more,
+        )
+
+    def _reported_hosts(self) -> Iterable[ClusterHost]:
+        owner = self._hosts.owner
+        yield ClusterHost(host=owner.host, endpoint=owner.endpoint, heard_s=0.0, alive=True)
+        for peer in sorted(self._hosts.peers(), key=lambda each: each.owner.endpoint):
+            yield ClusterHost(
+                host=peer.owner.host,
+                endpoint=peer.owner.endpoint,
+                heard_s=round(peer.heard_s, 3),
+                alive=peer.heard_s < self._hosts.dead_s,
+            )
+
+    def _sessions(
+        self, prefix: str, after: str | None, limit: int
+    ) -> tuple[list[ClusterSession], bool]:
+        counts = self._engine.folders()
+        names = _sessions_of(counts, prefix, after or "")
+        there = (
+            self._session(name, last, counts[name])
+            for name, last in self._last_messages(names, limit + 1)
+            if isinstance(last, ForeignMessage) or last.kind is not Kind.GONE
+        )
+        found = list(islice(there, limit + 1))
+        return found[:limit], len(found) > limit
+
+    def _session(
+        self, session: str, last: Message | ForeignMessage, messages: int
+    ) -> ClusterSession:
+        if isinstance(last, ForeignMessage):
+            return ClusterSession(
+                session=session,
+                host="",
+                endpoint="",
+                changed_at=0.0,
+                messages=messages,
+                trouble=str(last.strerror),
+            )
+        return ClusterSession(
+            session=session,
+            host=last.owner.host,
+            endpoint=last.owner.endpoint,
+            changed_at=last.at,
+            messages=messages,
+            trouble=self._hidden(session, last.owner),
+        )
+
+    def _hidden(self, session: str, owner: Owner) -> str:
+        """Why records of this disk are hidden by another host's session; empty if none are."""
+        host = self._hosts.owner.host
+        if owner.host == host or not self._is_apart(session):
+            return ""
+        return (
+            f"the id is that of a session of {owner.endpoint}, which hides the one of this host:"
+            " take [replication] out of config.toml, run `steno restart` and"
+            f" `steno rename {session} NEW`, put the table back, and run `steno restart` and"
+            " `steno cluster join`"
+        )
+
+    def _is_apart(self, session: str) -> bool:
+        """Whether this disk has files under an id of the cluster that never came from there."""
+        try:
+            with self._ownership.opened(session) as folder:
+                is_here = self._local.stat_name(folder, paths.CONTEXT) is not None
+                return is_here and not self._has_mark(folder)
+        except OSError:
+            return False
+
+    def _has_mark(self, folder: int) -> bool:
+        return read_mark(self._local, folder, self._hosts.owner.host) is not None
+
+
+def _sessions_of(folders: Iterable[str], prefix: str, after: str) -> list[str]:
+    """The sessions with a prefix behind an id, in order; another program may name any folder."""
+    return sorted(
+        name for name in folders if name.startswith(prefix) and name > after and _is_session(name)
+    )
+
+
+def _is_session(folder: str) -> bool:
+    try:
+        mount, _ = paths.split_session(folder)
+    except BadRequest:
+        return False
+    return mount is None
+
+
+def _boot() -> str:
+    """An identifier of this machine and its boot; empty if it cannot be read."""
+    try:
+        return Path(paths.BOOT_ID).read_text().strip()
+    except OSError:
+        return ""
+
+
+def host_of(root: Path) -> str:
+    """Return the identity of a root, which is made at its first use.
+
+    Raises:
+        BadRequest: the file of the identity is damaged.
+    """
+    path = root / paths.HOST
+    with suppress(FileExistsError):
+        handle = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(handle, "wb", buffering=0) as file:
+            file.write(f"{os.urandom(8).hex()}\n".encode())
+            syncs.fsync(handle)
+    found = read_private(path).decode(errors="replace").strip()
+    if not found.isalnum() or len(found) > limits.HOST_CHARS_MAX:
+        raise BadRequest(
+            f"{path} is damaged: it has to be one line of letters and digits; remove it if no other"
+            " root of the cluster is a copy of this one"
+        )
+    return found
+
+
+def _stream(facts: StreamFacts) -> ClusterStream:
+    return ClusterStream(
+        name=facts.name,
+        replicas=tuple(
+            ClusterReplica(
+                name=each.name,
+                leader=each.is_leader,
+                current=each.is_current,
+                offline=each.is_offline,
+                lag=each.lag,
+                syncing=each.syncing.value,
+            )
+            for each in facts.replicas
+        ),
+        sessions=facts.folders,
+        messages=facts.messages,
+        bytes=facts.size_bytes,
+        bytes_max=facts.size_bytes_max,
+        trouble=facts.trouble,
+    )

@@ -1,0 +1,501 @@
+"""The mirror: a folder's files on this disk, made equal to the journal.
+
+The journal is the truth. Files that already have its content are kept, an older mirror gets what it
+lacks, and everything else is made again from the journal. What this disk has beyond the journal is
+kept aside in `quarantine/`, unless this daemon's root was the only owner since: then it is the
+session's own, such as lines that were acknowledged as `written`.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, assert_never
+
+import msgspec
+
+from steno_protocol import paths
+from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name
+from stenod.core.journal_replay import JournalReplay
+from stenod.core.manifest import Manifest
+from stenod.core.recovery_point import at_inode
+from stenod.store.disk import Disk
+from stenod.store.handles import copy_all, write_all
+from stenod.store.log import Copy as Range
+from stenod.store.names import read_file, remove, remove_all, replacing
+from stenod.store.quarantine import quarantine
+from stenod_cluster import limits
+from stenod_cluster.journal import Kind, Message
+from stenod_cluster.owned_folder import crc_of
+
+_NEST: Final = ".mirror"
+"""The folder in which new files are made."""
+
+
+_STATES: Final = (paths.STATE, paths.STATE_NEW)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A file as it was when a mark was saved.
+
+    Attributes:
+        inode: its number.
+        modified_s: Unix time of the last change of its content.
+    """
+
+    inode: int
+    modified_s: float
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The manifest of a folder at one of its messages; it is a hint, and every use checks it.
+
+    Attributes:
+        sequence: the message.
+        host: the root that wrote the mark; a copy of the folder elsewhere does not count.
+        manifest: the files after the message.
+        boot: this machine's boot, empty if unknown.
+        seen: the files that had exactly the manifest's content, by their number. During the same
+            boot, a file that was not changed since need not be read again: a long session has many
+            generations, and all of them would be read at every takeover. After a power cut an
+            unchanged time proves nothing.
+        path: the folder in the session tree. After a move the mark tells of another one's messages.
+    """
+
+    sequence: int
+    host: str
+    manifest: Manifest
+    boot: str = ""
+    seen: dict[int, Seen] = {}
+    path: str = ""
+
+
+_mark_decoder = msgspec.json.Decoder(Mark)
+
+
+def is_replicated(name: str) -> bool:
+    """Whether a file of a session's folder belongs into the journal.
+
+    The folder's place in the journal is this disk's, and other programs' files are not the
+    session's. Recovery points are replicated, because they know the session's keys: without one the
+    next opening of a long session has to read all of it for the first key that a caller made. The
+    journal has names in UTF-8; steno gives no others.
+    """
+    if name.startswith((".", paths.JOURNAL_MARK)) or not _is_text(name):
+        return False
+    return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
+
+
+def session_files(disk: Disk, folder: int) -> list[str]:
+    """Return the files of an open folder that belong into the journal.
+
+    Links, FIFOs and folders are another program's, whatever their name.
+    """
+    return [
+        name
+        for name in disk.names(folder)
+        if is_replicated(name) and _is_regular(disk, folder, name)
+    ]
+
+
+def _is_regular(disk: Disk, folder: int, name: str) -> bool:
+    try:
+        disk.close(disk.open_read(folder, name))
+    except (PermissionError, FileNotFoundError):
+        return False
+    return True
+
+
+def is_hint(name: str) -> bool:
+    """Whether a file is a recovery point: an opening without it, or with an old one, is slower."""
+    return name.endswith((".mark", ".mark.new"))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_mark(disk: Disk, folder: int, host: str) -> Mark | None:
+    """Read a folder's mark; None if there is none of this root."""
+    try:
+        mark = _mark_decoder.decode(read_file(disk, folder, paths.JOURNAL_MARK))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return mark if mark.host == host else None
+
+
+def seen_files(disk: Disk, folder: int, manifest: Manifest) -> dict[int, Seen]:
+    """Return the files of a folder whose sizes are those of a manifest, for a mark."""
+    found: dict[int, Seen] = {}
+    for name, number in manifest.names.items():
+        file = disk.stat_name(folder, name)
+        if file is not None and file.size == manifest.files[number].size:
+            found[number] = Seen(file.inode, file.modified_s)
+    return found
+
+
+def save_mark(disk: Disk, folder: int, mark: Mark) -> None:
+    """Save a folder's mark; it is not synced.
+
+    A file that changed just now is not seen: a later change within the same tick of the file
+    system's clock could leave its time and size as they are.
+    """
+    with replacing(disk, folder, paths.JOURNAL_MARK) as handle:
+        now = disk.stat(handle).modified_s
+        old = {
+            number: seen
+            for number, seen in mark.seen.items()
+            if seen.modified_s < now - limits.SEEN_AGE_S
+        }
+        write_all(disk, handle, msgspec.json.encode(msgspec.structs.replace(mark, seen=old)))
+
+
+def _lasting_names(manifest: Manifest) -> dict[str, int]:
+    """The names without those of hints."""
+    return {name: file for name, file in manifest.names.items() if not is_hint(name)}
+
+
+class Mirrored(msgspec.Struct, frozen=True):
+    """A folder that has the content of the journal.
+
+    Attributes:
+        manifest: its files in the journal; on the disk they may have more bytes.
+        inodes: the number of each file by its inode.
+        read_bytes: bytes of the messages that were read.
+        is_joined: False if the journal never had the folder's files, which were left as they are.
+        gone: the message that says that it is gone, if no change came behind that.
+    """
+
+    manifest: Manifest
+    inodes: dict[int, int]
+    read_bytes: int
+    is_joined: bool = True
+    gone: Message | None = None
+
+
+class Mirror:
+    """Makes one folder equal to the journal.
+
+    Args:
+        disk: the disk of the folder.
+        folder: the open folder.
+        path: its path in the session tree.
+        host: this root.
+        read: returns the folder's messages behind a sequence, up to the one that owns it.
+        has_moved: whether a folder that a message says is gone is at another place now.
+        boot: this machine's boot, empty if unknown.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: int,
+        path: str,
+        host: str,
+        read: Callable[[int], Iterator[Message]],
+        has_moved: Callable[[Message], bool],
+        boot: str = "",
+    ) -> None:
+        self._has_moved = has_moved
+        self._boot = boot
+        self._disk = disk
+        self._folder = folder
+        self._path = path
+        self._host = host
+        self._read = read
+        self._read_bytes = 0
+        self._gone: Message | None = None
+
+    def make(self) -> Mirrored:
+        """Make the folder equal to the journal.
+
+        Raises:
+            Corrupt: the journal contradicts itself.
+            OSError: the journal or the disk failed; the next call goes on from the files.
+        """
+        mark = read_mark(self._disk, self._folder, self._host)
+        if mark is not None and mark.path == self._path:
+            tail = list(self._counted(mark.sequence))
+            replay = JournalReplay(mark.manifest.copy())
+            changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
+            is_alone = all(message.owner.host == self._host for message in tail)
+            if self._is_unjoined(replay.manifest):
+                return self._unjoined(replay.manifest)
+            if replay.manifest.names and self._holds(replay.manifest, mark):
+                return self._kept(replay.manifest, is_alone=is_alone)
+            if self._holds(mark.manifest, mark):
+                return self._made(mark.manifest, [changes], replay)
+        replay = JournalReplay(Manifest())
+        messages = self._counted(0)
+        return self._made(
+            Manifest(), (replay.feed(each.kind, each.body) for each in messages), replay
+        )
+
+    def _counted(self, after: int) -> Iterator[Message]:
+        for message in self._read(after):
+            self._read_bytes += len(message.body)
+            if message.kind is Kind.GONE:
+                self._gone = message
+            elif message.kind is not Kind.OWN:
+                self._gone = None
+            yield message
+
+    def _is_unjoined(self, manifest: Manifest) -> bool:
+        """Whether files in this folder are not in the journal yet.
+
+        A daemon of this root that died while it moved the folder away left them, too.
+        """
+        if manifest.names:
+            return False
+        if self._gone is None:
+            return manifest.next_file == 1
+        return self._gone.owner.host == self._host and not self._has_moved(self._gone)
+
+    def _unjoined(self, manifest: Manifest) -> Mirrored:
+        return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)
+
+    def _holds(self, manifest: Manifest, mark: Mark) -> bool:
+        """Whether each name leads to a file that begins with its content."""
+        checked: dict[int, int] = {}
+        known = mark.seen if mark.boot and mark.boot == self._boot else {}
+        unread: dict[int, str] = {}
+        for name, number in _lasting_names(manifest).items():
+            found = self._disk.stat_name(self._folder, name)
+            content = manifest.files[number]
+            if found is None or found.size < content.size:
+                return False
+            if checked.setdefault(number, found.inode) != found.inode:
+                return False
+            is_same = content == mark.manifest.files.get(number) and found.size == content.size
+            if not is_same or known.get(number) != Seen(found.inode, found.modified_s):
+                unread[number] = name
+        return all(
+            self._crc(name, manifest.files[number].size) == manifest.files[number].crc
+            for number, name in unread.items()
+        )
+
+    def _crc(self, name: str, size: int) -> int:
+        handle = self._disk.open_read(self._folder, name)
+        try:
+            return crc_of(self._disk, handle, 0, size)
+        finally:
+            self._disk.close(handle)
+
+    def _kept(self, manifest: Manifest, *, is_alone: bool) -> Mirrored:
+        """The files have the journal's content, and perhaps more."""
+        inodes: dict[int, int] = {}
+        for name, number in _lasting_names(manifest).items():
+            if not is_alone:
+                size = manifest.files[number].size
+                rest = self._cut(name, size)
+                if rest:
+                    quarantine(self._disk, self._folder, name, size, rest)
+            found = self._disk.stat_name(self._folder, name)
+            assert found is not None
+            inodes[found.inode] = number
+        self._remove_other_names(manifest, known=inodes)
+        return Mirrored(manifest, inodes, self._read_bytes, gone=self._gone)
+
+    def _made(
+        self,
+        base: Manifest,
+        changes: Iterable[Sequence[AnyEntry | None]],
+        replay: JournalReplay,
+    ) -> Mirrored:
+        """Apply changes to the files of `base`, and give the names to the files of the result."""
+        with self._nest() as nest:
+            files = _Files(self._disk, self._folder, nest)
+            try:
+                there = {number: name for name, number in _lasting_names(base).items()}
+                rests: dict[int, bytes] = {}
+                for number, name in there.items():
+                    rests[number] = self._cut(name, base.files[number].size)
+                    files.add(number, name)
+                known = {files.inode(number): number for number in there}
+                for entries in changes:
+                    for entry in entries:
+                        files.apply(entry)
+                for number, rest in rests.items():
+                    size = base.files[number].size
+                    # Mostly the journal has brought the same bytes again.
+                    if rest and not files.has(number, size, rest):
+                        quarantine(self._disk, self._folder, there[number], size, rest)
+                manifest = replay.manifest
+                if self._is_unjoined(manifest):
+                    return self._unjoined(manifest)
+                lasting = set(_lasting_names(manifest).values())
+                inodes = {files.inode(number): number for number in lasting}
+                self._give_names(manifest, files, inodes, known)
+                self._put_hints(manifest, files)
+            finally:
+                files.close()
+        return Mirrored(manifest, inodes, self._read_bytes, gone=self._gone)
+
+    @contextmanager
+    def _nest(self) -> Generator[int]:
+        nest = self._disk.open_folder(self._folder, _NEST, create=True)
+        try:
+            for name in self._disk.names(self._folder):
+                if name.startswith(f"{_NEST}-"):
+                    self._disk.unlink(self._folder, name)
+            remove_all(self._disk, nest)
+            yield nest
+            remove_all(self._disk, nest)
+        finally:
+            self._disk.close(nest)
+        self._disk.remove_folder(self._folder, _NEST)
+
+    def _give_names(
+        self, manifest: Manifest, files: "_Files", inodes: dict[int, int], known: dict[int, int]
+    ) -> None:
+        # All files get a first name before any name is taken from another file.
+        for number in inodes.values():
+            files.link(number, f"{_NEST}-{number}")
+        self._remove_other_names(manifest, known={**known, **inodes})
+        for name, number in _lasting_names(manifest).items():
+            found = self._disk.stat_name(self._folder, name)
+            if found is not None and inodes.get(found.inode) == number:
+                continue
+            is_known = found is None or found.inode in known
+            if found is not None and not is_known and not files.begins(number, name):
+                self._keep_aside(name, found.inode)
+            self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
+            self._disk.rename(self._folder, f"{_NEST}-name", name)
+        for number in inodes.values():
+            self._disk.unlink(self._folder, f"{_NEST}-{number}")
+        self._disk.fsync(self._folder)
+
+    def _put_hints(self, manifest: Manifest, files: "_Files") -> None:
+        """Save the recovery points, which name the inodes of their files, for this disk."""
+        for name, number in manifest.names.items():
+            file = self._disk.stat_name(self._folder, name.removesuffix(".mark") + ".jsonl")
+            data = files.content(number) if name.endswith(".mark") else b""
+            point = at_inode(data, file.inode) if file is not None and data else None
+            if point is not None:
+                with replacing(self._disk, self._folder, name) as handle:
+                    write_all(self._disk, handle, point)
+
+    def _remove_other_names(self, manifest: Manifest, known: dict[int, int]) -> None:
+        """Remove the names that the journal does not have; files it never had are kept aside."""
+        for name in session_files(self._disk, self._folder):
+            if name in manifest.names or is_hint(name):
+                continue
+            found = self._disk.stat_name(self._folder, name)
+            is_unfinished = name in {paths.REWRITE, paths.STATE_NEW}
+            if found is not None and found.inode not in known and not is_unfinished:
+                self._keep_aside(name, found.inode)
+            self._disk.unlink(self._folder, name)
+
+    def _cut(self, name: str, size: int) -> bytes:
+        """Cut a file to a size; returns what it had behind that."""
+        handle = self._disk.open_append(self._folder, name)
+        try:
+            rest = self._disk.read(handle, self._disk.stat(handle).size - size, size)
+            if rest:
+                self._disk.truncate(handle, size)
+            return rest
+        finally:
+            self._disk.close(handle)
+
+    def _keep_aside(self, name: str, inode: int) -> None:
+        quarantined = self._disk.open_folder(self._folder, paths.QUARANTINE, create=True)
+        try:
+            kept = f"{name}.inode-{inode}"
+            remove(self._disk, quarantined, kept)
+            self._disk.link(self._folder, name, kept, into=quarantined)
+            self._disk.fsync(quarantined)
+        finally:
+            self._disk.close(quarantined)
+
+
+class _Files:
+    """The files of a folder by their numbers, while changes are applied to them.
+
+    A few are open at a time, because a long history has more files than a process may open.
+    """
+
+    def __init__(self, disk: Disk, folder: int, nest: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._nest = nest
+        self._handles: dict[int, int] = {}
+        self._places: dict[int, tuple[int, str]] = {}
+
+    def add(self, number: int, name: str) -> None:
+        """Add a file of the folder, by one of its names."""
+        self._places[number] = self._folder, name
+
+    def apply(self, entry: AnyEntry | None) -> None:
+        """Apply an entry to the content of the files; names come last."""
+        match entry:
+            case None | Name():
+                return
+            case Append() | Cut() | Copy() if entry.file not in self._places:
+                # A hint that was not whole yet at the mark.
+                return
+            case Create():
+                # A snapshot makes all files again.
+                if entry.file in self._handles:
+                    self._disk.close(self._handles.pop(entry.file))
+                remove(self._disk, self._nest, str(entry.file))
+                self._places[entry.file] = self._nest, str(entry.file)
+                self._disk.close(self._disk.open_new(self._nest, str(entry.file)))
+            case Append():
+                write_all(self._disk, self._handle(entry.file), entry.data)
+            case Copy():
+                piece = Range(0, entry.source_offset, entry.size)
+                copy_all(self._disk, self._handle(entry.source), self._handle(entry.file), piece)
+            case Cut():
+                self._disk.truncate(self._handle(entry.file), entry.size)
+            case _:
+                assert_never(entry)
+
+    def content(self, number: int) -> bytes:
+        """All bytes of a small file; none if the journal brought it before the mark."""
+        if number not in self._places:
+            return b""
+        handle = self._handle(number)
+        return self._disk.read(handle, self._disk.stat(handle).size, 0)
+
+    def inode(self, number: int) -> int:
+        """The inode of a file."""
+        return self._disk.stat(self._handle(number)).inode
+
+    def has(self, number: int, offset: int, data: bytes) -> bool:
+        """Whether a file has these bytes at an offset."""
+        return self._disk.read(self._handle(number), len(data), offset) == data
+
+    def begins(self, number: int, name: str) -> bool:
+        """Whether a file begins with all that the folder has at a name."""
+        handle = self._disk.open_read(self._folder, name)
+        try:
+            size = self._disk.stat(handle).size
+            crc = crc_of(self._disk, handle, 0, size)
+        finally:
+            self._disk.close(handle)
+        ours = self._handle(number)
+        has_size = self._disk.stat(ours).size >= size
+        return has_size and crc_of(self._disk, ours, 0, size) == crc
+
+    def link(self, number: int, name: str) -> None:
+        """Give a file another name in the folder."""
+        place, old = self._places[number]
+        remove(self._disk, self._folder, name)
+        self._disk.link(place, old, name, into=self._folder)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._handles:
+            self._disk.close(self._handles.popitem()[1])
+
+    def _handle(self, number: int) -> int:
+        found = self._handles.get(number)
+        if found is None:
+            if len(self._handles) >= limits.MIRROR_HANDLES_MAX:
+                oldest = next(iter(self._handles))
+                self._disk.close(self._handles.pop(oldest))
+            place, name = self._places[number]
+            found = self._handles[number] = self._disk.open_append(place, name)
+        return found

@@ -1,0 +1,503 @@
+"""The folders that this daemon owns, and how it comes to own one.
+
+Whoever appends a message behind a folder's last one owns the folder; the journal refuses everybody
+else from then on. What was published before and not answered cannot come any more, so the files are
+made equal to the journal after that, and opened as after a crash.
+"""
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from steno_protocol import paths
+from steno_protocol.errors import BadRequest, Busy, Held
+from stenod.core.manifest import Manifest
+from stenod.store.disk import Disk
+from stenod.store.names import remove
+from stenod_cluster import limits
+from stenod_cluster.hosts import Hosts
+from stenod_cluster.journal import (
+    Fenced,
+    InDoubt,
+    Journal,
+    JournalLost,
+    Kind,
+    Message,
+    Owner,
+    Publication,
+    held,
+)
+from stenod_cluster.mirror import (
+    Mark,
+    Mirror,
+    is_hint,
+    save_mark,
+    seen_files,
+    session_files,
+)
+from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship, ship_all
+
+
+class Counts(msgspec.Struct):
+    """What happened since this daemon started.
+
+    Attributes:
+        takeovers: folders that were another daemon's before.
+        last_takeover: the last of these.
+        last_takeover_at: Unix time in seconds of that.
+        last_takeover_s: seconds that it took.
+        fenced: publications that were refused because another daemon owned the folder.
+        in_doubt: publications without an answer in time.
+    """
+
+    takeovers: int = 0
+    last_takeover: str | None = None
+    last_takeover_at: float | None = None
+    last_takeover_s: float | None = None
+    fenced: int = 0
+    in_doubt: int = 0
+
+
+class Ownership:
+    """The owned folders of one daemon.
+
+    Args:
+        disk: the disk of the session tree, without replication.
+        tree: the path of the session tree.
+        journal: the messages of all folders.
+        hosts: the other daemons.
+        log: logs an event with fields.
+        boot: this machine's boot, empty if unknown.
+
+    Attributes:
+        counts: what happened so far.
+        on_lost: called with a folder when the journal refused this daemon as its owner.
+        heard_at: monotonic time at which the journal last answered.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        tree: str,
+        journal: Journal,
+        hosts: Hosts,
+        log: Callable[..., None],
+        boot: str = "",
+    ) -> None:
+        self._boot = boot
+        self.journal = journal
+        self.hosts = hosts
+        self.counts = Counts()
+        self.heard_at = -math.inf
+        self.on_lost: Callable[[str], None] = _forget_loss
+        self._disk = disk
+        self._tree = tree
+        self._log = log
+        self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
+        self._opening: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    @property
+    def owner(self) -> Owner:
+        """This daemon."""
+        return self.hosts.owner
+
+    def __len__(self) -> int:
+        return sum(folder.lost is None for folder in list(self._folders.values()))
+
+    def found(self, path: str) -> OwnedFolder | None:
+        """Return a folder that this daemon owns, as far as it knows; None otherwise."""
+        folder = self._folders.get(path)
+        return folder if folder is not None and folder.lost is None else None
+
+    def known(self, path: str) -> OwnedFolder | None:
+        """Return a folder that this daemon owns or has lost; None otherwise."""
+        return self._folders.get(path)
+
+    def acquire(self, path: str) -> OwnedFolder | None:
+        """Own a folder, and make its files equal to the journal; blocks.
+
+        Returns:
+            The folder; None if neither the journal nor this disk has it.
+
+        Raises:
+            Held: a living daemon owns it.
+            Busy: its ownership changes too often.
+            Corrupt: the journal contradicts itself.
+            Fenced: this daemon lost it, and has not closed its files yet.
+            OSError: the journal or the disk failed.
+        """
+        folder = self.found(path)
+        if folder is not None:
+            return folder
+        with self.alone(path):
+            return self.found(path) or self._acquire(path)
+
+    def rejoin(self, path: str) -> OwnedFolder | None:
+        """As `acquire`, but what a move of this root took away is published again."""
+        with self.alone(path):
+            return self.found(path) or self._acquire(path, has_moved=_stays)
+
+    def acquire_all(self, path: str, below: Iterable[str]) -> None:
+        """Own a folder and all those below it, on whichever disks they are; blocks.
+
+        Args:
+            path: the folder.
+            below: folders below it on this disk; the journal knows others.
+
+        Raises:
+            Held: a living daemon owns the folder.
+            BadRequest: a living daemon owns one below it.
+            Busy, Corrupt, Fenced, OSError: as `acquire`.
+        """
+        self.acquire(path)
+        names = list(self.journal.folders(path))
+        gone = {
+            name
+            for name, last in zip(names, self.journal.last_of(names), strict=True)
+            if isinstance(last, Message) and last.kind is Kind.GONE
+        }
+        for name in sorted({*names} - gone | {*below}):
+            try:
+                self.acquire(name)
+            except Held as error:
+                # A client that goes to that daemon would be sent back.
+                raise self._held_below(name, error.endpoint) from None
+
+    def _held_below(self, path: str, endpoint: str | None) -> BadRequest:
+        return BadRequest(
+            f"the daemon at {endpoint} owns the session {path!r}, which would go with the one above"
+            f" it: move it here first with `steno cluster move {path} {self.owner.endpoint}`, then"
+            " send the command again",
+            session=path,
+        )
+
+    def writable(self, path: str) -> OwnedFolder:
+        """As `acquire`, but a folder that is nowhere begins with the next change."""
+        folder = self.found(path)
+        if folder is not None:
+            return folder
+        with self.alone(path):
+            folder = self.found(path) or self._acquire(path, create=True)
+        assert folder is not None
+        return folder
+
+    def release_to(self, path: str, owner: Owner) -> None:
+        """Give a closed folder to another daemon, which may open it at once.
+
+        Raises:
+            OSError: this daemon owns it no more, or the journal failed.
+        """
+        folder = self.acquire(path)
+        if folder is None:
+            return
+        with folder.publishing:
+            raise_first(ship(self.journal, [folder]))
+            self.save_mark(folder)
+            message = Publication(path, folder.sequence, owner, Kind.OWN, b"")
+            outcome = self.journal.publish([message])[0]
+            if not isinstance(outcome, int):
+                raise outcome
+            self.forget(path)
+
+    def shorten(self, path: str) -> None:
+        """Publish a copy of the whole folder, and remove all messages before it.
+
+        Raises:
+            Held: a living daemon owns the folder.
+            OSError: the journal or the disk failed; the messages are as before, or more.
+        """
+        folder = self.acquire(path)
+        if folder is None or not folder.manifest.names:
+            return
+        with folder.publishing, self.opened(path) as handle:
+            self._leave_out_hints(folder, handle)
+            raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
+            self.journal.purge(path, folder.snapshot_sequence)
+            self.save_mark(folder)
+
+    def forget(self, path: str) -> None:
+        """Forget a closed folder and those below it; the next use reads the journal."""
+        with self._lock:
+            for each in [each for each in self._folders if is_within(each, path)]:
+                del self._folders[each]
+
+    def forget_unpublished(self, path: str) -> None:
+        """Forget a closed folder of which the journal has nothing: another daemon may make it."""
+        with self._lock:
+            folder = self._folders.get(path)
+            if folder is not None and folder.is_new and not folder.handles:
+                del self._folders[path]
+
+    def lose(self, path: str, owner: Owner) -> None:
+        """Lose a folder that another daemon says to own: the next opening asks the journal."""
+        with self._lock:
+            folder = self._folders.get(path)
+            if folder is not None and folder.lost is None:
+                folder.lost = Fenced(path, Message(0, owner, Kind.OWN, b"", time.time()))
+
+    def confirm(self, path: str) -> None:
+        """Ask the journal whether this daemon still owns a folder that it did own; blocks.
+
+        Raises:
+            Held: another daemon owns it.
+            OSError: the journal failed.
+        """
+        # Any replica answers a read, also one that is cut off from the others.
+        self.journal.confirm(path)
+        last = self.journal.last(path)
+        self.heard_at = time.monotonic()
+        if last is not None and last.owner.host != self.owner.host:
+            self.on_lost(path)
+            self.lose(path, last.owner)
+            raise held(path, last.owner)
+
+    def note_outcome(self, folder: OwnedFolder, outcome: OSError | None) -> None:
+        """Count a publication that failed; a folder that another daemon owns is lost."""
+        match outcome:
+            case Fenced():
+                self.counts.fenced += 1
+                self._log("fenced", session=folder.path, owner=outcome.newer.owner.endpoint)
+                self.on_lost(folder.path)
+            case InDoubt():
+                self.counts.in_doubt += 1
+                self._log("in_doubt", session=folder.path, why=outcome.strerror)
+            case None:
+                self.heard_at = time.monotonic()
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Save the marks of all folders, and tell the others that this daemon ends."""
+        for folder in list(self._folders.values()):
+            with suppress(OSError):
+                self.save_mark(folder)
+        self.hosts.tell_ended()
+
+    def save_mark(self, folder: OwnedFolder) -> None:
+        """Save the folder's place in the journal for the next opening, if all is published."""
+        with folder.lock, suppress(FileNotFoundError), self.opened(folder.path) as handle:
+            if not folder.is_published:
+                return
+            seen = seen_files(self._disk, handle, folder.manifest)
+            mark = Mark(
+                folder.sequence, self.owner.host, folder.manifest, self._boot, seen, folder.path
+            )  # fmt: skip
+            save_mark(self._disk, handle, mark)
+            folder.is_mark_due = False
+
+    @contextmanager
+    def opened(self, path: str, *, create: bool = False) -> Generator[int]:
+        """Open a folder of the tree until the block ends; FileNotFoundError if there is none."""
+        handle = self._disk.open_root(self._tree, create=create)
+        try:
+            for segment in filter(None, path.split("/")):
+                parent, handle = handle, self._disk.open_folder(handle, segment, create=create)
+                self._disk.close(parent)
+            yield handle
+        finally:
+            self._disk.close(handle)
+
+    def is_here(self, path: str) -> bool:
+        """Whether this disk has a session's files at a path."""
+        try:
+            with self.opened(path) as handle:
+                return self._disk.stat_name(handle, paths.CONTEXT) is not None
+        except OSError:
+            return False
+
+    @contextmanager
+    def alone(self, path: str) -> Generator[None]:
+        """One opening of a folder at a time: two threads must not mirror one folder."""
+        with self._lock:
+            lock = self._opening.setdefault(path, threading.Lock())
+        with lock:
+            yield
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
+        """Drop the recovery points that the mirror made for this disk from the journal's files."""
+        with folder.lock:
+            for name, number in list(folder.manifest.names.items()):
+                found = self._disk.stat_name(handle, name) if is_hint(name) else None
+                if is_hint(name) and (found is None or folder.inodes.get(found.inode) != number):
+                    folder.note_unlink(name)
+
+    def _check_closed(self, path: str) -> None:
+        # The writer of a lost folder knows nothing of what its new owner wrote. Only an opening
+        # makes the files equal to the journal, and not while that writer has them open.
+        lost = self._folders.get(path)
+        if lost is not None and lost.lost is not None and lost.handles:
+            raise lost.lost
+
+    def _acquire(
+        self,
+        path: str,
+        *,
+        create: bool = False,
+        has_moved: Callable[[Message], bool] | None = None,
+    ) -> OwnedFolder | None:
+        self._check_closed(path)
+        last = self.journal.last(path)
+        begin_s = time.monotonic()
+        is_here = self.is_here(path)
+        if not is_here and (last is None or self._is_removed(path, last)):
+            # Without a message of this daemon the id stays free for all of them.
+            return self._begin(path, last) if create else None
+        sequence, previous = self._own(path, last)
+        self.heard_at = time.monotonic()
+        with self.opened(path, create=True) as handle:
+            mirror = Mirror(
+                self._disk, handle, path, self.owner.host,
+                lambda after: self.journal.read(path, after, sequence),
+                has_moved or self._has_moved, self._boot,
+            )  # fmt: skip
+            made = mirror.make()
+            folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
+            if not made.is_joined:
+                self._join(folder, handle)
+        if not folder.manifest.names:
+            # The journal knows that the folder is gone: nothing may stand at its place.
+            self._remove_rest(path)
+            is_last = previous is not None and previous.kind is Kind.GONE
+            gone = self._publish_still_gone(path, sequence, previous if is_last else made.gone)
+            return self._begin(path, gone) if create else None
+        self.save_mark(folder)
+        self._keep(folder)
+        if previous is not None and previous.owner.host != self.owner.host:
+            self.hosts.tell_taken(path)
+            self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
+        return folder
+
+    def _has_moved(self, gone: Message) -> bool:
+        """Whether no move of a folder was cut short, or the journal has it at its new place."""
+        if not gone.goal:
+            # What a move had brought here was taken back.
+            return True
+        if gone.is_deletion:
+            return False
+        last = self.journal.last(gone.goal)
+        return last is not None and last.kind is not Kind.GONE
+
+    def _begin(self, path: str, last: Message | None) -> OwnedFolder:
+        """Begin a folder behind the message that it is gone; the fence lets one daemon do it."""
+        if last is None:
+            folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
+        else:
+            folder = OwnedFolder(path, self.owner, last.sequence, Manifest(next_file=2), {})
+        folder.begun_behind = folder.sequence
+        folder.is_mark_due = True
+        self._keep(folder)
+        return folder
+
+    def _note_takeover(self, path: str, before: Owner, read_bytes: int, took_s: float) -> None:
+        self.counts.takeovers += 1
+        self.counts.last_takeover = path
+        self.counts.last_takeover_at = time.time()
+        self.counts.last_takeover_s = round(took_s, 3)
+        self._log(
+            "taken_over", session=path, after=before.endpoint, read_bytes=read_bytes,
+            took_s=round(took_s, 3),
+        )  # fmt: skip
+
+    def _own(self, path: str, last: Message | None) -> tuple[int, Message | None]:
+        """Append a message behind the last one; returns its sequence, and the last one."""
+        for _ in range(limits.OWN_ATTEMPTS_MAX):
+            if last is not None:
+                self._check_free(path, last)
+            after = 0 if last is None else last.sequence
+            outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
+            if isinstance(outcome, int):
+                return outcome, last
+            if not isinstance(outcome, Fenced):
+                raise as_lost(outcome)
+            last = outcome.newer
+        raise Busy("other daemons keep taking the session over: try again", session=path)
+
+    def _check_free(self, path: str, last: Message) -> None:
+        owner = last.owner
+        # What is gone has no owner. Its last one forgot it, and the fence stops what it still does.
+        if owner.host == self.owner.host or last.kind is Kind.GONE:
+            return
+        living = self.hosts.living(owner.host)
+        if living is None and self.hosts.may_live(owner):
+            living = owner
+        if living is not None:
+            raise held(path, living)
+
+    def _is_removed(self, path: str, last: Message) -> bool:
+        """Whether a folder is gone from the journal, and no file of it is left here."""
+        if last.kind is not Kind.GONE:
+            return False
+        try:
+            with self.opened(path) as handle:
+                return not session_files(self._disk, handle)
+        except FileNotFoundError:
+            return True
+
+    def _remove_rest(self, path: str) -> None:
+        """Remove what only helps to open a folder, and the folder if nothing else is in it."""
+        above, _, name = path.rpartition("/")
+        with suppress(OSError), self.opened(above) as handle:
+            with self.opened(path) as folder:
+                hints = filter(is_hint, session_files(self._disk, folder))
+                for each in (paths.JOURNAL_MARK, *hints):
+                    remove(self._disk, folder, each)
+            self._disk.remove_folder(handle, name)
+
+    def _publish_still_gone(self, path: str, sequence: int, gone: Message | None) -> Message:
+        """Publish that a folder is gone behind this daemon's `own`, or other daemons list it."""
+        body, move = (b"", "") if gone is None else (gone.body, gone.move)
+        wanted = Publication(path, sequence, self.owner, Kind.GONE, body, move)
+        outcome = self.journal.publish([wanted])[0]
+        if isinstance(outcome, int):
+            return Message(outcome, self.owner, Kind.GONE, body, time.time(), move)
+        raise as_lost(outcome)
+
+    def _join(self, folder: OwnedFolder, handle: int) -> None:
+        """Bring the files of a folder into the journal, which never had them."""
+        with folder.publishing:
+            folder.note_names(self._disk, handle, session_files(self._disk, handle))
+            raise_first(ship(self.journal, [folder]))
+
+    def _keep(self, folder: OwnedFolder) -> None:
+        with self._lock:
+            self._folders[folder.path] = folder
+            self._folders.move_to_end(folder.path)
+            surplus = len(self._folders) - limits.FOLDERS_OWNED_MAX
+            idle = [each for each in self._folders.values() if not each.handles]
+            for each in idle[: max(0, surplus)]:
+                if each is not folder and (each.is_published or each.lost is not None):
+                    self.save_mark(each)
+                    del self._folders[each.path]
+
+
+def _stays(gone: Message) -> bool:
+    """No folder has moved."""
+    del gone
+    return False
+
+
+def _forget_loss(path: str) -> None:
+    """Do nothing for a lost folder: the default without a daemon."""
+    del path
+
+
+def as_lost(error: OSError) -> OSError:
+    """Return the error of a message that begins or ends an ownership, in place of one in doubt.
+
+    Nothing of a command is in doubt then, and the next attempt finds the message.
+    """
+    return JournalLost(None, error.strerror) if isinstance(error, InDoubt) else error
+
+
+def is_within(path: str, above: str) -> bool:
+    """Whether a folder is another one or below it."""
+    return path == above or path.startswith(f"{above}/")
