@@ -461,7 +461,7 @@ MUTANTS = {
     # time of the newest key and forgets the keys themselves is equivalent: each key is looked up in
     # the files. `KeyTable.carry_on` and `FileMachine.keep_but` give keys to a file without stamps,
     # which has them nowhere else; sessions of the worlds have stamps, and
-    # tests/actor/sessions/test_unstamped.py fails without either.
+    # tests/stenod/sessions/test_unstamped.py fails without either.
     "keys that are not found again at an opening": Mutant(
         [(file_opening, "applied_in", _no_keys)],
         {"context": 59, "daemon": 3, "rough": 0, "full": 5},
