@@ -221,7 +221,7 @@ def test_without_it_a_client_is_exact_and_imports_no_redaction(root: Path) -> No
         "import sys, steno\n"
         "with steno.connect_sync() as client:\n"
         f"    client.open('talk').append_message({{'role': 'user', 'content': {KEY!r}}})\n"
-        "print([name for name in sys.modules if '_redaction' in name])"
+        "print([name for name in sys.modules if 'steno_redact' in name])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=steno.environment, capture_output=True, text=True,

@@ -78,3 +78,71 @@ def test_output_of_a_command_is_complete_when_its_process_ends(words: list[str])
     assert done.stdout.endswith("\n")
     assert "steno" in done.stdout
     assert not done.stderr
+
+
+PACKAGES = """
+import json, sys
+names = {name.split(".")[0] for name in sys.modules}
+print(json.dumps(sorted(name for name in names if name.startswith("steno"))))
+"""
+
+
+def _packages_after(code: str, root: Path) -> list[str]:
+    """The packages of this project that a fresh interpreter has imported after `code`."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code + PACKAGES],
+        env={**os.environ, "STENO_HOME": str(root)},
+        # A pipe that ends at once, with which a reader ends, too.
+        input="",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    packages: list[str] = json.loads(ran.stdout.splitlines()[-1])
+    return packages
+
+
+COMMAND_NEEDS = ["steno", "steno_cli", "steno_present", "steno_protocol"]
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ("append demo hi", []),
+        ("sessions", []),
+        ("read demo", []),
+        # Secrets are masked where a person looks.
+        ("show demo", ["steno_redact"]),
+    ],
+)
+def test_a_command_imports_no_package_that_it_does_not_use(
+    root: Path, words: str, more: list[str]
+) -> None:
+    code = f"""
+from steno_cli.entry import main
+assert main("append demo hi".split()) == 0
+assert main({words!r}.split()) == 0
+"""
+    assert _packages_after(code, root) == [*COMMAND_NEEDS, *more]
+
+
+def test_the_library_imports_no_package_beside_it(root: Path) -> None:
+    code = """
+import steno
+with steno.connect_sync() as client:
+    client.open("demo").append_message({"role": "user", "content": "hi"})
+"""
+    assert _packages_after(code, root) == ["steno", "steno_protocol"]
+
+
+def test_a_daemon_imports_neither_a_cluster_nor_a_client(root: Path) -> None:
+    # A reader makes the whole daemon, and ends when its standard input does.
+    code = f"""
+from stenod.cli import main
+try:
+    main(["--root", {str(root)!r}, "--reader"])
+except SystemExit as end:
+    assert not end.code, end
+"""
+    root.mkdir(mode=0o700, exist_ok=True)
+    assert _packages_after(code, root) == ["steno_protocol", "stenod"]
