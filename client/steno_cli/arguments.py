@@ -210,6 +210,14 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def checkpoint_or_line_argument(parser: argparse.ArgumentParser) -> None:
+    """Add CHECKPOINT, the id of a checkpoint, its handle, or the position of a line."""
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", type=_checkpoint_or_line,
+        help="the id of the checkpoint, its handle, or the position of a line, for example 0:12",
+    )  # fmt: skip
+
+
 def stream_name(text: str) -> str:
     """The type of a stream's name."""
     return _read(check_stream, text)
@@ -410,6 +418,11 @@ def checkpoint(text: str) -> int | str:
         raise argparse.ArgumentTypeError(
             f"{text[:40]!r} is neither the number of a checkpoint, for example 0, nor a handle"
         ) from None
+
+
+def _checkpoint_or_line(text: str) -> int | str | Position:
+    """The type of what a revert drops first."""
+    return position(text) if re.fullmatch(r"[0-9]+:[0-9]+", text) else checkpoint(text)
 
 
 def seconds(text: str) -> float:

@@ -15,10 +15,10 @@ longer part of it. `◌` marks a generation that another program began, as infer
 """
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from steno_present.messages import folded
 from steno_present.safe_text import printable
@@ -205,7 +205,7 @@ def what(entry: TimelineEntry) -> str:
     details = entry.details
     match entry.kind:
         case timeline_entries.REVERTED:
-            return f"reverted to checkpoint {details.get('checkpoint_id')}"
+            return f"reverted to {_target(details)}"
         case timeline_entries.DELIVERED:
             return f"D-Mail delivered at checkpoint {details.get('checkpoint_id')}"
         case timeline_entries.SENT:
@@ -265,3 +265,8 @@ def _kept(entry: TimelineEntry) -> str | None:
             return f"{count(summarised, 'line')} in one summary, the rest kept"
         case _:
             return None
+
+
+def _target(details: Mapping[str, Any]) -> str:
+    position = details.get("position")
+    return f"checkpoint {details.get('checkpoint_id')}" if position is None else f"line {position}"

@@ -191,10 +191,11 @@ class Checkpoint(Mutation, frozen=True, kw_only=True):
 
 
 class RevertTo(Mutation, frozen=True, kw_only=True):
-    """Drop a checkpoint and everything after it.
+    """Drop a checkpoint, or the line at a position, and everything after it.
 
     Attributes:
-        checkpoint_id: the checkpoint.
+        checkpoint_id: the checkpoint; None with a position.
+        position: a line of the present generation, the first one that is dropped.
         checkpoint_at: the position at which its line was created, from the ack of its creation;
             the command is refused if another line has the id now.
         incarnation: the incarnation that the position belongs to, from the same ack.
@@ -202,7 +203,8 @@ class RevertTo(Mutation, frozen=True, kw_only=True):
         why: the reason, for the timeline.
     """
 
-    checkpoint_id: int
+    checkpoint_id: int | None = None
+    position: PositionText | None = None
     checkpoint_at: PositionText | None = None
     incarnation: str | None = None
     drop_damaged: bool = False

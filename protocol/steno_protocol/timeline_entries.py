@@ -153,7 +153,7 @@ FACTS: Final[Mapping[str, Facts]] = {
         {"incarnation", "stamp", "from", "at", "wire_at", "bytes", "title", "origins"},
         {"checkpoint_id", *_NEXT},
     ),
-    REVERTED: Facts({"checkpoint_id", "from", *_FILES}, _EXPIRED | _NEXT),
+    REVERTED: Facts({"checkpoint_id", "from", *_FILES}, _EXPIRED | _NEXT | {"position"}),
     CLEARED: Facts(_FILES, _EXPIRED | _NEXT),
     PROMPTED: Facts({"contents", *_FILES}, _NEXT),
     RESTORED: Facts({"from", *_FILES}, _EXPIRED | _NEXT),

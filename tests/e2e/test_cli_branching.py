@@ -78,15 +78,76 @@ def test_an_instant_that_does_not_exist_is_not_found(steno: Steno) -> None:
     assert steno("sessions", "new").out == ""
 
 
-def test_undo_makes_a_session_without_the_last_turns(steno: Steno) -> None:
-    ran = steno("undo", "demo")
-    name = ran.out.strip()
-    assert (ran.code, name.startswith("demo-undo-")) == (0, True)
-    assert messages_of(steno, name) == ["turn 0", "turn 1"]
+def test_undo_with_an_id_makes_a_session_without_the_last_turns(steno: Steno) -> None:
+    ran = steno("undo", "demo", "--to", "before")
+    assert (ran.code, ran.out) == (0, "before\n")
+    assert messages_of(steno, "before") == ["turn 0", "turn 1"]
     made = steno("undo", "demo", "--turns", "2", "--to", "back", "--json").document
     assert (set(made), made["session"]) == (STAT, "back")
     assert messages_of(steno, "back") == ["turn 0"]
     assert messages_of(steno, "demo") == ["turn 0", "turn 1", "turn 2"]
+
+
+def test_undo_drops_the_last_turn_and_redo_brings_it_back(steno: Steno) -> None:
+    ran = steno("undo", "demo")
+    assert ran.code == 0
+    assert "dropped, from “turn 2” on: `steno redo demo" in ran.err
+    assert "the previous content is kept in" in ran.err
+    assert messages_of(steno, "demo") == ["turn 0", "turn 1"]
+    # The wire file still has the events of the turn that is gone.
+    assert steno("undo", "demo").code == 0
+    assert messages_of(steno, "demo") == ["turn 0"]
+    for there in (["turn 0", "turn 1"], ["turn 0", "turn 1", "turn 2"]):
+        assert steno("redo", "demo").code == 0
+        assert messages_of(steno, "demo") == there
+    ran = steno("redo", "demo")
+    assert (ran.code, "has no undo to bring back" in ran.err) == (4, True)
+
+
+def test_redo_refuses_after_a_record_was_written(steno: Steno) -> None:
+    assert steno("undo", "demo", "--turns", "2").code == 0
+    assert steno("append", "demo", "another way").code == 0
+    assert steno("redo", "demo").code == 4
+    assert messages_of(steno, "demo") == ["turn 0", "another way"]
+
+
+def test_a_repeated_undo_or_redo_with_its_key_is_applied_once(steno: Steno) -> None:
+    for verb, there in (("undo", ["turn 0", "turn 1"]), ("redo", ["turn 0", "turn 1", "turn 2"])):
+        first = steno(verb, "demo", "--key", verb, "--json").document
+        again = steno(verb, "demo", "--key", verb, "--json").document
+        assert (again["head"], again["duplicate"]) == (first["head"], True)
+        assert messages_of(steno, "demo") == there
+
+
+def test_undo_without_turns_drops_the_last_message_of_the_user(steno: Steno) -> None:
+    for line in ('{"role":"user","content":"one"}', '{"role":"assistant","content":"two"}'):
+        assert steno("append", "plain", stdin=line + "\n").code == 0
+    steno("append", "plain", "three")
+    steno("checkpoint", "plain", "--add-user-message")
+    assert steno("undo", "plain").code == 0
+    assert messages_of(steno, "plain") == ["one", "two"]
+    assert steno("undo", "plain").code == 0
+    assert messages_of(steno, "plain") == []
+    ran = steno("undo", "plain")
+    assert (ran.code, "has no turn to undo" in ran.err) == (4, True)
+
+
+def test_undo_of_a_state_that_is_not_the_last_one_is_a_conflict(steno: Steno) -> None:
+    ran = steno("undo", "demo", "--expect", "0:5")
+    assert ran.code == 3
+    assert messages_of(steno, "demo") == ["turn 0", "turn 1", "turn 2"]
+
+
+def test_the_options_of_an_undo_go_with_what_it_does(steno: Steno) -> None:
+    assert steno("undo", "demo", "--title", "other").code == 2
+    assert steno("undo", "demo", "--to", "new", "--why", "wrong").code == 2
+
+
+def test_a_revert_takes_the_position_of_a_line(steno: Steno) -> None:
+    assert steno("revert", "demo", "0:4").code == 0
+    assert messages_of(steno, "demo") == ["turn 0", "turn 1"]
+    ran = steno("revert", "demo", "0:1")
+    assert (ran.code, "not of the present generation" in ran.err) == (3, True)
 
 
 def test_more_turns_than_there_are_cannot_be_undone(steno: Steno) -> None:

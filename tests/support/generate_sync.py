@@ -131,7 +131,6 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
             "from steno._sync.bases import RefreshedSession\n",
         ),
         ("class Session(SessionView):", "class Session(RefreshedSession):"),
-        ("from steno_protocol.positions import Position\n", ""),
         ("    position_text,\n", ""),
         (
             """\

@@ -84,6 +84,11 @@ def revert(key: str, checkpoint_id: int, **fields: Any) -> RevertTo:
     return RevertTo(session=SESSION, key=key, checkpoint_id=checkpoint_id, **fields)
 
 
+def revert_line(key: str, position: str, **fields: Any) -> RevertTo:
+    """A revert to the line at a position."""
+    return RevertTo(session=SESSION, key=key, position=position, **fields)
+
+
 def clear(key: str, **fields: Any) -> Clear:
     """A clear."""
     return Clear(session=SESSION, key=key, **fields)

@@ -9,7 +9,7 @@ from steno._async.model_call import ModelCall
 from steno._async.stream import Stream
 from steno._async.streams import LineStream, RecordStream, WireRecordStream
 from steno._async.subscription import Subscription
-from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, target_of
+from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, reverted, target_of
 from steno._sansio.compaction import Compacting, check_asking
 from steno._sansio.event_merge import Followed, starts_of
 from steno._sansio.forks import describe_command, fork_command, undo_command
@@ -170,7 +170,7 @@ class Session(SessionView):
 
     async def revert_to(
         self,
-        checkpoint_id: CheckpointLike,
+        target: CheckpointLike | Position,
         *,
         why: str | None = None,
         drop_damaged: bool = False,
@@ -181,7 +181,8 @@ class Session(SessionView):
         """Drop a checkpoint and everything after it; the ack's `rotated` keeps the dropped lines.
 
         Args:
-            checkpoint_id: what `checkpoint` returned, its `handle`, or an id.
+            target: what `checkpoint` returned, its `handle`, or an id; or the position of any line
+                of the present generation, which is dropped like a checkpoint.
             why: a reason for the timeline.
             drop_damaged: drop also the damaged lines before it.
             key, expect, durability: as in every mutation.
@@ -192,8 +193,8 @@ class Session(SessionView):
         Raises:
             NotFound: there is no such checkpoint, or no more; the message names the rewrite that
                 removed it and the generation that still contains it.
-            Conflict: another checkpoint has this id now, or another writer was faster than
-                `expect`; nothing was changed.
+            Conflict: another checkpoint has this id now, the position is of another generation,
+                or another writer was faster than `expect`; nothing was changed.
             StenoError: otherwise, as `append_message`.
 
         Example:
@@ -209,7 +210,7 @@ class Session(SessionView):
             durability,
             why=why,
             drop_damaged=drop_damaged,
-            **target_of(checkpoint_id).fields(),
+            **reverted(target),
         )
 
     async def clear(

@@ -65,6 +65,15 @@ def target_of(checkpoint: CheckpointLike) -> Target:
             )
 
 
+def reverted(target: CheckpointLike | Position) -> dict[str, Any]:
+    """Return the fields of a command that reverts to a checkpoint or a position.
+
+    Raises:
+        BadRequest: it is neither.
+    """
+    return {"position": str(target)} if isinstance(target, Position) else target_of(target).fields()
+
+
 def checkpoint_of(ack: Ack) -> Checkpoint:
     """Return the ack of a command that set a checkpoint.
 

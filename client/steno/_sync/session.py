@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, target_of
+from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, reverted, target_of
 from steno._sansio.compaction import Compacting, check_asking
 from steno._sansio.event_merge import Followed, starts_of
 from steno._sansio.forks import describe_command, fork_command, undo_command
@@ -51,6 +51,7 @@ from steno.values import (
 from steno_protocol import commands, limits, replies, wire
 from steno_protocol.context import ContextState
 from steno_protocol.errors import StenoError, StorageFailed
+from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class BlockingSession(RefreshedSession):
 
     def revert_to(
         self,
-        checkpoint_id: CheckpointLike,
+        target: CheckpointLike | Position,
         *,
         why: str | None = None,
         drop_damaged: bool = False,
@@ -182,7 +183,8 @@ class BlockingSession(RefreshedSession):
         """Drop a checkpoint and everything after it; the ack's `rotated` keeps the dropped lines.
 
         Args:
-            checkpoint_id: what `checkpoint` returned, its `handle`, or an id.
+            target: what `checkpoint` returned, its `handle`, or an id; or the position of any line
+                of the present generation, which is dropped like a checkpoint.
             why: a reason for the timeline.
             drop_damaged: drop also the damaged lines before it.
             key, expect, durability: as in every mutation.
@@ -193,8 +195,8 @@ class BlockingSession(RefreshedSession):
         Raises:
             NotFound: there is no such checkpoint, or no more; the message names the rewrite that
                 removed it and the generation that still contains it.
-            Conflict: another checkpoint has this id now, or another writer was faster than
-                `expect`; nothing was changed.
+            Conflict: another checkpoint has this id now, the position is of another generation,
+                or another writer was faster than `expect`; nothing was changed.
             StenoError: otherwise, as `append_message`.
 
         Example:
@@ -210,7 +212,7 @@ class BlockingSession(RefreshedSession):
             durability,
             why=why,
             drop_damaged=drop_damaged,
-            **target_of(checkpoint_id).fields(),
+            **reverted(target),
         )
 
     def clear(

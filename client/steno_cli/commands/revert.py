@@ -5,7 +5,7 @@ from argparse import Namespace
 from steno_cli.arguments import (
     Subcommands,
     change_options,
-    checkpoint_argument,
+    checkpoint_or_line_argument,
     command,
     session_argument,
     why_option,
@@ -23,12 +23,12 @@ def add_parser(commands: Subcommands) -> None:
         example="steno revert demo 3 --why 'wrong way'",
     )  # fmt: skip
     session_argument(parser)
-    checkpoint_argument(parser)
+    checkpoint_or_line_argument(parser)
     why_option(parser)
     change_options(parser)
 
 
 def run(options: Namespace, output: Output) -> int:
-    """Remove a checkpoint and everything after it."""
+    """Remove a checkpoint, or a line, and everything after it."""
     target, why = options.checkpoint, options.why
     return change(options, output, lambda session, how: session.revert_to(target, why=why, **how))

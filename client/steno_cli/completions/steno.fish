@@ -134,7 +134,7 @@ function _shtab_steno_using
   test "$_shtab_steno_cmdpath" = "$argv"
 end
 
-set -g _shtab_steno_commands sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config stats top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
+set -g _shtab_steno_commands sessions ls stat show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config stats top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
 set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
@@ -432,7 +432,7 @@ complete -c steno -n '_shtab_steno_using fork' -l turn -x -d 'the state at the e
 complete -c steno -n '_shtab_steno_using fork' -l title -x -d 'the title of the new session (default: derived from SESSION'"'"'s)'
 complete -c steno -n '_shtab_steno_using fork' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'
 complete -c steno -n '_shtab_steno_using fork; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
-complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a undo -d 'fork a session before its last turns'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a undo -d 'drop the last turns, or fork before them'
 complete -c steno -n '_shtab_steno_using undo' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using undo' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using undo' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
@@ -442,10 +442,27 @@ complete -c steno -n '_shtab_steno_using undo' -l name -x -d 'the author of chan
 complete -c steno -n '_shtab_steno_using undo' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using undo' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using undo' -l turns -x -d 'number of turns to drop (default: 1)'
-complete -c steno -n '_shtab_steno_using undo' -l to -x -d 'the id of the new session (default: SESSION-undo- and some digits)'
+complete -c steno -n '_shtab_steno_using undo' -l to -x -d 'change nothing: fork the session before these turns, under this id'
 complete -c steno -n '_shtab_steno_using undo' -l title -x -d 'the title of the new session (default: derived from SESSION'"'"'s)'
+complete -c steno -n '_shtab_steno_using undo' -l why -x -d 'the reason, kept in the timeline'
 complete -c steno -n '_shtab_steno_using undo' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'
+complete -c steno -n '_shtab_steno_using undo' -l expect -x -d 'fail unless the session'"'"'s head is POSITION'
+complete -c steno -n '_shtab_steno_using undo' -l durability -xka "synced written replicated" -d 'when the command returns: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster'"'"'s servers'
 complete -c steno -n '_shtab_steno_using undo; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a redo -d 'bring back what the last undo dropped'
+complete -c steno -n '_shtab_steno_using redo' -s h -l help -d 'show this help message and exit'
+complete -c steno -n '_shtab_steno_using redo' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
+complete -c steno -n '_shtab_steno_using redo' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
+complete -c steno -n '_shtab_steno_using redo' -l endpoint -x -d 'a daemon on another machine, tcp://host:port, or several of a cluster joined by commas (default: STENO_ENDPOINT)'
+complete -c steno -n '_shtab_steno_using redo' -l key-file -xka "(__fish_complete_path (commandline -ct))" -d 'the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)'
+complete -c steno -n '_shtab_steno_using redo' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
+complete -c steno -n '_shtab_steno_using redo' -l timeout -x -d 'deadline of the command (default: 30)'
+complete -c steno -n '_shtab_steno_using redo' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using redo' -l why -x -d 'the reason, kept in the timeline'
+complete -c steno -n '_shtab_steno_using redo' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'
+complete -c steno -n '_shtab_steno_using redo' -l expect -x -d 'fail unless the session'"'"'s head is POSITION'
+complete -c steno -n '_shtab_steno_using redo' -l durability -xka "synced written replicated" -d 'when the command returns: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster'"'"'s servers'
+complete -c steno -n '_shtab_steno_using redo; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a dmail -d 'send a message back to a checkpoint'
 complete -c steno -n '_shtab_steno_using dmail' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using dmail' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'

@@ -39,6 +39,7 @@ _shtab_steno_commands() {
     prompt:'show or set the system prompt'
     read:'print records exactly as stored'
     redact:'show the secrets that exports and the viewer mask'
+    redo:'bring back what the last undo dropped'
     rename:'give a session another id'
     repair:'show or carry out the repair of a session or file'
     replay:'replay the events with their original pauses'
@@ -61,7 +62,7 @@ _shtab_steno_commands() {
     turns:'list the turns of a session'
     unarchive:'show an archived session in `steno sessions` again'
     undelete:'restore a session from the trash'
-    undo:'fork a session before its last turns'
+    undo:'drop the last turns, or fork before them'
     usage:'show the token counts, or append one'
     verify:'check sessions and transcripts for damage'
     view:'show sessions in the browser as they grow'
@@ -841,6 +842,25 @@ _shtab_steno_redact_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_redact_defaults_added=0
 
+_shtab_steno_redo_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--why=[the reason, kept in the timeline]:TEXT:"
+  "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
+  "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
+  ":a session id or a unique prefix:_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_redo_defaults_added=0
+
 _shtab_steno_rename_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -942,7 +962,7 @@ _shtab_steno_revert_options=(
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
-  ":the id of the checkpoint, or its handle, which is printed with a new one:"
+  ":the id of the checkpoint, its handle, or the position of a line, for example 0\:12:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -1274,9 +1294,12 @@ _shtab_steno_undo_options=(
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
   "--turns=[number of turns to drop (default\: 1)]:N:"
-  "--to=[the id of the new session (default\: SESSION-undo- and some digits)]:NEW:"
+  "--to=[change nothing\: fork the session before these turns, under this id]:NEW:"
   "--title=[the title of the new session (default\: derived from SESSION\'s)]:TEXT:"
+  "--why=[the reason, kept in the timeline]:TEXT:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
+  "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
+  "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
 )
 
@@ -1404,6 +1427,7 @@ _shtab_steno() {
         prompt) _arguments -C -s $_shtab_steno_prompt_options ;;
         read) _arguments -C -s $_shtab_steno_read_options ;;
         redact) _arguments -C -s $_shtab_steno_redact_options ;;
+        redo) _arguments -C -s $_shtab_steno_redo_options ;;
         rename) _arguments -C -s $_shtab_steno_rename_options ;;
         repair) _arguments -C -s $_shtab_steno_repair_options ;;
         replay) _arguments -C -s $_shtab_steno_replay_options ;;

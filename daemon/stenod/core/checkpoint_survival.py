@@ -145,6 +145,8 @@ def _verb(entry: TimelineEntry) -> str:
     details = entry.details
     match entry.kind:
         case timeline_entries.REVERTED:
+            if "position" in details:
+                return f"reverted the session to line {details['position']}"
             return f"reverted the session to checkpoint {details.get('checkpoint_id')}"
         case timeline_entries.CLEARED:
             return "cleared the session"

@@ -261,7 +261,8 @@ def fingerprint_of_command(command: Mutation) -> int | None:
         case WriteSystemPrompt():
             return fingerprint_of_arguments(command.prompt)
         case RevertTo():
-            return fingerprint_of_arguments(command.checkpoint_id)
+            named = command.checkpoint_id if command.position is None else command.position
+            return fingerprint_of_arguments(named)
         case RestoreGeneration():
             return fingerprint_of_arguments(command.generation)
         case DeliverDmail():
@@ -280,6 +281,8 @@ def fingerprint_of_entry(entry: TimelineEntry) -> int | None:
         found = entry.details.get("contents")
         return found if isinstance(found, int) else None
     names = _ARGUMENTS.get(entry.kind)
+    if entry.kind == timeline_entries.REVERTED and "position" in entry.details:
+        names = ["position"]
     if names is None or not all(name in entry.details for name in names):
         return None
     return fingerprint_of_arguments(*(entry.details[name] for name in names))

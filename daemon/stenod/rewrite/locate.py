@@ -3,7 +3,7 @@
 import msgspec
 
 from steno_protocol import limits, records
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Conflict, NotFound
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from stenod.core import timeline
@@ -17,7 +17,7 @@ from stenod.store.log import Copy, Log
 
 
 class Located(msgspec.Struct, frozen=True):
-    """The line of a checkpoint, and the numbers before it.
+    """A line, mostly of a checkpoint, and the numbers before it.
 
     Attributes:
         generation: its generation.
@@ -31,7 +31,7 @@ class Located(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> Position:
-        """The position of the checkpoint's line."""
+        """The position of the line."""
         return Position(self.generation, self.replay.lines)
 
     @property
@@ -67,6 +67,38 @@ def locate(log: Log, machine: Machine, target: Target) -> Located:
             search.check_line(found.cursor)
             return found
     raise search.missing()
+
+
+def locate_line(log: Log, machine: Machine, position: Position) -> Located:
+    """Find a line of the present generation, with the numbers before it.
+
+    Raises:
+        Conflict: the position belongs to another generation.
+        NotFound: the session ends before it.
+    """
+    head = machine.head
+    if position.generation != head.generation:
+        raise Conflict(
+            f"the position {position} is not of the present generation {head.generation}: the"
+            " session was rewritten since; read it again, and choose a position of now",
+            session=machine.session,
+            head=str(head),
+        )
+    replay, size = Replay(), 0
+    for _, block in blocks(log, head.generation):
+        if replay.lines == position.line:
+            break
+        lines = split_lines(block)[: position.line - replay.lines]
+        taken = b"".join(lines)
+        replay.feed(taken)
+        size += len(taken)
+    if replay.lines != position.line or position.line >= head.line:
+        raise NotFound(
+            f"there is no line {position}: the session ends at {head}",
+            session=machine.session,
+            head=str(head),
+        )
+    return Located(head.generation, size, replay)
 
 
 def check_batch_end(log: Log, generation: int, size: int, session: str) -> None:

@@ -19,7 +19,7 @@ from steno_protocol.commands import (
     WriteSystemPrompt,
 )
 from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_tolerantly
-from steno_protocol.errors import NotFound
+from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
@@ -33,7 +33,7 @@ from stenod.core.replay import Replay, control_of
 from stenod.recovery.key_lookup import blocks
 from stenod.rewrite.compaction import plan_compaction
 from stenod.rewrite.delivery import plan_delivery
-from stenod.rewrite.locate import check_batch_end, locate
+from stenod.rewrite.locate import Located, check_batch_end, locate, locate_line
 from stenod.rewrite.plan import Plan
 from stenod.rewrite.repair import plan_repair
 from stenod.store.log import Copy, Log, Piece
@@ -45,9 +45,9 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     Raises:
         NotFound: the checkpoint or generation does not exist; the message names existing ones, or
             what removed it.
-        BadRequest: the rewrite would split a batch.
-        Conflict: another rewrite overtook a compaction, the file is not the verified one, or
-            another checkpoint has the id.
+        BadRequest: the rewrite would split a batch, or names no target or two.
+        Conflict: another rewrite overtook a compaction, the file is not the verified one,
+            another checkpoint has the id, or a position is of another generation.
     """
     chosen = _plan(log, machine, decision)
     if not machine.reuses_ids:
@@ -123,7 +123,7 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Timel
 
 
 def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
-    found = locate(log, machine, target_of(command))
+    found, next_id, named = _reverted(log, machine, command)
     generation, size, replay = found.generation, found.size, found.replay
     check_batch_end(log, generation, size, machine.session)
     whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)
@@ -135,9 +135,25 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
         kept=kept.first_lines if is_present else 0,
         head=Position(log.generation + 1, kept.lines),
         counters=replay.counters,
-        checkpoint_floor=command.checkpoint_id,
-        details={"checkpoint_id": command.checkpoint_id, "from": generation},
+        checkpoint_floor=next_id,
+        details={"checkpoint_id": next_id, "from": generation, **named},
     )
+
+
+def _reverted(log: Log, machine: Machine, command: RevertTo) -> tuple[Located, int, dict[str, str]]:
+    """Return the first dropped line, the smallest dropped checkpoint id, and more details."""
+    if (command.checkpoint_id is None) == (command.position is None):
+        raise BadRequest(
+            "a revert drops a checkpoint or the line at a position, and what follows: give one of"
+            " checkpoint_id and position",
+            session=machine.session,
+        )
+    if command.position is not None:
+        found = locate_line(log, machine, Position.parse(command.position))
+        # Ids rise along a file: all that are dropped are at least the next one there.
+        return found, found.replay.counters.n_checkpoints, {"position": command.position}
+    target = target_of(command)
+    return locate(log, machine, target), target.id, {}
 
 
 class _Kept(msgspec.Struct):

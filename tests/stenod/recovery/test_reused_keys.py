@@ -17,6 +17,7 @@ from support.lines import (
     prompt,
     restore,
     revert,
+    revert_line,
     usage,
     user,
 )
@@ -46,6 +47,10 @@ USES: dict[str, tuple[Use, list[Use]]] = {
     "usage": ((usage("k", 7), []), [(usage("k", 8), [])]),
     "prompt": ((prompt("k", "be kind 😀 \n"), []), [(prompt("k", "be quick"), [])]),
     "revert": ((revert("k", 2), []), [(revert("k", 1), [])]),
+    "revert to a line": (
+        (revert_line("k", "1:1"), []),
+        [(revert_line("k", "1:0"), []), (revert("k", 1), [])],
+    ),
     "restore": ((restore("k", 0), []), [(restore("k", 1), [])]),
     "mail": (
         (mail("k", 1, replaces="m"), []),

@@ -3,13 +3,14 @@
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from steno_protocol import paths
+from steno_protocol import limits, paths
 from steno_protocol.commands import CompactCommit, Mutation, RevertTo
 from steno_protocol.context import ContextState
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import BadRequest, Conflict, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
 from stenod.recovery.file_opening import Opened
@@ -25,6 +26,7 @@ from support.lines import (
     prompt,
     restore,
     revert,
+    revert_line,
     stamped,
     usage,
     user,
@@ -36,6 +38,7 @@ PATH = "/disk/demo"
 
 REWRITES: dict[str, Mutation] = {
     "revert": revert("r", 1),
+    "revert to a line": revert_line("r", "1:2"),
     "clear": clear("r"),
     "prompt": prompt("r", "be kinder"),
     "restore": restore("r", 0),
@@ -289,6 +292,94 @@ def test_a_revert_keeps_the_lines_before_its_checkpoint_byte_for_byte() -> None:
     assert session.file("context_1.jsonl") == before
     assert (ack.head, ack.rotated) == ("1:2", f"{PATH}/context_1.jsonl")
     assert opened.machine.counters.n_checkpoints == 1
+
+
+def test_a_revert_to_a_line_keeps_the_lines_before_it_byte_for_byte() -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    apply(opened, checkpoint("c0"))
+    apply(opened, append("k2"), user("two"))
+    kept = session.file()
+    apply(opened, append("k3"), user("three"))
+    apply(opened, checkpoint("c1"))
+
+    ack = apply(opened, revert_line("r", "0:3"))
+
+    assert session.file() == kept
+    assert (ack.head, ack.rotated) == ("1:3", f"{PATH}/context_1.jsonl")
+    entry = session.timeline()[-1]
+    assert (entry.kept, entry.details["position"], entry.details["checkpoint_id"]) == (3, "0:3", 1)
+    # The checkpoint before the line is one still, and the one behind it is gone for ever.
+    with pytest.raises(NotFound, match="reverted the session to line 0:3"):
+        apply(opened, revert("r1", 1))
+    assert apply(opened, checkpoint("c2")).checkpoint_id == 2
+    assert apply(opened, revert("r2", 0)).head == "2:1"
+
+
+def test_a_revert_to_the_first_line_leaves_nothing() -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    assert apply(opened, revert_line("r", "0:0")).head == "1:0"
+    assert session.file() == b""
+
+
+def test_a_line_behind_many_blocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BLOCK_BYTES", 100)
+    _, session, opened = fresh()
+    for number in range(40):
+        apply(opened, append(f"k{number}"), user(f"number {number}"))
+    lines = session.file().splitlines(keepends=True)
+    assert apply(opened, revert_line("r", "0:23")).head == "1:23"
+    assert session.file() == b"".join(lines[:23])
+
+
+@pytest.mark.parametrize(
+    ("position", "error", "why"),
+    [
+        ("0:1", Conflict, "not of the present generation 1"),
+        ("2:0", Conflict, "not of the present generation 1"),
+        ("1:2", NotFound, "the session ends at 1:2"),
+        ("1:3", NotFound, "the session ends at 1:2"),
+    ],
+)
+def test_a_line_that_is_not_there_now_is_refused(
+    position: str, error: type[Exception], why: str
+) -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"), user("two"))
+    apply(opened, clear("cleared"))
+    apply(opened, append("k2"), user("three"))
+    apply(opened, append("k3"), user("four"))
+    before = session.file()
+    with pytest.raises(error, match=why):
+        apply(opened, revert_line("r", position))
+    assert session.file() == before
+
+
+def test_a_revert_to_a_line_never_ends_inside_a_batch() -> None:
+    _, _, opened = fresh()
+    apply(opened, append("k1"), user("one"), user("two"))
+    with pytest.raises(BadRequest, match="inside the batch"):
+        apply(opened, revert_line("r", "0:1"))
+
+
+@pytest.mark.parametrize(
+    "target", [{}, {"checkpoint_id": 0, "position": "0:0"}], ids=["none", "both"]
+)
+def test_a_revert_names_one_target(target: dict[str, Any]) -> None:
+    _, _, opened = fresh()
+    apply(opened, checkpoint("c0"))
+    with pytest.raises(BadRequest, match="give one of checkpoint_id and position"):
+        apply(opened, RevertTo(session=SESSION, key="r", **target))
+
+
+def test_a_mail_to_a_checkpoint_behind_the_line_expires() -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    apply(opened, checkpoint("c0"))
+    apply(opened, mail("m", 0))
+    apply(opened, revert_line("r", "0:0"))
+    assert session.mail() is None
 
 
 def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> None:
