@@ -20,13 +20,15 @@ _NO_WIDTH: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f"
 )
-_ESCAPES: Final = re.compile(
-    # The first character alone, so that the search for it is fast; then what it begins.
-    rf"[\x1b\x9b\\%&^\[{_NO_WIDTH}](?:"
-    # Colour codes, also those that are written out or have lost their first character.
+_TERMINAL: Final = (
     rf"(?<=\x1b)(?:{_SEQUENCE}|\][^\x07\x1b]{{0,4096}}(?:\x07|\x1b\\)|[ -/]{{0,2}}[0-~])"
-    rf"|(?<=\x9b){_SEQUENCE[2:]}"
-    rf"|(?<=\\)\\{{0,7}}(?:x1[bB]|u001[bB]|033|e){_SEQUENCE}"
+    rf"|(?<=\x9b){_SEQUENCE[2:]}|"
+)
+"""What a terminal takes for a command behind its first character."""
+
+_WRITTEN: Final = (
+    # Colour codes that are written out or have lost their first character.
+    rf"(?<=\\)\\{{0,7}}(?:x1[bB]|u001[bB]|033|e){_SEQUENCE}"
     rf"|(?<=\^)\[{_SEQUENCE}"
     r"|(?<=\[)[0-9;]{1,16}m"
     rf"|(?<=[{_NO_WIDTH}])[{_NO_WIDTH}]*"
@@ -36,8 +38,11 @@ _ESCAPES: Final = re.compile(
     r"|(?<=%)(?P<percent>[2-7][0-9A-Fa-f])"
     r"|(?<=&)(?:(?P<entity>quot|apos|amp|lt|gt)|#(?P<number>[0-9]{2,3})"
     r"|#[xX](?P<code>[2-7][0-9A-Fa-f]));"
-    r")"
 )
+# The first character alone, so that the search for it is fast; then what it begins.
+_ESCAPES: Final = re.compile(rf"[\x1b\x9b\\%&^\[{_NO_WIDTH}](?:{_TERMINAL}{_WRITTEN})")
+_WRITTEN_ESCAPES: Final = re.compile(rf"[\\%&^\[{_NO_WIDTH}](?:{_WRITTEN})")
+_INTRODUCERS: Final = ("\x1b", "\x9b")
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "^[")
 _NOT_ASCII: Final = re.compile(rf"[\x9b{_NO_WIDTH}]")
 _WITHOUT_BEGIN: Final = re.compile(r"\[[0-9;]{1,16}m")
@@ -79,6 +84,17 @@ def plain(text: str) -> Copy:
     if _has_escapes(text):
         return _replaced(text, _ESCAPES, _stands_for)
     return Copy(text, [], [], [])
+
+
+def uncommanded(text: str) -> Copy | None:
+    """The copy that keeps what a terminal takes for commands; None if there are none.
+
+    A secret behind an escape character may look like a part of a command (`ESC s` of `ESC sk-…`),
+    and may be inside of one, as in a title.
+    """
+    if not any(sign in text for sign in _INTRODUCERS):
+        return None
+    return _replaced(text, _WRITTEN_ESCAPES, _stands_for)
 
 
 def _has_escapes(text: str) -> bool:

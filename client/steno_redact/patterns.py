@@ -30,7 +30,7 @@ from steno_redact.limits import (
     SCAN_CHARS_MAX,
     VENDOR_CHARS_MIN,
 )
-from steno_redact.normal import Copy, Span, joined, lowered, plain
+from steno_redact.normal import Copy, Span, joined, lowered, plain, uncommanded
 from steno_redact.vendors import HINTED, NAMES, ROWS, vendors_of
 
 
@@ -158,7 +158,11 @@ class BuiltIn:
 
     def matches(self, text: str) -> list[Match]:
         """The secrets in a text, the more exact patterns first."""
-        copy = plain(text)
+        found = self._in_copy(plain(text))
+        kept = uncommanded(text)
+        return found if kept is None else [*found, *self._in_copy(kept)]
+
+    def _in_copy(self, copy: Copy) -> list[Match]:
         spans = list(self._in_texts(copy.text))
         if len(copy.text) >= VENDOR_CHARS_MIN and self._vendors.may_match(copy.text):
             spans += self._vendors.spans(copy.text)

@@ -134,10 +134,6 @@ class Daemon:
             self._serve_metrics()
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                for transport in self._transports:
-                    handle = partial(self._router.handle, transport)
-                    refusal = partial(self._router.refusal, transport)
-                    tasks.start_soon(transport.serve, handle, refusal, self._registry.commit)
                 if self._relay is not None:
                     tasks.start_soon(self._relay.serve)
                 tasks.start_soon(self._keep_house)
@@ -152,6 +148,12 @@ class Daemon:
                     tasks.start_soon(self._end_with_stdin)
                 else:
                     self._take_over(lock)
+                # After the note: a client that was answered looks for it, and without it takes the
+                # daemon for one of another machine.
+                for transport in self._transports:
+                    handle = partial(self._router.handle, transport)
+                    refusal = partial(self._router.refusal, transport)
+                    tasks.start_soon(transport.serve, handle, refusal, self._registry.commit)
                 daemon_log.log("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
                 self._supervisor.ready()

@@ -79,6 +79,27 @@ def test_a_vendors_key_is_found_behind_a_colour(begin: str) -> None:
     assert kind.secret[len(begin) :] not in Redactor().text(f"\x1b[1m\x1b[32m{kind.secret}\x1b[0m")
 
 
+CONTROLS = [chr(code) for code in (*range(32), *range(127, 160))]
+PREFIXES = [
+    *CONTROLS,
+    *(first + second for first in CONTROLS for second in ("\x1b", "\x9b", "\x9d", " ", "\x00")),
+    *("\x1b" + rest for rest in ("[", "[1 ", "]", "]0;", "P", "_", "^", "(", "#", "  ", "\x1b ")),
+]
+
+
+@pytest.mark.parametrize("begin", ["ghp_", "AKIA", "xoxb-", "glpat-", "hf_", "sk_live_", "npm_",
+                                   "AIza", "sk-ant-", "sk-proj-"])  # fmt: skip
+def test_a_key_behind_control_characters_is_masked(begin: str) -> None:
+    [kind] = [each for each in KINDS if each.secret.startswith(begin)][:1]
+    redactor = Redactor()
+    shown = [each for each in PREFIXES if kind.secret in redactor.text(f"{each}{kind.secret} end")]
+    assert shown == []
+
+
+def test_a_key_in_a_title_of_a_terminal_is_masked() -> None:
+    assert KEY[15:] not in Redactor().text(f"\x1b]0;{KEY}\x07 and more")
+
+
 @pytest.mark.parametrize("cut", range(4, len(KEY) - 1))
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\\\n    "])
 def test_a_key_that_a_line_break_cuts_is_masked_whole(cut: int, line_break: str) -> None:
