@@ -4,7 +4,8 @@ Two keys come only in a cluster: `stale`, true in what may be older than what an
 `owner` in an entry of `sessions`, the address of the host that owns it.
 
 ack         session first last head durability duplicate checkpoint_id handle rotated overtaken key
-            `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
+            `append`, one a line when it reads stdin, `checkpoint`, `revert`, `undo`, `redo`,
+            `clear`, `restore`,
             `emit`, and `usage` and `prompt` if they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
             forked_from work_dir last_in_work_dir live records}],

@@ -14,7 +14,7 @@ OURS = {
     "stenod": {"anyio", "msgspec", "zmq"},
     "stenod_cluster": {"anyio", "msgspec", "nats"},
     "steno": {"anyio", "msgspec", "zmq"},
-    "steno_present": {"msgspec"},
+    "steno_present": {"msgspec", "pygments"},
     "steno_redact": {"msgspec"},
     "steno_search": {"msgspec"},
     "steno_agents": {"msgspec"},
