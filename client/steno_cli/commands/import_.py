@@ -102,7 +102,7 @@ class NotCopied(StenoError):
 
 
 class Unanswered(StenoError):
-    """The daemon did not say whether it took a session in, which it did as a whole or not at all."""
+    """The daemon did not say whether it took a session in; it is there whole or not at all."""
 
 
 def run(options: Namespace, output: Output) -> int:
