@@ -85,7 +85,7 @@ def test_an_import_whose_daemon_is_killed_at_the_move_is_done_by_the_next(
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     steno = Steno(root)
     with subprocess.Popen(
-        [sys.executable, "-c", _DIE_IN_DAEMON, "--root", str(root)],
+        [sys.executable, "-c", _DIE_IN_DAEMON, "--foreground", "--root", str(root)],
         env={**os.environ, "MOMENT": moment},
         stderr=subprocess.DEVNULL,
     ) as daemon:
