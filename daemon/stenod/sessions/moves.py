@@ -115,12 +115,16 @@ class Texts(msgspec.Struct, frozen=True):
     Attributes:
         session: the session of the command.
         taken: the place is taken.
-        unmoved: what cannot be moved, and what was therefore not done.
+        source: the folder.
+        target: its new place.
+        done: what was not done if the folder cannot be moved, as `renamed`.
     """
 
     session: str
     taken: str
-    unmoved: tuple[str, str]
+    source: str
+    target: str
+    done: str
 
 
 _encode = msgspec.json.Encoder().encode
@@ -375,8 +379,8 @@ def carry(found: Moves, record: Record, move: Callable[[], None], texts: Texts) 
             found.forget(record)
             # On an overlay a folder of the lower layer cannot be renamed.
             raise StorageFailed(
-                f"{texts.unmoved[0]}: {error}; {texts.unmoved[1]}, {remedy_of(error)} and send the"
-                " command again",
+                f"{texts.source} cannot be moved to {texts.target}: {error}; it was not"
+                f" {texts.done}, {remedy_of(error)} and send the command again",
                 session=texts.session,
             ) from None
         raise doubtful(texts.session, record.key, error) from None

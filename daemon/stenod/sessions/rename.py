@@ -138,7 +138,9 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
         texts = Texts(
             source.session,
             _taken(target).message,
-            (f"{source.path} cannot be moved to {target.path}", "it was not renamed"),
+            source.path,
+            target.path,
+            "renamed",
         )
         old, new = source.segments[-1], target.segments[-1]
         moves.carry(found, record, lambda: disk.move(parent, old, new_parent, new, key), texts)

@@ -84,7 +84,9 @@ def take_in(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> No
         texts = Texts(
             place.session,
             _taken(place).message,
-            (f"{wanted.prepared} cannot be moved to {place.path}", "it was not taken in"),
+            wanted.prepared,
+            place.path,
+            "taken in",
         )
         name = place.segments[-1]
         moves.carry(

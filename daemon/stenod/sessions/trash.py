@@ -219,7 +219,9 @@ def restore(
         texts = Texts(
             place.session,
             _taken(place).message,
-            (f"{_path_of(place, entry)} cannot be moved to {place.path}", "it was not restored"),
+            _path_of(place, entry),
+            place.path,
+            "restored",
         )
         name = place.segments[-1]
         moves.carry(found, record, lambda: disk.move(trash, entry.name, parent, name), texts)
