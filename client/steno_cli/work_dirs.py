@@ -69,8 +69,7 @@ def _note(path: Path, work_dirs: dict[str, WorkDir], aside: Path) -> None:
     merged = merged_work_dirs(old, work_dirs)
     if merged == old:
         return
-    unfinished = aside / "work-dirs" / KIMI_FILE
-    unfinished.parent.mkdir(mode=0o700, exist_ok=True)
+    unfinished = aside / KIMI_FILE
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(encode_work_dirs(merged.values()))

@@ -82,7 +82,8 @@ class JournalMoves:
             return
         # The journal has it at both places for a moment, and never at none. A read may miss the
         # last message of the old place, and owning that does not.
-        if not path.startswith(f"{paths.TRASH}/") and self._ownership.rejoin(path) is None:
+        is_session = not path.startswith((f"{paths.TRASH}/", f"{paths.IMPORTS}/"))
+        if is_session and self._ownership.rejoin(path) is None:
             return
         with self._ownership.alone(goal):
             last = self._journal.last(goal)

@@ -399,6 +399,17 @@ class Undelete(SessionCommand, frozen=True, kw_only=True):
     trash: str | None = None
 
 
+class TakeIn(SessionCommand, frozen=True, kw_only=True):
+    """Make a folder that the client prepared a session, by one move.
+
+    Attributes:
+        key: the idempotency key, which also names the place of the prepared folder; a repeat gets
+            the session as it is then.
+    """
+
+    key: Key
+
+
 class Trash(Command, frozen=True, kw_only=True):
     """List the deleted sessions in the trash, the latest deletion first.
 
@@ -648,13 +659,14 @@ AnyCommand = (
     | AppendStream | ReadStream | Streams | DeleteStream
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
-    | Fork | Describe | Delete | Undelete | Trash | Rename
+    | Fork | Describe | Delete | Undelete | TakeIn | Trash | Rename
     | Subscribe | Grant | Unsubscribe | Gc | Clients | Cluster | HandOver | Drain
 )  # fmt: skip
 
 WholeCommand = (
-    Stat | Open | Describe | Fork | Delete | Undelete | Rename | Verify | Streams | DeleteStream
-)
+    Stat | Open | Describe | Fork | Delete | Undelete | TakeIn | Rename | Verify | Streams
+    | DeleteStream
+)  # fmt: skip
 """Commands about a session as a whole."""
 
 SignedCommand = Mutation | Open | CompactBegin | Fork | Rename

@@ -1,5 +1,8 @@
 """Deletions, renames and forks between two daemons of a cluster."""
 
+import fcntl
+import json
+import os
 import shutil
 import signal
 import tempfile
@@ -12,6 +15,7 @@ import pytest
 
 import steno
 from cluster.conftest import skip_without_servers
+from steno_protocol import commands, replies
 from support.clustered_daemon import clustered_daemon
 from support.daemon_that_dies_moving import PUBLISHED
 from support.foreground import ForegroundDaemon, daemon_of_tests
@@ -162,6 +166,53 @@ def test_a_restoration_whose_daemon_was_killed_is_completed_by_its_repeat(pair: 
     pair.one.undelete("p", key=KEY)
 
     assert read(pair.two, "p") == ["above"]
+
+
+def prepare(root: Path, key: str, text: str) -> int:
+    """Prepare a session with one below it as a client does; returns the lock of its folder."""
+    nest = root / "sessions" / ".imports" / key
+    for folder in (nest / "session" / "c", nest / "session"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        context = folder / "context.jsonl"
+        context.write_text(json.dumps({"role": "user", "content": text}) + "\n")
+        context.chmod(0o600)
+    for folder in (nest.parent, nest, nest / "session"):
+        folder.chmod(0o700)
+    handle = os.open(nest, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def take_in(client: steno.BlockingClient) -> replies.SessionStat:
+    return client.request(commands.TakeIn(session="p", key=KEY), replies.SessionStat)[0]
+
+
+def test_a_session_that_is_taken_in_is_published(pair: Pair) -> None:
+    os.close(prepare(pair.daemon.root, KEY, "above"))
+
+    assert take_in(pair.one).created
+    assert read(pair.two, "p") == read(pair.two, "p/c") == ["above"]
+
+    assert not take_in(pair.one).created
+
+    os.close(prepare(pair.daemon.root, "another", "other"))
+    asked = commands.TakeIn(session="p", key="another")
+    with pytest.raises(steno.Exists):
+        pair.one.request(asked, replies.SessionStat)
+
+
+def test_a_take_in_whose_daemon_was_killed_is_completed_by_its_repeat(pair: Pair) -> None:
+    handle = prepare(pair.daemon.root, KEY, "above")
+    try:
+        dies_at(pair.daemon, "all", take_in)
+        pair.daemon.start()
+        assert pair.one.sessions() == []
+
+        assert take_in(pair.one).created
+    finally:
+        os.close(handle)
+
+    assert read(pair.two, "p") == read(pair.two, "p/c") == ["above"]
 
 
 def test_a_session_is_restored_from_the_trash_of_the_host_that_deleted_it(pair: Pair) -> None:

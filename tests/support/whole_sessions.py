@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from steno_protocol import limits, paths
-from steno_protocol.commands import Delete, Describe, Fork, List, Rename, Undelete
+from steno_protocol.commands import Delete, Describe, Fork, List, Rename, TakeIn, Undelete
 from steno_protocol.replies import Deleted, Moved, SessionEntry, SessionStat
 from stenod.core import timeline
 from stenod.recovery.file_opening import Opened
 from stenod.runtime.config import Config
-from stenod.sessions import fork, metadata, moves, rename, trash
+from stenod.sessions import fork, metadata, moves, rename, taking_in, trash
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.metadata import Description
@@ -138,6 +138,14 @@ class World:
         found = trash.restored(self.disk, trees, place, command)
         return found or trash.restore(self.disk, trees, place, command, now, EXPIRY_S)
 
+    def take_in(self, key: str, session: str = SESSION, *, now: float = NOW_S) -> Moved:
+        """Take a prepared session in, step by step as the daemon does."""
+        trees, command = self.trees, TakeIn(session=session, key=key)
+        wanted = taking_in.Wanted(command, trees.place(session))
+        if not taking_in.find(self.disk, trees, wanted):
+            taking_in.take_in(self.disk, trees, wanted, now)
+        return Moved(session=session, folder=wanted.place.path)
+
     def rename(
         self, key: str, new: str = "other", *, session: str = SESSION, now: float = NOW_S
     ) -> Moved:
@@ -164,6 +172,7 @@ class World:
         tree = self.disk.open_root(TREE)
         try:
             left = fork.sweep(self.disk, tree, under_way.__contains__)
+            left += taking_in.sweep(self.disk, tree, under_way.__contains__)
             return left, trash.sweep(self.disk, tree, now, EXPIRY_S)
         finally:
             self.disk.close(tree)

@@ -16,7 +16,7 @@ from steno._sansio.follower import Follower
 from steno._sansio.pending import Pending
 from steno._sansio.route import Route, direct
 from steno_protocol import limits, paths
-from steno_protocol.commands import Command, Fork, Rename, SessionCommand, Undelete
+from steno_protocol.commands import Command, Fork, Rename, SessionCommand, TakeIn, Undelete
 from steno_protocol.errors import BadRequest
 
 
@@ -29,8 +29,8 @@ class OwnerLink(Protocol):
         ...
 
 
-_GO_HOME: Final = (Fork, Rename, Undelete)
-"""Commands about two sessions, or about one that is not there."""
+_GO_HOME: Final = (Fork, Rename, Undelete, TakeIn)
+"""Commands about two sessions, or about one that is not there yet."""
 
 LinkT = TypeVar("LinkT", bound=OwnerLink)
 

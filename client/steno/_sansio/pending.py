@@ -20,6 +20,7 @@ from steno_protocol.commands import (
     Open,
     Rename,
     SessionCommand,
+    TakeIn,
     Undelete,
     command_name,
 )
@@ -86,7 +87,9 @@ class Pending(msgspec.Struct, eq=False):
     def key(self) -> str | None:
         """The idempotency key of a command that changes something."""
         match self.command:
-            case Mutation() | Fork() | Rename() | Delete() | Undelete() | Open() as keyed:
+            case (
+                Mutation() | Fork() | Rename() | Delete() | Undelete() | TakeIn() | Open()
+            ) as keyed:  # fmt: skip
                 return keyed.key
             case _:
                 return None
@@ -156,6 +159,6 @@ def _changes_something(command: Command) -> bool:
         case _:
             return isinstance(
                 command,
-                Mutation | Fork | Rename | Delete | Undelete | Describe
+                Mutation | Fork | Rename | Delete | Undelete | TakeIn | Describe
                 | CompactBegin | CompactAbort | Drain,
             )  # fmt: skip

@@ -1,8 +1,12 @@
 """`steno import`: session folders imported byte for byte.
 
-A session is copied to a folder aside in the tree of the root, synced, and moved to its place by one
-rename. Appends would give checkpoints new ids, lose damaged lines, and could stop in the middle. A
-session that exists is compared: if it begins as the source does, it was imported before.
+A session is copied to a folder aside in the tree of the root and synced; the daemon, the only
+writer of sessions, moves it to its place by one rename. Appends would give checkpoints new ids,
+lose damaged lines, and could stop in the middle. A session that exists is compared: if it begins as
+the source does, it was imported before.
+
+    sessions/.imports/<key>/            locked by this process; the key of the daemon's command
+    sessions/.imports/<key>/session/    the copy, which the daemon locks as it moves it
 """
 
 import fcntl
@@ -11,16 +15,16 @@ import shlex
 import shutil
 from argparse import Namespace
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import accumulate, chain
 from pathlib import Path, PurePath
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from steno import BlockingClient
 from steno.local import make_private, sync_file, sync_folder
+from steno.parts import new_key
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
 from steno_cli.connection import connected, local_root
-from steno_cli.destination import put_in_place
 from steno_cli.exits import Exit
 from steno_cli.foreign_sources import (
     EmptyTranscript,
@@ -40,14 +44,21 @@ from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, number, size
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, StenoError, TooLarge
+from steno_protocol.commands import TakeIn
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    Exists,
+    NotFound,
+    OutcomeUnknown,
+    StenoError,
+    TooLarge,
+)
+from steno_protocol.replies import SessionStat
 from steno_redact.records import is_same_line
 from steno_redact.redactor import Redactor
 
 Source = ImportSource | ForeignSource
-
-_ASIDE: Final = ".imports"
-"""The folder of unfinished copies, in the tree itself: a rename stays in its file system."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -90,6 +101,10 @@ class NotCopied(StenoError):
     """A session could not be copied; nothing of it is in the root."""
 
 
+class Unanswered(StenoError):
+    """The daemon did not say whether it took a session in; it is there whole or not at all."""
+
+
 def run(options: Namespace, output: Output) -> int:
     """Import every session of a folder; report failures and continue."""
     with closing(SourceTree(Path(options.folder))) as tree:
@@ -116,7 +131,7 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                     redactor = redactor_for(source.session)
                     if options.replace:
                         _remove_outdated(client, source, tree, redactor)
-                    is_new = _import_one(source, tree, aside, progress, redactor)
+                    is_new = _import_one(client, source, tree, aside, progress, redactor)
                 except StenoError as error:
                     if len(found) + len(left_out) == 1:
                         raise
@@ -129,7 +144,8 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                 imported.append(source)
                 _print_result(output, client, source, was_there=not is_new)
             own = [source for source in imported if isinstance(source, ImportSource)]
-            note_work_dirs(Path(options.folder), own, tree, aside)
+            with _nest(aside) as nest:
+                note_work_dirs(Path(options.folder), own, tree, nest)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(left_out))} left out")
     return Exit.DONE if imported and not refused else Exit.FAILED
@@ -193,20 +209,22 @@ def _local_root(client: BlockingClient) -> Path:
     root = local_root(client)
     if root is None:
         raise BadRequest(
-            f"the root {client.welcome.root} is not on this machine: run the import where the"
-            " daemon runs"
+            f"the root {client.welcome.root} is not on this machine: copy the folder to the"
+            " machine where the daemon runs, and run the import there"
         )
     return root
 
 
 @contextmanager
 def _folder_aside(tree: Path) -> Generator[Path]:
-    """A folder of this import in the tree; removes the files of an import that was killed.
+    """The folder of unfinished copies; removes those of an import that was killed.
+
+    It is in the tree, so that a rename stays in its file system.
 
     Raises:
         Busy: another import is running.
     """
-    aside = tree / _ASIDE
+    aside = tree / paths.IMPORTS
     make_private(aside)
     handle = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -223,16 +241,72 @@ def _folder_aside(tree: Path) -> Generator[Path]:
         os.close(handle)
 
 
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path)
+def _empty(aside: Path) -> None:
+    for path in aside.iterdir():
+        _discard(path)
+
+
+@contextmanager
+def _nest(aside: Path) -> Generator[Path]:
+    """A new folder named by a key, locked so that the daemon does not remove it."""
+    while True:
+        nest = aside / new_key()
+        nest.mkdir(mode=0o700)
+        # A daemon that starts may have removed it before it was locked.
+        with suppress(FileNotFoundError), _locked(nest) as is_locked:
+            if is_locked and nest.exists():
+                try:
+                    yield nest
+                finally:
+                    _discard(nest)
+                return
+
+
+def _discard(nest: Path) -> None:
+    """Remove a folder with an unfinished copy, unless the daemon moves the copy to its place now.
+
+    It removes the rest itself, at the next start and daily.
+    """
+    with suppress(FileNotFoundError):
+        copy = nest / paths.PREPARED
+        if not copy.is_dir():
+            shutil.rmtree(nest)
+            return
+        with _locked(copy) as is_locked:
+            if is_locked:
+                shutil.rmtree(nest)
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[bool]:
+    """Lock a folder until the block ends; False if another process has it locked."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
 
 
 def _import_one(
-    source: Source, tree: Path, aside: Path, progress: Progress, redactor: Redactor | None
+    client: BlockingClient,
+    source: Source,
+    tree: Path,
+    aside: Path,
+    progress: Progress,
+    redactor: Redactor | None,
 ) -> bool:
     try:
-        return _copy_into_place(source, tree, aside, progress, redactor)
+        if _is_there(source, tree, redactor):
+            return False
+        with _nest(aside) as nest:
+            _prepare(source, nest / paths.PREPARED, progress, redactor)
+            _take_in(client, source, nest.name)
+        return True
     except OSError as error:
         raise NotCopied(
             f"{error.filename or source.folder} cannot be copied ({error.strerror or error}):"
@@ -241,47 +315,66 @@ def _import_one(
         ) from error
 
 
-def _copy_into_place(
-    source: Source, tree: Path, aside: Path, progress: Progress, redactor: Redactor | None
-) -> bool:
-    """Copy one session and move it to its place; False if it exists already.
+def _is_there(source: Source, tree: Path, redactor: Redactor | None) -> bool:
+    """Whether a session was imported before, now durable.
 
     Raises:
         BadRequest: its context is that of another program.
         Exists: another session has the id.
-        Busy: it was rewritten while it was copied.
-        OSError: it could not be copied; nothing of it is visible.
     """
-    _, segments = paths.split_session(source.session)
-    target = tree.joinpath(*segments)
     if isinstance(source, ImportSource):
         unknown = unknown_context(source.tree, source.context)
         if unknown is not None:
             raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
-    if target.exists():
-        _check_same(source, target, redactor)
-        # The process that imported it may have died before its name was synced.
-        _make_folders(target.parent, tree)
-        sync_folder(target.parent)
+    _, segments = paths.split_session(source.session)
+    target = tree.joinpath(*segments)
+    if not target.exists():
         return False
-    copy = aside / "session"
-    copy.mkdir(mode=0o700)
-    try:
-        before = source.shape()
-        _copy(source, copy, progress)
-        if source.shape() != before:
-            raise Busy(
-                f"{source.folder} was rewritten while it was copied: import it again while the"
-                " program that owns it is idle",
-                session=source.session,
-            )
-        if redactor is not None:
-            mask_files(redactor, copy)
-        _make_folders(target.parent, tree)
-        put_in_place(copy, target)
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
+    _check_same(source, target, redactor)
+    # The daemon that took it in may have died before the names on its path were synced.
+    for folder in target.parents:
+        sync_folder(folder)
+        if folder == tree.parent:
+            break
     return True
+
+
+def _prepare(source: Source, copy: Path, progress: Progress, redactor: Redactor | None) -> None:
+    """Copy one session to a new folder, masked and synced.
+
+    Raises:
+        Busy: it was rewritten while it was copied.
+        OSError: it could not be copied.
+    """
+    copy.mkdir(mode=0o700)
+    before = source.shape()
+    _copy(source, copy, progress)
+    if source.shape() != before:
+        raise Busy(
+            f"{source.folder} was rewritten while it was copied: import it again while the"
+            " program that owns it is idle",
+            session=source.session,
+        )
+    if redactor is not None:
+        mask_files(redactor, copy)
+
+
+def _take_in(client: BlockingClient, source: Source, key: str) -> None:
+    """Let the daemon move the prepared folder of a key to its place.
+
+    Raises:
+        Exists: another session has the id now.
+        Unanswered: it may be in its place.
+        StenoError: the daemon refused it.
+    """
+    try:
+        client.request(TakeIn(session=source.session, key=key), SessionStat)
+    except OutcomeUnknown as error:
+        raise Unanswered(
+            f"{source.session} is in the root as a whole, or not at all ({error.message}): import"
+            f" {source.origin} again",
+            session=source.session,
+        ) from error
 
 
 def _check_same(source: Source, target: Path, redactor: Redactor | None) -> None:
@@ -374,15 +467,6 @@ def _convert(source: ForeignSource, folder: Path, progress: Progress) -> None:
 
 def _new(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def _make_folders(folder: Path, tree: Path) -> None:
-    """Create and sync the folders above a session, also those of an import that was killed."""
-    make_private(folder)
-    for each in (folder, *folder.parents):
-        sync_folder(each.parent)
-        if each == tree:
-            return
 
 
 def _print_result(

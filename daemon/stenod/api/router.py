@@ -48,6 +48,7 @@ from steno_protocol.commands import (
     Status,
     Streams,
     Subscribe,
+    TakeIn,
     Timeline,
     Trash,
     Undelete,
@@ -162,7 +163,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
 
 _ChangingCommand = (
-    Open | Fork | Rename | Delete | DeleteStream | Undelete | Describe | Gc | HandOver
+    Open | Fork | Rename | Delete | DeleteStream | Undelete | TakeIn | Describe | Gc | HandOver
 )
 """The slow commands that change files."""
 
@@ -461,7 +462,8 @@ class Router:
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
                 | CompactBegin() | PendingDmail() | Describe() | Fork() | Rename() | Delete()
-                | Undelete() | Trash() | Gc() | Streams() | DeleteStream() | Cluster() | HandOver()
+                | Undelete() | TakeIn() | Trash() | Gc() | Streams() | DeleteStream() | Cluster()
+                | HandOver()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -523,8 +525,8 @@ class Router:
         Returns:
             The asker, whose reply may be stale without a majority of the cluster's servers.
         """
-        if asker.session is None or isinstance(command, Undelete):
-            # A restoration that was cut short is settled before its place is owned.
+        if asker.session is None or isinstance(command, Undelete | TakeIn):
+            # A move that was cut short is settled before its place is owned.
             return asker
         is_reading = isinstance(command, _ReadingCommand)
         # Where nobody can be asked for the owner, an earlier copy cannot be looked up either.
@@ -543,8 +545,8 @@ class Router:
                 await asker.peer.wait_for_room()
                 asker.reply(await self._queries.sessions(command))
             case (
-                Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | Verify()
-                | Streams() | DeleteStream()
+                Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | TakeIn()
+                | Verify() | Streams() | DeleteStream()
             ):  # fmt: skip
                 asker.reply(await self._operations.serve(command))
             case Trash():

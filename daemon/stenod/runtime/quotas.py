@@ -88,13 +88,18 @@ class Quotas:
         self._keep(found)
         return found
 
-    def renew(self, account: Account) -> None:
-        """Look at the disk and at the sizes again, and set the remaining room of a session."""
+    def renew(self, account: Account, written: int = 0) -> None:
+        """Look at the disk and at the sizes again, and set the remaining room of a session.
+
+        Args:
+            account: the account of the session.
+            written: bytes that are to be taken, and are on the disk already.
+        """
         self._keep(account)
         path = self._path_of(account.session)
         account.left, account.refusal = min(
-            (self._free_left(account.session, path), self._session_left(account.session, path),
-             self._root_left(account.session)),
+            (self._free_left(account.session, path, written),
+             self._session_left(account.session, path), self._root_left(account.session)),
             key=lambda entry: entry[0],
         )  # fmt: skip
         account.until_s = self._clock() + limits.ROOM_CHECK_S
@@ -106,14 +111,22 @@ class Quotas:
         names = ("disk.free_bytes", "disk.session_bytes", "disk.root_bytes")
         return any(settings.count(name) for name in names)
 
-    def take(self, session: str, size: int) -> None:
+    def take(self, session: str, size: int, *, is_written: bool = False) -> None:
         """Take room for what a command on a whole session writes.
+
+        Args:
+            session: its id.
+            size: the bytes.
+            is_written: they are on the disk already, but not yet in a session.
 
         Raises:
             TooLarge, StorageFailed: it does not fit; nothing was written.
         """
         account = self.account(session)
-        self.renew(account)
+        self.renew(account, size if is_written else 0)
+        if is_written:
+            # What is on the disk already is no room for later commands.
+            account.until_s = -float("inf")
         if account.refusal is not None and account.left <= size:
             raise account.refusal
         account.taken += size
@@ -151,7 +164,7 @@ class Quotas:
             size, account.taken = size + account.taken, 0
         return size
 
-    def _free_left(self, session: str, path: str) -> tuple[float, StenoError | None]:
+    def _free_left(self, session: str, path: str, written: int) -> tuple[float, StenoError | None]:
         floor = self._settings().count("disk.free_bytes")
         if not floor:
             return float("inf"), None
@@ -160,7 +173,7 @@ class Quotas:
         except OSError:
             # The free space is unknown; the write itself will fail if the disk is full.
             return float("inf"), None
-        return free - floor, StorageFailed(
+        return free + written - floor, StorageFailed(
             f"the disk of {path} has {free} bytes left, and disk.free_bytes reserves {floor}: make"
             " room (`steno gc --dry-run` lists what can be removed), then send the command again",
             session=session,

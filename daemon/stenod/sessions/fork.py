@@ -30,7 +30,6 @@ from stenod.store.disk import Disk, close_with
 from stenod.store.handles import FileView, SharedHandle, write_all
 from stenod.store.names import deleted_streams, read_file, remove_all
 
-_BUILT: Final = "session"
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
 _SENT: Final = ".sent"
 """A list beside the uploads of those that the model has seen; kimi-cli sends the others."""
@@ -191,32 +190,48 @@ def sweep(disk: Disk, tree: int, is_under_way: Callable[[str], bool]) -> int:
         is_under_way: whether this daemon creates a fork with that key now. A fork locks its folder,
             but not in the same instant in which it creates the folder.
     """
+    return remove_abandoned(disk, tree, paths.FORKS, is_under_way)
+
+
+def remove_abandoned(disk: Disk, tree: int, above: str, is_under_way: Callable[[str], bool]) -> int:
+    """Remove the unlocked folders of unfinished sessions, and return their number.
+
+    Args:
+        disk: the disk.
+        tree: the open folder of the sessions.
+        above: the name of the folder in the tree that has them, each named by the key of a command.
+        is_under_way: whether this daemon serves a command with that key now.
+    """
     try:
-        forks = disk.open_folder(tree, paths.FORKS)
+        nests = disk.open_folder(tree, above)
     except OSError:
         return 0
     try:
-        names = [name for name in disk.names(forks) if not is_under_way(name)]
-        return sum(_remove_left(disk, forks, name) for name in names)
+        names = [name for name in disk.names(nests) if not is_under_way(name)]
+        return sum(_remove_left(disk, nests, name) for name in names)
     finally:
-        disk.close(forks)
+        disk.close(nests)
 
 
-def _remove_left(disk: Disk, forks: int, name: str) -> bool:
-    nest: int | None = None
+def _remove_left(disk: Disk, nests: int, name: str) -> bool:
     try:
-        nest = disk.open_folder(forks, name)
-        if not disk.lock(nest):
-            return False
-        remove_all(disk, nest)
-        disk.remove_folder(forks, name)
+        with contextlib.ExitStack() as held:
+            nest = close_with(held, disk, disk.open_folder(nests, name))
+            if not disk.lock(nest) or not _lock_built(held, disk, nest):
+                return False
+            remove_all(disk, nest)
+            disk.remove_folder(nests, name)
     except OSError:
         # It stays until the next sweep.
         return False
-    finally:
-        if nest is not None:
-            disk.close(nest)
     return True
+
+
+def _lock_built(held: contextlib.ExitStack, disk: Disk, nest: int) -> bool:
+    """Lock the unfinished session; False if a command moves it to its place now."""
+    if disk.stat_name(nest, paths.PREPARED) is None:
+        return True
+    return disk.lock(close_with(held, disk, disk.open_folder(nest, paths.PREPARED)))
 
 
 def _recorded_entry(wanted: Wanted, entries: list[TimelineEntry]) -> TimelineEntry | None:
@@ -245,7 +260,7 @@ def _build(
     with contextlib.ExitStack() as held:
         origin = close_with(held, disk, trees.open_folder(wanted.source))
         _check_same(disk, origin, source)
-        folder = close_with(held, disk, disk.open_folder(nest, _BUILT, create=True))
+        folder = close_with(held, disk, disk.open_folder(nest, paths.PREPARED, create=True))
         for number in range(1, chosen.at.generation + 1):
             _share(disk, origin, folder, paths.generation_file(number))
         with source.view(chosen.at.generation) as view:
@@ -309,12 +324,12 @@ def _put_in_place(
 ) -> None:
     """Move the fork into place atomically; durable once the parent is synced."""
     try:
-        disk.move(nest, _BUILT, parent, wanted.target.segments[-1])
+        disk.move(nest, paths.PREPARED, parent, wanted.target.segments[-1])
     except OSError as error:
         if error.errno in _TAKEN:
             raise _taken(wanted) from None
         # A failing disk may have moved it all the same.
-        if disk.stat_name(nest, _BUILT) is None:
+        if disk.stat_name(nest, paths.PREPARED) is None:
             _made(disk, trees, wanted)
             return
         raise

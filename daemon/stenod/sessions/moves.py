@@ -1,20 +1,21 @@
-"""Records of renames and restorations, by the keys of their commands.
+"""Records of renames, restorations and sessions taken in, by the keys of their commands.
 
     <tree>/.moves/1764000000.0199f1c2-5b36-7620-8000-18293a4b5c6d.renamed.team~planner-1
     {"source":"team/planner-1","target":"team/planner-2","inode":812}
 
 A session moves in one system call, which leaves no trace of its command. The record is therefore
-written before the move, as `rename` or `undelete`, and gets its final name, `renamed` or
-`undeleted`, when all of the command is durable. The inode of the session's folder shows in between
-whether the move took place. In a cluster the journal has the session at its new place before that:
-a command that ended in between is settled at the next start. Records expire with the trash.
+written before the move, as `rename`, `undelete` or `take_in`, and gets its final name, `renamed`,
+`undeleted` or `taken_in`, when all of the command is durable. The inode of the session's folder
+shows in between whether the move took place. In a cluster the journal has the session at its new
+place before that: a command that ended in between is settled at the next start. Records expire with
+the trash.
 Everything here blocks.
 """
 
 import contextlib
 import errno
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Literal
@@ -22,16 +23,35 @@ from typing import Final, Literal
 import msgspec
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, ErrorCode, OutcomeUnknown
+from steno_protocol.errors import (
+    BadRequest,
+    ErrorCode,
+    Exists,
+    OutcomeUnknown,
+    StenoError,
+    StorageFailed,
+)
+from stenod.runtime.error_mapping import remedy_of
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk, close_with
 from stenod.store.handles import write_all
 from stenod.store.names import read_file, remove
 
-Kind = Literal["rename", "undelete"]
+Kind = Literal["rename", "undelete", "take_in"]
 
-_DONE: Final[dict[Kind, str]] = {"rename": "renamed", "undelete": "undeleted"}
+_DONE: Final[dict[Kind, str]] = {
+    "rename": "renamed",
+    "undelete": "undeleted",
+    "take_in": "taken_in",
+}
+_STATES: Final[dict[str, tuple[Kind, bool]]] = {
+    **{kind: (kind, False) for kind in _DONE},
+    **{done: (kind, True) for kind, done in _DONE.items()},
+}
+"""The kind of a record by the word in its name, and whether its command is complete."""
+
 _NAME: Final = re.compile(
-    r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(?:(rename)d?|(undelete)d?)\.(.+)", re.ASCII
+    rf"([1-9][0-9]{{0,11}})\.([A-Za-z0-9_-]{{1,64}})\.({'|'.join(_STATES)})\.(.+)", re.ASCII
 )
 
 TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -45,7 +65,8 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """The contents of a record.
 
     Attributes:
-        source: the old id of the session, or the name of its folder in the trash.
+        source: the old id of the session, the name of its folder in the trash, or the key below
+            which it was prepared.
         target: its new id.
         inode: the inode of its folder, which a move keeps.
         by: the client that renames, for the session's timeline.
@@ -88,6 +109,24 @@ class Record(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, is_done=True)
 
 
+class Texts(msgspec.Struct, frozen=True):
+    """What the sender of a command is told if its session cannot move.
+
+    Attributes:
+        session: the session of the command.
+        taken: the place is taken.
+        source: the folder.
+        target: its new place.
+        done: what was not done if the folder cannot be moved, as `renamed`.
+    """
+
+    session: str
+    taken: str
+    source: str
+    target: str
+    done: str
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Move).decode
 
@@ -114,10 +153,8 @@ class Moves:
         for name in self._disk.names(self._folder):
             match = _NAME.fullmatch(name)
             if match is not None:
-                kind: Kind = "rename" if match[3] else "undelete"
-                done = f".{_DONE[kind]}."
-                is_done = name.startswith(done, match.end(2))
-                yield Record(int(match[1]), match[2], kind, match[5], is_done)
+                kind, is_done = _STATES[match[3]]
+                yield Record(int(match[1]), match[2], kind, match[4], is_done)
 
     def read(self, record: Record) -> Move | None:
         """Read a record; None if its writer died before it was whole, and nothing was moved."""
@@ -213,7 +250,13 @@ def forget(disk: Disk, tree: int, record: Record) -> None:
 
 
 def _source_path(record: Record, move: Move) -> str:
-    return move.source if record.kind == "rename" else f"{paths.TRASH}/{move.source}"
+    match record.kind:
+        case "rename":
+            return move.source
+        case "undelete":
+            return f"{paths.TRASH}/{move.source}"
+        case "take_in":
+            return f"{paths.IMPORTS}/{move.source}/{paths.PREPARED}"
 
 
 def _inode(disk: Disk, tree: int, path: str) -> int | None:
@@ -270,6 +313,77 @@ def check_same(record: Record, move: Move | None, kind: Kind, session: str, want
             f" {move.target!r}: a key names one command for ever; use a new one",
             session=session,
         )
+
+
+def has_arrived(
+    disk: Disk, trees: SessionFolders, place: Place, kind: Kind, key: str, source: str
+) -> bool:
+    """Whether an earlier copy of a command brought a session to its place, now durable.
+
+    Args:
+        disk: the disk.
+        trees: the session trees.
+        place: the place of the session.
+        kind: the kind of the command, no rename.
+        key: its key.
+        source: the source in its record; an empty one fits all.
+
+    Raises:
+        BadRequest: the key belongs to another command.
+        OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            tree = close_with(held, disk, trees.open_tree(place))
+        except FileNotFoundError:
+            return False
+        found = held.enter_context(opened(disk, tree))
+        record = None if found is None else found.with_key(key)
+        if found is None or record is None:
+            return False
+        move = found.read(record)
+        check_same(record, move, kind, place.session, Move(source, place.session, 0))
+        if move is None:
+            return False
+        if record.is_done:
+            return True
+        if trees.inode(place) == move.inode:
+            # The process that moved it may have died before the syncs.
+            disk.fsync(close_with(held, disk, trees.open_parent(place)))
+            found.finish(record)
+            return True
+        if _inode(disk, tree, _source_path(record, move)) == move.inode:
+            return False
+        raise unknown(place.session, key, move)
+
+
+def carry(found: Moves, record: Record, move: Callable[[], None], texts: Texts) -> None:
+    """Move a session whose record was begun; the record is forgotten if nothing moved.
+
+    Raises:
+        Exists: the place is taken.
+        StorageFailed: the file system does not move the folder.
+        OutcomeUnknown: the disk failed during the move.
+    """
+    try:
+        move()
+    except StenoError:
+        # It was refused before anything moved.
+        found.forget(record)
+        raise
+    except OSError as error:
+        if error.errno in TAKEN:
+            found.forget(record)
+            raise Exists(texts.taken, session=texts.session) from None
+        if error.errno in UNMOVED:
+            found.forget(record)
+            # On an overlay a folder of the lower layer cannot be renamed.
+            raise StorageFailed(
+                f"{texts.source} cannot be moved to {texts.target}: {error}; it was not"
+                f" {texts.done}, {remedy_of(error)} and send the command again",
+                session=texts.session,
+            ) from None
+        raise doubtful(texts.session, record.key, error) from None
 
 
 def unknown(session: str, key: str, move: Move) -> OutcomeUnknown:

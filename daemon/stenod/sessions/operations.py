@@ -1,4 +1,4 @@
-"""Operations on whole sessions: verify, describe, fork, rename, delete, undelete."""
+"""Operations on whole sessions: verify, describe, fork, rename, delete, undelete, take in."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -19,6 +19,7 @@ from steno_protocol.commands import (
     Rename,
     Stat,
     Streams,
+    TakeIn,
     Trash,
     Undelete,
     Verify,
@@ -44,7 +45,7 @@ from steno_protocol.replies import (
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
-from stenod.sessions import fork, metadata, moves, rename, streams, trash
+from stenod.sessions import fork, metadata, moves, rename, streams, taking_in, trash
 from stenod.sessions.cluster_member import ClusterMember
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
@@ -55,12 +56,12 @@ from stenod.sessions.registry import Registry
 from stenod.sessions.session import file_of
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
-from stenod.store.usage import BLOCK_BYTES, NEW_SESSION_BYTES, session_bytes
+from stenod.store.usage import BLOCK_BYTES, NEW_SESSION_BYTES, session_bytes, tree_bytes
 from stenod.writer.services import Services
 
 T = TypeVar("T")
 
-_KeyedCommand = Fork | Rename | Delete | DeleteStream | Undelete
+_KeyedCommand = Fork | Rename | Delete | DeleteStream | Undelete | TakeIn
 """The commands that create, move or remove a session by a key of their own."""
 
 
@@ -111,7 +112,7 @@ class Operations:
                 return await self._open(command)
             case Describe():
                 return await self._describe(command)
-            case Fork() | Delete() | Rename() | Undelete() | DeleteStream():
+            case Fork() | Delete() | Rename() | Undelete() | TakeIn() | DeleteStream():
                 with self._alone(command):
                     return await self._serve_alone(command)
             case Verify():
@@ -132,13 +133,15 @@ class Operations:
                 return await self._rename(command)
             case Undelete():
                 return await self._undelete(command)
+            case TakeIn():
+                return await self._take_in(command)
             case DeleteStream():
                 return await self._delete_stream(command)
             case _:
                 assert_never(command)
 
     async def sweep_when_due(self) -> None:
-        """Remove leftovers of unfinished forks and expired trash, once a day.
+        """Remove leftovers of unfinished forks and imports, and expired trash, once a day.
 
         If more has expired than one sweep removes, the next call sweeps again.
         """
@@ -151,21 +154,24 @@ class Operations:
             self._swept_at = None
 
     async def _sweep(self, folder: str) -> bool:
-        left, expired, moved = await self._services.read(lambda: self._removed(folder))
-        if left or expired or moved:
-            self._services.log("swept", folder=folder, forks=left, trash=expired, moves=moved)
+        left, untaken, expired, moved = await self._services.read(lambda: self._removed(folder))
+        if left or untaken or expired or moved:
+            self._services.log(
+                "swept", folder=folder, forks=left, imports=untaken, trash=expired, moves=moved
+            )
         return expired < limits.TRASH_SWEEP_ENTRIES_MAX
 
-    def _removed(self, folder: str) -> tuple[int, int, int]:
+    def _removed(self, folder: str) -> tuple[int, int, int, int]:
         try:
             tree = self._disk.open_root(folder)
         except OSError:
             # A tree that does not exist has nothing to remove.
-            return 0, 0, 0
+            return 0, 0, 0, 0
         try:
             wall = self._services.wall()
             return (
                 fork.sweep(self._disk, tree, self._is_under_way),
+                taking_in.sweep(self._disk, tree, self._is_under_way),
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
@@ -680,6 +686,59 @@ class Operations:
         return await self._done_before(
             command, lambda: trash.restored(self._disk, self._trees, place, command)
         )
+
+    async def _take_in(self, command: TakeIn) -> SessionStat:
+        place = self._trees.place(command.session)
+        wanted = taking_in.Wanted(command, place)
+        with self.looking_up(command):
+            await self.settle_moves(command.key)
+            taken = await self._acquire_new(place)
+        was_done = await self._was_taken_in(wanted)
+        if not was_done:
+            if taken is not None:
+                raise taken
+            self._registry.check_taking()
+            with self._registry.kept_out(place):
+                was_done = await self._was_taken_in(wanted)
+                if not was_done:
+                    await self._check_room_of_prepared(wanted)
+                    now = self._services.wall()
+                    await self._services.read(
+                        lambda: taking_in.take_in(self._disk, self._trees, wanted, now)
+                    )
+        try:
+            stat = await self._stat(command.session)
+        except NotFound:
+            raise NotFound(
+                "the session was taken in with this key, and was renamed or deleted since: use a"
+                " new key to take it in again",
+                session=command.session,
+            ) from None
+        except (StenoError, OSError) as error:
+            raise OutcomeUnknown(
+                f"the session is taken in, but it could not be read ({error}): send the command"
+                " again with its key",
+                session=command.session,
+                code=getattr(error, "code", ErrorCode.STORAGE_FAILED),
+                key=command.key,
+            ) from None
+        return msgspec.structs.replace(stat, created=not was_done)
+
+    async def _was_taken_in(self, wanted: taking_in.Wanted) -> bool:
+        return await self._done_before(
+            wanted.command, lambda: taking_in.find(self._disk, self._trees, wanted)
+        )
+
+    async def _check_room_of_prepared(self, wanted: taking_in.Wanted) -> None:
+        """Refuse a prepared session that does not fit.
+
+        Raises:
+            TooLarge, StorageFailed: nothing was taken in.
+        """
+        quotas = self._services.quotas
+        if quotas is not None and quotas.has_limits:
+            size = await self._services.read(lambda: tree_bytes(wanted.prepared))
+            quotas.take(wanted.place.session, size, is_written=True)
 
     async def list_trash(self, command: Trash) -> TrashReport:
         """List the deleted sessions, the latest deletion first, up to the limit."""

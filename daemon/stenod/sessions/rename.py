@@ -13,11 +13,10 @@ import msgspec
 
 from steno_protocol import limits, paths
 from steno_protocol.commands import Rename
-from steno_protocol.errors import BadRequest, Exists, NotFound, StenoError, StorageFailed
+from steno_protocol.errors import BadRequest, Exists, NotFound
 from steno_protocol.replies import Moved
-from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions import moves
-from stenod.sessions.moves import TAKEN, UNMOVED, Move, Moves, Record
+from stenod.sessions.moves import Move, Record, Texts
 from stenod.sessions.session_folders import Place, SessionFolders, flat_id, lock_all, no_present
 from stenod.store.disk import Disk, close_with
 
@@ -136,7 +135,15 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
         new_parent = close_with(held, disk, trees.open_parent(target, create=True, keep=True))
         record = Record(int(now), key, "rename", flat_id(source))
         found.begin(record, wanted.move(disk.stat(folder).inode))
-        _move(disk, found, record, (parent, new_parent), wanted)
+        texts = Texts(
+            source.session,
+            _taken(target).message,
+            source.path,
+            target.path,
+            "renamed",
+        )
+        old, new = source.segments[-1], target.segments[-1]
+        moves.carry(found, record, lambda: disk.move(parent, old, new_parent, new, key), texts)
         try:
             disk.fsync(new_parent)  # the rename is durable from here on
             disk.fsync(parent)
@@ -213,32 +220,6 @@ def _next_id(disk: Disk, trees: SessionFolders, place: Place) -> str | None:
             if move is not None and f"{place.session}/".startswith(f"{move.source}/"):
                 return move.target + place.session.removeprefix(move.source)
     return None
-
-
-def _move(
-    disk: Disk, found: Moves, record: Record, parents: tuple[int, int], wanted: Wanted
-) -> None:
-    source, target = wanted.source, wanted.target
-    parent, new_parent = parents
-    try:
-        disk.move(parent, source.segments[-1], new_parent, target.segments[-1], record.key)
-    except StenoError:
-        # It was refused before anything moved.
-        found.forget(record)
-        raise
-    except OSError as error:
-        if error.errno in TAKEN:
-            found.forget(record)
-            raise _taken(target) from None
-        if error.errno in UNMOVED:
-            found.forget(record)
-            # On an overlay a folder of the lower layer cannot be renamed.
-            raise StorageFailed(
-                f"{source.path} cannot be moved to {target.path}: {error}; it was not renamed,"
-                f" {remedy_of(error)} and send the command again",
-                session=source.session,
-            ) from None
-        raise moves.doubtful(source.session, record.key, error) from None
 
 
 def _sync(disk: Disk, trees: SessionFolders, source: Place, target: Place) -> None:

@@ -25,14 +25,13 @@ from steno_protocol.errors import (
     Exists,
     NotFound,
     OutcomeUnknown,
-    StenoError,
     StorageFailed,
 )
 from steno_protocol.replies import Deleted, Moved, TrashEntry, TrashReport
 from steno_protocol.settings import Settings
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions import metadata, moves
-from stenod.sessions.moves import TAKEN, UNMOVED, Move, Moves, Record
+from stenod.sessions.moves import UNMOVED, Move, Record, Texts
 from stenod.sessions.session_folders import (
     FLAT_CHARS_MAX,
     Place,
@@ -168,29 +167,10 @@ def restored(disk: Disk, trees: SessionFolders, place: Place, command: Undelete)
         BadRequest: the key belongs to another command.
         OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
     """
-    with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-        except FileNotFoundError:
-            return None
-        found = held.enter_context(moves.opened(disk, tree))
-        record = None if found is None else found.with_key(command.key)
-        if found is None or record is None:
-            return None
-        move = found.read(record)
-        asked = Move(command.trash or "", place.session, 0)
-        moves.check_same(record, move, "undelete", place.session, asked)
-        if move is None:
-            return None
-        if not record.is_done and trees.inode(place) == move.inode:
-            # The process that moved it may have died before the syncs.
-            disk.fsync(close_with(held, disk, trees.open_parent(place)))
-            found.finish(record)
-        elif not record.is_done:
-            if _inode_in_trash(disk, tree, move.source) == move.inode:
-                return None
-            raise moves.unknown(place.session, command.key, move)
+    source = command.trash or ""
+    if moves.has_arrived(disk, trees, place, "undelete", command.key, source):
         return Moved(session=place.session, folder=place.path)
+    return None
 
 
 def restore(
@@ -236,7 +216,15 @@ def restore(
         record = Record(int(now), command.key, "undelete", entry.key)
         move = Move(entry.name, place.session, disk.stat(folder).inode)
         found.begin(record, move)
-        _move_back(disk, trash, entry, parent, place, found, record)
+        texts = Texts(
+            place.session,
+            _taken(place).message,
+            _path_of(place, entry),
+            place.path,
+            "restored",
+        )
+        name = place.segments[-1]
+        moves.carry(found, record, lambda: disk.move(trash, entry.name, parent, name), texts)
         try:
             disk.fsync(parent)  # the restoration is durable from here on
             disk.fsync(trash)
@@ -291,47 +279,12 @@ def _not_in_trash(place: Place) -> NotFound:
     )
 
 
-def _move_back(
-    disk: Disk, trash: int, entry: _Entry, parent: int, place: Place, found: Moves, record: Record
-) -> None:
-    try:
-        disk.move(trash, entry.name, parent, place.segments[-1])
-    except StenoError:
-        # It was refused before anything moved.
-        found.forget(record)
-        raise
-    except OSError as error:
-        if error.errno in TAKEN:
-            found.forget(record)
-            raise _taken(place) from None
-        if error.errno in UNMOVED:
-            found.forget(record)
-            raise StorageFailed(
-                f"{_path_of(place, entry)} cannot be moved to {place.path}: {error}; it was not"
-                f" restored, {remedy_of(error)} and send the command again",
-                session=place.session,
-            ) from None
-        raise moves.doubtful(place.session, record.key, error) from None
-
-
 def _taken(place: Place) -> Exists:
     return Exists(
         f"{place.path} exists already: rename that session (`steno rename`) or delete it, then"
         " restore this one",
         session=place.session,
     )
-
-
-def _inode_in_trash(disk: Disk, tree: int, name: str) -> int | None:
-    try:
-        trash = disk.open_folder(tree, paths.TRASH)
-    except FileNotFoundError:
-        return None
-    try:
-        found = disk.stat_name(trash, name)
-        return None if found is None else found.inode
-    finally:
-        disk.close(trash)
 
 
 def _with_key(disk: Disk, tree: int, trash: int, key: str) -> _Entry | None:

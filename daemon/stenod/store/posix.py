@@ -21,6 +21,7 @@ _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 _WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 """Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
@@ -270,6 +271,7 @@ def _file_stat(found: os.stat_result) -> FileStat:
         device=found.st_dev,
         links=found.st_nlink,
         modified_s=found.st_mtime,
+        is_guarded=not found.st_mode & _OTHERS_WRITE and found.st_uid == os.geteuid(),
     )
 
 

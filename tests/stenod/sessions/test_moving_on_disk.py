@@ -1,4 +1,4 @@
-"""Renamed and restored sessions over the simulated disk: moved whole, once, found by key."""
+"""Renamed, restored and taken in sessions on a simulated disk: moved whole, once, found by key."""
 
 import contextlib
 import errno
@@ -25,6 +25,7 @@ from support.whole_sessions import EXPIRY_S, PATH, TREE, World, deaths
 
 MOVES = f"{TREE}/.moves"
 TRASH = f"{TREE}/.trash"
+PREPARED = f"{TREE}/.imports/t/session"
 ALL = ["demo", "demo/subagents/a1", "neighbour"]
 RENAMED = ["neighbour", "team/other", "team/other/subagents/a1"]
 
@@ -50,6 +51,15 @@ def deleted() -> World:
     return world
 
 
+def copied() -> World:
+    """A neighbour, and a session with another one below it that a client prepared."""
+    world = World(SimulatedDisk())
+    world.disk.plant(f"{TREE}/neighbour/context.jsonl", b"")
+    world.disk.plant(f"{PREPARED}/context.jsonl", b'{"role":"user","content":"one"}\n')
+    world.disk.plant(f"{PREPARED}/subagents/a1/context.jsonl", b"")
+    return world
+
+
 def rename_it(world: World) -> Moved:
     return world.rename("r", "team/other")
 
@@ -58,9 +68,14 @@ def restore_it(world: World) -> Moved:
     return world.undelete("u")
 
 
+def take_it_in(world: World) -> Moved:
+    return world.take_in("t")
+
+
 CASES = {
     "rename": (prepared, rename_it, ALL, RENAMED, "team/other"),
     "undelete": (deleted, restore_it, ["neighbour"], ALL, "demo"),
+    "take in": (copied, take_it_in, ["neighbour"], ALL, "demo"),
 }
 """Each command: the world before it, the command, the sessions before and after, the new id."""
 
@@ -71,7 +86,7 @@ every_command = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 def contents(world: World) -> dict[str, bytes]:
     """The files of the session, wherever it is, without the records of its commands."""
-    places = [f"{TREE}/{session}" for session in ("demo", "team/other")]
+    places = [*(f"{TREE}/{session}" for session in ("demo", "team/other")), PREPARED]
     trash = [name for name in world.disk.tree() if name.startswith(f"{TRASH}/")]
     places += {"/".join(name.split("/")[:5]) for name in trash}
     return next(found for place in places if (found := world.files(f"{place}/")))
@@ -151,7 +166,7 @@ def test_acknowledged_move_survives_a_power_cut(case: Case) -> None:
 def test_folder_that_the_kernel_does_not_move_stays(case: Case) -> None:
     world = case[0]()
     world.disk.fail_next("move", errno.EXDEV)
-    with pytest.raises(StorageFailed, match=r"it was not re.* instead of an overlay"):
+    with pytest.raises(StorageFailed, match=r"it was not (re|taken in).* instead of an overlay"):
         case[1](world)
     assert world.ids() == case[2]
     case[1](world)
