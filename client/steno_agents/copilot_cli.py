@@ -133,6 +133,12 @@ class CopilotCli(ForeignTranscript):
 
 
 class _Conversion(Converter):
+    """Puts the results of one answer into the order of its calls, as Copilot sends them."""
+
+    def __init__(self) -> None:
+        self._calls: list[str] = []
+        self._results: list[Message] = []
+
     def messages(
         self,
         place: int,  # noqa: ARG002  # an event says all of itself
@@ -140,6 +146,10 @@ class _Conversion(Converter):
     ) -> Iterator[Message]:
         """Convert an event of the conversation."""
         data = object_field(record, "data")
+        if record.get("type") == "tool.execution_complete":
+            self._results.append(dated(_result(data), record))
+            return
+        yield from self.finish()
         match record.get("type"):
             case "system.message" if (prompt := text_field(data, "content")) is not None:
                 yield {"role": "_system_prompt", "content": prompt}
@@ -150,11 +160,18 @@ class _Conversion(Converter):
             case "session.compaction_complete":
                 yield dated({"role": "user", "content": str(data.get("summaryContent"))}, record)
             case "assistant.message":
-                yield from (dated(each, record) for each in _answer(data))
-            case "tool.execution_complete":
-                yield dated(_result(data), record)
+                for message in _answer(data):
+                    self._calls = [call["id"] for call in message.get("tool_calls", ())]
+                    yield dated(message, record)
             case _:
                 pass
+
+    def finish(self) -> Iterator[Message]:
+        """Yield the results that were collected; those of unknown calls come last."""
+        known = {identity: at for at, identity in enumerate(self._calls)}
+        last = len(known)
+        yield from sorted(self._results, key=lambda each: known.get(each["tool_call_id"], last))
+        self._results = []
 
 
 def _answer(data: dict[str, Any]) -> Iterator[Message]:

@@ -7,7 +7,8 @@ writes it when it resumes a session and when it compresses the history. `{"$rewi
 that message and those after it. `summary` of the head or of a `$set` is the title.
 
 An answer has its calls as `toolCalls`, with their results; a message of the user may repeat the
-results, and snapshots repeat them again. The first result of a call counts.
+results, and snapshots repeat them again, so that a session that was resumed sends some of them
+twice. Here each call has its first result only.
 Older versions wrote one JSON document without lines, which is not read here.
 Source: files of Gemini CLI 0.61.0 and the requests that it made, and its `loadConversationRecord`
 and `convertSessionToClientHistory` (https://github.com/google-gemini/gemini-cli).

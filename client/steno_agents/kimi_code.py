@@ -14,7 +14,9 @@ context; the others describe the program for its screen.
 
 The system prompt is in `profile.bind`, or `config.update` of older files. The title is beside the
 file, in `state.json` two folders above, which has `title` only once a user gives one.
-A compaction that keeps more prompts than fit cuts one of them; here it is whole.
+Kimi Code puts a line with the duration before a result, and another before a failed one, when it
+sends them; they are in no record, and are left out here. A compaction that keeps more prompts than
+fit cuts one of them; here it is whole.
 Source: files of @moonshot-ai/kimi-code 2.1.0 (protocol 1.5) and the requests that it made, and its
 functions `buildContextCompactionShape` and `computeUndoCut`.
 """

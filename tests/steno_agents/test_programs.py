@@ -154,7 +154,7 @@ def test_calls_at_once_are_one_message_with_all_results(program: Program) -> Non
     commands = dict(calls_of(calls))
     assert list(commands.values()) == ["ls", "ls -a"]
     found = results_of(results)
-    assert found.keys() == commands.keys()
+    assert list(found) == list(commands)
     assert all((".." in found[each]) == (commands[each] == "ls -a") for each in commands)
     assert texts([said]) == ["assistant: The folder is listed."]
 
