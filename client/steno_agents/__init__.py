@@ -1,11 +1,17 @@
 """Transcripts of other agents, converted to the messages of a context; pure.
 
-transcript    the interface of a reader of one format
-claude_code   the files of Claude Code's project folders
-codex         the rollouts of Codex
-detection     the format of a file, from its records
-tree          branches of records that name their parents
-prompts       the words in a prompt that a person typed
-surrogates    halves of surrogate pairs in their lines
-limits        bounds
+transcript        the interface of a reader of one format
+claude_code       the files of Claude Code's project folders
+codex             the rollouts of Codex
+copilot_cli       the events of GitHub Copilot CLI
+gemini_cli        the chats of Gemini CLI
+kimi_code         the wire files of Kimi Code
+pi                the sessions of pi
+qwen_code         the chats of Qwen Code
+gemini_contents   the contents of Google's interface, in files of Gemini CLI and Qwen Code
+detection         the format of a file, from its records
+tree              branches of records that name their parents
+tree_transcript   a transcript that is a tree, with compactions in it
+prompts           the words in a prompt that a person typed
+limits            bounds
 """

@@ -5,10 +5,23 @@ from typing import Any, Final
 
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.codex import Codex
+from steno_agents.copilot_cli import CopilotCli
+from steno_agents.gemini_cli import GeminiCli
+from steno_agents.kimi_code import KimiCode
+from steno_agents.pi import Pi
+from steno_agents.qwen_code import QwenCode
 from steno_agents.transcript import ForeignTranscript, object_field, text_field
 from steno_protocol._json import is_array, is_object
 
-FORMATS: Final[tuple[type[ForeignTranscript], ...]] = (ClaudeCode, Codex)
+FORMATS: Final[tuple[type[ForeignTranscript], ...]] = (
+    ClaudeCode,
+    Codex,
+    CopilotCli,
+    GeminiCli,
+    KimiCode,
+    Pi,
+    QwenCode,
+)
 """The formats that can be converted."""
 
 BESIDE: Final = frozenset(
@@ -69,7 +82,7 @@ def guessed(record: _Record) -> str | None:
     """Return the program that most likely wrote a record which no reader understands.
 
     >>> guessed({"type": "user", "uuid": "1", "message": {"role": "user", "parts": []}})
-    'Qwen Code'
+    'Qwen Code in another form'
     """
     return next((name for name, is_like in _GUESSES if is_like(record)), None)
 
@@ -110,13 +123,13 @@ def _is_like_claude(record: _Record) -> bool:
 
 
 _GUESSES: Final[tuple[tuple[str, Callable[[_Record], bool]], ...]] = (
-    ("Qwen Code", _has_parts),
-    ("Gemini CLI", _is_gemini),
-    ("Kimi Code", _is_kimi_code),
+    ("Qwen Code in another form", _has_parts),
+    ("Gemini CLI in another form", _is_gemini),
+    ("Kimi Code in another form", _is_kimi_code),
     ("CodeBuddy", _is_codebuddy),
-    ("pi", _is_pi),
-    ("GitHub Copilot CLI", _is_copilot),
+    ("pi in another form", _is_pi),
+    ("GitHub Copilot CLI in another form", _is_copilot),
     ("opencode", _is_opencode),
     ("Claude Code in another form", _is_like_claude),
 )
-"""Programs whose files no reader understands yet, and how their records look."""
+"""Programs with files that no reader understands, and how their records look."""

@@ -80,6 +80,7 @@ class ForeignTranscript(ABC):
         companions: folders of further files, in a folder that is named as the file is.
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
+        title_file: the path, from the folder of the transcript, of a file with its title.
         session: the session's id in that program, if a record names it.
         work_dir: the directory in which the program ran.
         odd: the number of messages in a form that the reader does not know.
@@ -91,6 +92,7 @@ class ForeignTranscript(ABC):
     companions: ClassVar[tuple[str, ...]] = ()
     beside: ClassVar[Mapping[str, str]] = {}
     index: ClassVar["Index | None"] = None
+    title_file: ClassVar[str | None] = None
 
     def __init__(self) -> None:
         self.session: str | None = None
@@ -116,6 +118,20 @@ class ForeignTranscript(ABC):
     def is_record(cls, record: dict[str, Any]) -> bool:
         """Whether an object is a whole record of this program, and no part of one."""
         return cls.recognises(record) or cls.hints(record)
+
+    @classmethod
+    def path_segments(cls, parts: Sequence[str]) -> Sequence[str]:  # noqa: ARG003  # for overrides
+        """Return what names the session in the path of its file; empty if its records name it.
+
+        Args:
+            parts: the parts of the absolute path.
+        """
+        return ()
+
+    @classmethod
+    def title_in(cls, content: str) -> str | None:  # noqa: ARG003  # for overrides
+        """Return the title in the content of `title_file`; None if it has none."""
+        return None
 
     @abstractmethod
     def scan(self, place: int, record: dict[str, Any]) -> None:

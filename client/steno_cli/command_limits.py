@@ -36,6 +36,9 @@ and the copy lies on the disk of the sessions."""
 IMPORT_DEPTH_MAX: Final = 32
 """Levels of folders below the folder of an import; Claude Code has seven below its projects."""
 
+TITLE_FILE_BYTES_MAX: Final = MIB
+"""Bytes of a file that describes one session of a program; such a file has a few kilobytes."""
+
 INDEX_BYTES_MAX: Final = 64 * MIB
 """Bytes of a program's index of names, which are read as a whole: 300 000 lines."""
 

@@ -23,7 +23,11 @@ from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
-from steno_cli.command_limits import INDEX_BYTES_MAX, TRANSCRIPT_LINE_BYTES_MAX
+from steno_cli.command_limits import (
+    INDEX_BYTES_MAX,
+    TITLE_FILE_BYTES_MAX,
+    TRANSCRIPT_LINE_BYTES_MAX,
+)
 from steno_cli.import_sources import check_session_id
 from steno_cli.source_tree import SourceTree, Walk
 from steno_cli.transcripts import detected, first_objects, lenient_object, objects_of
@@ -300,13 +304,30 @@ class ForeignSource:
         self, transcript: ForeignTranscript, histories: Sequence[History], folder: Path
     ) -> None:
         title = (
-            transcript.own_title or self._indexed_title(transcript) or transcript.title(histories)
+            transcript.own_title
+            or self._title_beside()
+            or self._indexed_title(transcript)
+            or transcript.title(histories)
         )
         title = (title or "")[: limits.TITLE_CHARS_MAX]
         state = {"version": 1, "custom_title": title or None, "labels": [transcript.stream]}
         with _new(folder / paths.STATE) as file:
             file.write(json.dumps(state, ensure_ascii=False).encode(errors="replace"))
             _sync(file)
+
+    def _title_beside(self) -> str | None:
+        """The title in a file of the program that describes the session."""
+        if self.format.title_file is None:
+            return None
+        path = Path(os.path.normpath(self.folder / self.format.title_file))
+        with suppress(OSError, StenoError):
+            with (
+                closing(SourceTree(path.parent)) as above,
+                above.open(PurePath(path.name)) as file,
+            ):
+                content = file.read(TITLE_FILE_BYTES_MAX)
+            return self.format.title_in(content.decode(errors="replace"))
+        return None
 
     def _indexed_title(self, transcript: ForeignTranscript) -> str | None:
         """The name in the program's index, the last one of the session."""
@@ -345,7 +366,7 @@ class Unknown(NamedTuple):
     @property
     def why(self) -> str:
         """The reason why it is left out."""
-        known = " and ".join(each.program for each in FORMATS)
+        known = ", ".join(each.program for each in FORMATS)
         what = (
             "its records are those of no agent that steno knows"
             if self.guess is None
@@ -482,6 +503,8 @@ def _session_of(
     path = tree.path(inside)
     if kind is ClaudeCode:
         return _fitted([start, *_claude_segments([*path.parts[1:-1], _stem(path.name)])])
+    if segments := kind.path_segments(path.parts):
+        return _fitted([start, *segments])
     transcript = kind()
     with _opened(tree, inside) as content:
         for place, record in enumerate(first_objects(content)):

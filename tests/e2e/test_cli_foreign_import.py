@@ -235,33 +235,82 @@ def test_a_project_folder_is_imported_once_whatever_its_name(root: Path, project
     run("stop")
 
 
+RECORDED = Path(__file__).parents[1] / "steno_agents" / "recorded"
+
+KIMI_CODE = "session_e3e9d7f9-9587-403c-acd5-9ec9cf57f954"
+COPILOT = "ffa746f8-add2-4787-a4ad-cd8a3c5daa9f"
+
+
+@pytest.mark.parametrize(
+    ("place", "session", "beside", "title"),
+    [
+        (".qwen/projects/-home-user-shop/chats/5f23d672.jsonl",
+         "qwen-code/5f23d672-566d-486d-aa79-745dd067be10", {}, "Hello there"),
+        (".gemini/tmp/shop/chats/session-2026-11-28T06-53-47fe6b4b.jsonl",
+         "gemini-cli/47fe6b4b-9542-4850-be52-53115915d2a4", {}, "Hello there"),
+        (".pi/agent/sessions/--home-user-shop--/2026_01a220ef.jsonl",
+         "pi/01a220ef-62e3-75be-8162-0e0feb4a71ff", {}, "Hello there"),
+        (f".kimi-code/sessions/wd_shop/{KIMI_CODE}/agents/main/wire.jsonl",
+         f"kimi-code/{KIMI_CODE}", {"../../state.json": '{"title": "The shop"}'}, "The shop"),
+        (f".copilot/session-state/{COPILOT}/events.jsonl",
+         f"copilot-cli/{COPILOT}", {"workspace.yaml": "name: The shop\n"}, "The shop"),
+    ],
+)  # fmt: skip
+def test_a_session_of_each_program_is_imported_from_its_place(
+    root: Path, tmp_path: Path, place: str, session: str, beside: dict[str, str], title: str
+) -> None:
+    file = tmp_path / place
+    file.parent.mkdir(parents=True)
+    program = session.split("/", maxsplit=1)[0]
+    content = (RECORDED / f"{program}.jsonl").read_bytes()
+    begin, rest = content.split(b"\n", 1)
+    # Damage in the middle, and a line that the program is writing at the end.
+    damaged = begin + b'\n{"type":"us\n' + rest + b'{"type":"user","uu'
+    file.write_bytes(damaged)
+    for name, text in beside.items():
+        (file.parent / name).write_text(text)
+    folder = Path(*Path(place).parts[:2])
+    run = Steno(root)
+    imported = run("import", str(tmp_path / folder))
+    assert (imported.code, imported.out) == (0, f"{session}\n")
+    assert "1 line" in imported.err
+    assert "The folder is listed." in run("show", session).out
+    [listed] = run("sessions", "--json").document["sessions"]
+    assert listed["title"] == title
+    stream = root / "sessions" / session / f"stream-{program}.jsonl"
+    assert stream.read_bytes() == damaged[: damaged.rindex(b"\n") + 1]
+    again = run("import", str(file))
+    assert (again.code, again.out) == (0, f"{session}\n")
+    run("stop")
+
+
 def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
     root: Path, tmp_path: Path
 ) -> None:
-    parts = {"role": "user", "parts": [{"text": "Count the apples"}]}
-    record = {**node("1", None, "user", ""), "message": parts}
+    # Its messages have roles, as those of kimi-cli; its calls have none.
+    record = {"type": "function_call", "sessionId": "cb_1", "name": "sweep", "arguments": {}}
     # kimi-cli names its old files in the same way.
     file = write(tmp_path / "chats" / f"{SESSION}.jsonl", [record])
     run = Steno(root)
     refused = run("import", str(file))
     assert (refused.code, refused.out) == (1, "")
-    assert "it looks like a transcript of Qwen Code, which steno cannot read" in refused.err
+    assert "it looks like a transcript of CodeBuddy, which steno cannot read" in refused.err
     assert run("import", str(tmp_path)).code == 1
     write(tmp_path / "good.jsonl", [node("1", None, "user", "hello")])
     mixed = run("import", str(tmp_path), "all")
     assert (mixed.code, mixed.out) == (1, f"all/{tmp_path.name}/good\n")
-    assert f"{file} is left out: it looks like a transcript of Qwen Code" in mixed.err
+    assert f"{file} is left out: it looks like a transcript of CodeBuddy" in mixed.err
     assert len(run("sessions", "--json").document["sessions"]) == 1
     run("stop")
 
 
 def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Path) -> None:
-    record = {"type": "context.append_message", "message": {"role": "user", "content": "hello"}}
+    record = {"type": "text", "sessionID": "ses_1", "part": {"text": "hello"}}
     file = write(tmp_path / "talk" / "context.jsonl", [record])
     run = Steno(root)
     refused = run("import", str(file.parent))
     assert (refused.code, refused.out) == (1, "")
-    assert f"{file} is not imported: it looks like a transcript of Kimi Code" in refused.err
+    assert f"{file} is not imported: it looks like a transcript of opencode" in refused.err
     run("stop")
 
 

@@ -442,13 +442,14 @@ def test_a_format_is_detected_by_its_records() -> None:
 @pytest.mark.parametrize(
     ("record", "guess"),
     [
-        ({"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user",
-          "message": {"role": "user", "parts": [{"text": "x"}]}}, "Qwen Code"),
+        ({"uuid": "1", "type": "user",
+          "message": {"role": "user", "parts": [{"text": "x"}]}}, "Qwen Code in another form"),
         ({"type": "message", "sessionId": "s", "role": "user", "content": "x"}, "CodeBuddy"),
-        ({"sessionId": "s", "projectHash": "h", "startTime": "t"}, "Gemini CLI"),
-        ({"type": "context.append_message", "message": {}}, "Kimi Code"),
-        ({"type": "session", "version": 3, "id": "s", "cwd": "/srv"}, "pi"),
-        ({"type": "session.start", "data": {"sessionId": "s"}}, "GitHub Copilot CLI"),
+        ({"projectHash": "h", "startTime": "t"}, "Gemini CLI in another form"),
+        ({"type": "context.append_message", "message": {}}, "Kimi Code in another form"),
+        ({"type": "session", "version": 3, "cwd": "/srv"}, "pi in another form"),
+        ({"type": "session.start", "data": {"id": "s"}}, "GitHub Copilot CLI in another form"),
+        ({"type": "text", "sessionID": "ses_1", "part": {}}, "opencode"),
         ({"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user",
           "message": {"role": "user", "content": [{"text": "x"}]}}, "Claude Code in another form"),
         ({"note": 1}, None),
@@ -465,6 +466,11 @@ FIELDS = [
     "logicalParentUuid", "leafUuid", "attachment", "operation", "thread_name", "num_turns",
     "replacement_history", "text", "info",
     "usage", "id", "input", "output", "source", "last_token_usage", "instructions",
+    "parentId", "subtype", "systemPayload", "compressedHistory", "parts", "functionCall",
+    "functionResponse", "response", "inlineData", "usageMetadata", "toolCalls", "result", "$set",
+    "$rewindTo", "messages", "projectHash", "directories", "event", "origin", "kind", "count",
+    "keptUserMessageCount", "compactedCount", "systemPrompt", "data", "toolRequests", "error",
+    "eventIds", "upToEventId", "success", "summaryContent", "shellExecution",
 ]  # fmt: skip
 
 JSON = st.recursive(
@@ -478,7 +484,11 @@ JSON = st.recursive(
 TYPES = st.sampled_from([
     "user", "assistant", "summary", "response_item", "event_msg", "compacted", "message",
     "session_meta", "reasoning", "attachment", "queue-operation", "system",
-    "function_call", "function_call_output", "tool_result", "image",
+    "function_call", "function_call_output", "tool_result", "image", "gemini", "compaction",
+    "branch_summary", "custom_message", "context.append_message", "context.append_loop_event",
+    "context.apply_compaction", "context.undo", "context.clear", "profile.bind", "user.message",
+    "assistant.message", "tool.execution_complete", "session.compaction_complete",
+    "session.snapshot_rewind", "step.begin", "content.part", "tool.call", "step.end",
 ])  # fmt: skip
 
 
