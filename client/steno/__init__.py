@@ -10,6 +10,7 @@ _async        the async client: client, session, subscription and their link
 _sync         the blocking client: the same verbs, generated from _async, and its own link
 _sansio       requests, replies, events and their state: no socket, clock or file
 _connect      a connection: the daemon found or started, and greeted; files beside it
+_lazy         names that are imported when they are first used
 values        the values that callers get: acks, records, turns, mails, events
 parts         the client's parts, for who builds an adapter, a viewer or a command on it
 local         a root on this machine without its daemon: lock, private files, a daemon's start

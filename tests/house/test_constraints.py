@@ -41,7 +41,7 @@ def installed_by(wanted: list[str]) -> set[str]:
     return {name for name, _ in found}
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("extra", [*EXTRAS, "docs"])
 def test_each_package_of_an_extra_is_pinned(extra: str) -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     try:
