@@ -23,7 +23,9 @@ def close_spellings(word: str, choices: Iterable[str], most: int) -> list[str]:
     []
     """
     letters = LETTERS_MAX if len(word) >= 2 * LETTERS_MAX else 1
-    far = {choice: _distance(word, choice, letters) for choice in choices}
+    # The word may be as long as a file.
+    alike = (choice for choice in choices if abs(len(choice) - len(word)) <= letters)
+    far = {choice: _distance(word, choice, letters) for choice in alike}
     near = {choice: distance for choice, distance in far.items() if distance is not None}
     return sorted(near, key=lambda choice: near[choice])[:most]
 
