@@ -17,6 +17,7 @@ from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Sessions, SessionStat
+from steno_protocol.spelling import close_spellings
 
 _BEGINNING: Final = Position(0, 0)
 """The head of a new session."""
@@ -172,15 +173,13 @@ def _meant(close: list[str]) -> str:
 def _close_ids(client: BlockingClient, session: str) -> list[str]:
     """The ids that begin with this one or have a similar spelling, the most similar first."""
     # Imported here: most changes find their session.
-    from difflib import get_close_matches  # noqa: PLC0415
-
     from steno_cli.session_ids import without_subsessions  # noqa: PLC0415
 
     mount, colon, name = session.rpartition(":")
     request = List(prefix=f"{mount}{colon}{name[:1]}")
     ids = [entry.session for entry in client.request(request, Sessions)[0].sessions]
     begins = without_subsessions(each for each in ids if each.startswith(session))
-    spelt = get_close_matches(session, ids, _CLOSE_MAX)
+    spelt = close_spellings(session, ids, _CLOSE_MAX)
     return list(dict.fromkeys([*begins, *spelt]))[:_CLOSE_MAX]
 
 

@@ -1,4 +1,4 @@
-"""The table of the commands, in the order of `steno --help`.
+"""The table of the commands, in the order of `steno help --all`.
 
 A new command needs a line here and a module `steno_cli.commands.<name>` with two functions:
 `add_parser`, which adds its command line, and `run`, which carries it out.
@@ -9,7 +9,7 @@ from typing import Final
 GROUPS: Final = {
     "read sessions": {
         "sessions": "list the sessions",
-        "stat": "show the state of a session",
+        "info": "show the state of a session",
         "show": "show a conversation in readable form",
         "read": "print records exactly as stored",
         "tail": "print the last records",
@@ -59,14 +59,13 @@ GROUPS: Final = {
         "stream": "list the streams of a session, or read or change one",
     },
     "the daemon": {
-        "status": "show the daemon's state (does not start it)",
+        "status": "show the daemon's state or counters (does not start it)",
         "start": "start the daemon and print its address",
         "stop": "stop the daemon after its queued commands",
         "restart": "stop the daemon and start it again",
         "logs": "print the daemon's log (does not start it)",
         "clients": "list the connected clients (does not start a daemon)",
         "config": "show the options in force and the source of each",
-        "stats": "show the daemon's counters (does not start it)",
         "top": "watch sessions, rates and clients live (does not start it)",
         "doctor": "check everything the daemon needs and suggest fixes",
         "service": "run the daemon under systemd",
@@ -77,7 +76,7 @@ GROUPS: Final = {
         "cluster": "share sessions with other hosts, and look at them",
     },
     "the command itself": {
-        "help": "show the manual, or the help of a command",
+        "help": "list the commands, or show the help of one",
         "completion": "print the completion script of a shell",
         "demo": "demonstrate concurrent writers and a killed daemon",
     },
@@ -89,5 +88,27 @@ COMMANDS: Final = {
 }
 """The summary of each command."""
 
+FIRST: Final = {
+    "read sessions": ("sessions", "info", "show", "tail", "grep", "view"),
+    "write to a session": ("append", "checkpoint"),
+    "go back": ("undo", "revert", "restore", "fork", "timeline"),
+    "keep sessions in order": ("title", "label", "archive", "delete", "undelete"),
+    "move and check sessions": ("export", "import", "verify", "repair"),
+    "look after steno": ("status", "doctor", "help"),
+}
+"""The commands of the first help, by what people want to do."""
+
+GOING_BACK: Final = (
+    "undo drops the last turns of the session itself, and redo brings them back: to try the last"
+    " turn again. revert removes a checkpoint and everything after it from the session"
+    " itself, which its followers see: when an agent went the wrong way. restore makes a past"
+    " generation current again: after a revert, a clear or a compaction too many. fork makes a new"
+    " session from any past state: to go two ways at once."
+)
+"""When to use which of the commands that go back."""
+
 ALIASES: Final = {"ls": "sessions"}
 """Other names of commands."""
+
+RENAMED: Final = {"stat": ("info",), "stats": ("status", "--counters")}
+"""Names that commands had before, which scripts use, with the words of today; no help has them."""

@@ -19,6 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         options = build_parser(words).parse_args(words)
+        if options.command is None:
+            options = build_parser(["help"]).parse_args([*words, "help"])
     except SystemExit as end:
         return int(end.code or 0)
     output = Output(

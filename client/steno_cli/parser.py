@@ -8,10 +8,18 @@ from keyword import iskeyword
 from typing import Final, NoReturn, cast
 
 from steno_cli.arguments import HelpFormatter, add_common, is_utf8
-from steno_cli.command_table import ALIASES, COMMANDS, GROUPS
+from steno_cli.command_table import (
+    ALIASES,
+    COMMANDS,
+    FIRST,
+    GOING_BACK,
+    GROUPS,
+    RENAMED,
+)
 from steno_cli.exits import MEANINGS, Exit
 from steno_present.safe_text import printable
 from steno_protocol import __version__
+from steno_protocol.spelling import close_spellings
 
 _CLOSE_MAX: Final = 3
 """Suggestions in an error; more of them would hide its text."""
@@ -27,35 +35,45 @@ _PATHS: Final = frozenset({"root", "socket", "key_file", "output", "folder", "ta
 
 _COMMON_LINE: Final = "`steno help options` describes the common options, such as --json."
 
-_EPILOG: Final = "exit codes:\n" + "\n".join(
+_EXIT_CODES: Final = "exit codes:\n" + "\n".join(
     f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items()
 )
 
+_MORE: Final = (
+    "`steno help --all` lists all commands and the exit codes, `steno help manual` shows the whole"
+    " manual."
+)
 
-def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+
+def build_parser(
+    words: Sequence[str] | None = None, *, lists_all: bool = False
+) -> argparse.ArgumentParser:
     """The command line of `steno`.
 
     Args:
-        words: the words to be parsed; only their command is imported. Without a command, all
-            commands are listed and none is imported. None imports every command.
+        words: the words to be parsed; only their command is imported. Without a command, none is
+            imported. None imports every command.
+        lists_all: its help lists all commands instead of those of the first help.
     """
     parser = _Parser(
         prog="steno",
         usage="steno [OPTIONS] COMMAND ...",
         description="Read and write agent sessions, and manage the daemon that owns them."
         " A command that needs the daemon starts it.",
-        epilog=_EPILOG,
+        epilog=_EXIT_CODES if lists_all else _MORE,
         formatter_class=HelpFormatter,
     )
     parser.add_argument("-V", "--version", action="version", version=f"steno {__version__}")
     # With `prog`, argparse does not format a usage to find it out. The groups list the commands.
     commands = parser.add_subparsers(
-        prog="steno", dest="command", metavar="COMMAND", required=True, parser_class=_Parser,
+        prog="steno", dest="command", metavar="COMMAND", parser_class=_Parser,
         help=argparse.SUPPRESS,
     )  # fmt: skip
-    for title, group in GROUPS.items():
-        rows = [f"{_names(name):<14} {summary}" for name, summary in group.items()]
+    for title, group in (GROUPS if lists_all else FIRST).items():
+        rows = [f"{_names(name):<14} {COMMANDS[name]}" for name in group]
         parser.add_argument_group(title, "\n".join(rows))
+    if not lists_all:
+        parser.add_argument_group("which way back", GOING_BACK)
     add_common(parser, is_top=True)
     called = None if words is None else _called(words)
     for name, summary in COMMANDS.items():
@@ -81,16 +99,35 @@ def _aliases(command: str) -> list[str]:
 
 
 def _called(words: Sequence[str]) -> str | None:
-    """The command in the words, after options and their values; None if there is none.
+    """The command in the words; None if there is none.
 
-    >>> _called(["--root", "demo", "--json", "show", "demo"])
-    'show'
+    >>> _called(["--root", "demo", "--json", "show", "demo"]), _called(["stats"])
+    ('show', 'status')
     """
+    words = _renamed(words)
+    place = _place_of_command(words)
+    name = None if place is None else ALIASES.get(words[place], words[place])
+    return name if name in COMMANDS else None
+
+
+def _renamed(words: Sequence[str]) -> Sequence[str]:
+    """The words with the present name of their command.
+
+    >>> _renamed(["--root", "stat", "stat", "demo"])
+    ['--root', 'stat', 'info', 'demo']
+    """
+    place = _place_of_command(words)
+    if place is None or words[place] not in RENAMED:
+        return words
+    return [*words[:place], *RENAMED[words[place]], *words[place + 1 :]]
+
+
+def _place_of_command(words: Sequence[str]) -> int | None:
+    """The index of the first word that is neither an option nor its value."""
     is_value = False
-    for word in words:
+    for place, word in enumerate(words):
         if not is_value and not word.startswith("-"):
-            name = ALIASES.get(word, word)
-            return name if name in COMMANDS else None
+            return place
         is_flag = "=" in word or any(flag.startswith(word) for flag in _FLAGS)
         is_value = not is_value and word.startswith("--") and not is_flag
     return None
@@ -115,7 +152,8 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
         """As in argparse; a wrong command line ends with SystemExit(2)."""
-        options, rest = self.parse_known_args(args, namespace)
+        words = sys.argv[1:] if args is None else args
+        options, rest = self.parse_known_args(_renamed(words), namespace)
         name, read = getattr(options, "late", ("", str))
         if name and getattr(options, name) is None and (word := _take_value(rest)) is not None:
             try:
@@ -129,8 +167,8 @@ class _Parser(argparse.ArgumentParser):
         if (odd := _not_utf8(options)) is not None:
             self.error(f"argument {odd.upper()}: it is not UTF-8, and only paths may be so")
         if rest:
-            words = " ".join(rest)
-            text = f"unrecognized arguments: {words}; see `steno {options.command} --help`"
+            odd = " ".join(rest)
+            text = f"unrecognized arguments: {odd}; see `steno {options.command} --help`"
             self.exit(Exit.USAGE, f"steno: {printable(text, one_line=True)}\n")
         return options
 
@@ -158,11 +196,8 @@ class _Parser(argparse.ArgumentParser):
         """Suggest the nearest choice instead of a list of all."""
         if action.choices is None or value in action.choices:
             return
-        # Imported here, for errors only.
-        from difflib import get_close_matches  # noqa: PLC0415
-
         choices = [str(each) for each in action.choices]
-        close = get_close_matches(str(value), choices, _CLOSE_MAX)
+        close = close_spellings(str(value), choices, _CLOSE_MAX)
         what = "" if action.metavar is None else f"{str(action.metavar).lower()} "
         message = f"there is no {what}{str(value)!r}"
         if close:

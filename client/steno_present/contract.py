@@ -25,7 +25,7 @@ usage       session token_count token_count_with_pending usages [{cursor token_c
 prompt      session system_prompt
 stat        session head bytes generation token_count token_count_with_pending n_checkpoints
             has_system_prompt created stamp incarnation folder open title labels archived
-            forked_from                `stat`, `open`, and for the new session `fork` and `undo`
+            forked_from                `info`, `open`, and for the new session `fork` and `undo`
 description session title labels archived       `title`, `label`, `archive`, `unarchive`
 mail        session mail {id checkpoint_id message cursor by at}, null if none is pending
                                                 `dmail show`
@@ -61,7 +61,7 @@ tried       proved proofs [{claim holds detail}] root session file agents record
 stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
             slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
             turned_away queued queued_most queued_bytes sessions_open clients subscribers
-            open_files resident_bytes
+            open_files resident_bytes              `status --counters`
 top         uptime_s span_s records_s bytes_s requests_s syncs {per_s mean_s most_s}
             errors {code: n} queued sessions [{session records_s bytes_s queued followers idle_s
             by}] clients [{name key pid requests_s follows connected_s dropped}]    one a line;

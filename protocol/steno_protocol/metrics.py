@@ -1,6 +1,6 @@
 """The counters of `stats` as Prometheus metrics.
 
-prometheus-client writes them, for `/metrics` and for `steno stats`.
+prometheus-client writes them, for `/metrics` and for `steno status`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

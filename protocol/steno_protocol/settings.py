@@ -17,6 +17,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol._json import is_array, is_number, is_object
 from steno_protocol.errors import BadRequest
+from steno_protocol.spelling import close_spellings
 
 Kind = Literal[
     "level", "bytes", "seconds", "days", "count", "port", "address",
@@ -439,9 +440,7 @@ def _read_entry(table: str, key: str, value: Any, path: str, settings: Settings)
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  # slow to import, needed for typos only
-
-    close = get_close_matches(name, [*_BY_NAME, _MOUNTS, _REDACT], 1)
+    close = close_spellings(name, [*_BY_NAME, _MOUNTS, _REDACT], 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"there is no option {name!r}: {hint}`steno config --example` lists all of them"
 

@@ -71,12 +71,12 @@ def test_help_of_a_command_shows_its_own_options_and_one_line_for_the_others(roo
     assert steno("help", "tail", "--json").document == {"help": shown}
 
 
-def test_help_alone_is_the_manual_paged_on_a_terminal(root: Path) -> None:
+def test_the_manual_is_paged_on_a_terminal(root: Path) -> None:
     steno = Steno(root, PAGER="sed s/^/paged:/")
-    manual = steno("help").out
+    manual = steno("help", "manual").out
     assert manual.startswith(f"steno {__version__}\n\nNAME\n")
     assert "\n    steno tail [OPTIONS] SESSION\n" in manual
-    assert "paged:steno" in steno.on_terminal(80, "help", typed="")
+    assert "paged:steno" in steno.on_terminal(80, "help", "manual", typed="")
 
 
 def test_a_dry_run_of_gc_alone_shows_everything_and_the_command_that_removes_it(root: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from house.parsers import all_parsers, arguments, options, subcommand_in, subcommands
-from steno_cli.command_table import ALIASES
+from steno_cli.command_table import ALIASES, RENAMED
 from steno_cli.configuration import read_file
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
@@ -158,7 +158,10 @@ def _options_in(words: list[str]) -> set[str]:
 
 def test_every_command_that_a_document_mentions_exists(parser: ArgumentParser) -> None:
     known = {None, *subcommands(parser), *ALIASES}
-    assert [call for call in _calls("steno") if subcommand_in(parser, call[1]) not in known] == []
+    # Only what is read after an upgrade names the former names.
+    former = {(page, name) for page in ("CHANGES.md", COMMANDS.name) for name in RENAMED}
+    named = {(page, subcommand_in(parser, words)) for page, words in _calls("steno")}
+    assert {(page, name) for page, name in named if name not in known} == former
 
 
 def test_every_option_that_a_document_gives_a_command_exists(parser: ArgumentParser) -> None:
@@ -215,7 +218,7 @@ def test_every_command_module_is_in_the_table_and_has_its_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["nonsense"], ["stat"], ["--root", "demo", "stat", "demo"]]
+    "words", [["--help"], ["nonsense"], ["info"], ["--root", "stat", "stat", "demo"]]
 )
 def test_a_call_imports_the_command_module_that_it_names_and_no_other(words: list[str]) -> None:
     code = (
@@ -225,20 +228,38 @@ def test_a_call_imports_the_command_module_that_it_names_and_no_other(words: lis
     ran = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.split() == (["steno_cli.commands.stat"] if "stat" in words else [])
+    assert ran.stdout.split() == (
+        ["steno_cli.commands.info"] if {"info", "stat"} & {*words} else []
+    )
 
 
-def test_the_help_lists_every_command_with_its_summary() -> None:
+def test_the_help_of_all_lists_every_command_with_its_summary() -> None:
     from steno_cli.command_table import COMMANDS, GROUPS
     from steno_cli.parser import build_parser
 
-    listed = " ".join(build_parser(["--help"]).format_help().split())
+    listed = " ".join(build_parser([], lists_all=True).format_help().split())
     assert f"sessions, ls {COMMANDS['sessions']}" in listed
     unlisted = [name for name, text in COMMANDS.items() if f"{name} {text}" not in listed]
     assert unlisted == ["sessions"]
     assert [
         title for title in GROUPS if f"{title}: {next(iter(GROUPS[title]))}" not in listed
     ] == []
+
+
+def test_the_first_help_lists_at_most_25_commands_and_when_to_use_which_way_back() -> None:
+    from steno_cli.command_table import COMMANDS, FIRST, GOING_BACK, RENAMED
+    from steno_cli.parser import build_parser
+
+    shown = build_parser([]).format_help()
+    rows = re.findall(r"^  ([a-z]+)(?:, ls)? {2,}\S", shown, re.MULTILINE)
+    assert rows == [name for names in FIRST.values() for name in names]
+    assert len({*rows}) == len(rows) <= 25
+    assert {*rows} < {*COMMANDS}
+    assert GOING_BACK in " ".join(shown.split())
+    sentences = re.findall(r"(?:^|\. )(\w+) makes? |(?:\. )(\w+) removes ", GOING_BACK)
+    assert ["".join(pair) for pair in sentences] == ["undo", "revert", "restore", "fork"]
+    assert RENAMED.keys().isdisjoint(COMMANDS)
+    assert [old for old in RENAMED if f" {old} " in shown] == []
 
 
 def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(

@@ -18,7 +18,7 @@ from steno_cli.entry import main
 from steno_protocol import limits, paths
 
 WORDS = {
-    "sessions": [], "stat": ["demo"], "show": ["demo"], "read": ["demo"], "tail": ["demo"],
+    "sessions": [], "info": ["demo"], "show": ["demo"], "read": ["demo"], "tail": ["demo"],
     "grep": ["word"], "view": ["--no-browser"], "mcp": [], "open": ["demo"],
     "append": ["demo", "hi"], "checkpoint": ["demo"], "revert": ["demo", "0"], "clear": ["demo"],
     "usage": ["demo"], "prompt": ["demo"], "timeline": ["demo"], "restore": ["demo", "0"],
@@ -29,7 +29,7 @@ WORDS = {
     "import": ["FOLDER", "other"], "verify": ["demo"], "repair": ["demo"], "redact": ["demo"],
     "wire": ["demo"], "turns": ["demo"], "replay": ["demo"], "emit": ["demo", "{}"],
     "stream": ["demo"], "status": [], "start": [], "stop": [], "restart": [], "clients": [],
-    "config": [], "stats": [], "top": ["--once"], "doctor": [], "gc": ["--dry-run"],
+    "config": [], "top": ["--once"], "doctor": [], "gc": ["--dry-run"],
     "cluster": ["status"],
 }  # fmt: skip
 """The commands that ask the daemon, with their arguments."""

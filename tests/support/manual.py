@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from house.parsers import subcommands
 from steno_cli.arguments import COMMON
-from steno_cli.command_table import ALIASES, GROUPS
+from steno_cli.command_table import ALIASES, GOING_BACK, GROUPS
 from steno_cli.exits import MEANINGS
 from steno_cli.parser import build_parser
 from support.documents import table_rows
@@ -56,7 +56,7 @@ def manual() -> list[Block]:
         Heading(1, "Name"),
         Paragraph("steno - read and write the sessions of agents"),
         Heading(1, "Synopsis"),
-        Code(("steno [OPTIONS] COMMAND ...", "steno help [COMMAND ...]")),
+        Code(("steno [OPTIONS] COMMAND ...", "steno help [--all] [COMMAND ...]")),
         Heading(1, "Description"),
         Paragraph(parser.description or ""),
         Paragraph(
@@ -64,6 +64,7 @@ def manual() -> list[Block]:
             " be a unique prefix of an id, except for `open` and for `delete` with `--key`."
         ),
     ]
+    blocks += [Heading(1, "Going back"), Paragraph(GOING_BACK)]
     for title in GROUPS:
         blocks += [Heading(1, f"Commands: {title}"), *group(parser, title, level=2)]
     return [

@@ -1,4 +1,4 @@
-"""`steno status`: the daemon's state."""
+"""`steno status`: the daemon's state and its counters."""
 
 from argparse import Namespace
 from contextlib import suppress
@@ -6,8 +6,9 @@ from contextlib import suppress
 from steno import BlockingClient
 from steno_cli.arguments import Subcommands, command
 from steno_cli.connection import connected
+from steno_cli.counters import print_counters
 from steno_cli.doctor.cluster import promise
-from steno_cli.exits import Exit
+from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.tables import beside
 from steno_present import contract
@@ -18,12 +19,29 @@ from steno_protocol.replies import ClusterReport, StatusReport
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
-    command(commands, "status", run, example="steno status --json")
+    parser = command(
+        commands, "status", run,
+        "With --counters, what it did since its start, and how long its syncs took; counters start"
+        " at zero with each daemon.",
+        example="steno status --json\nsteno status --counters",
+    )  # fmt: skip
+    parser.add_argument(
+        "--counters", action="store_true", help="show the counters instead of the state"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "prometheus"),
+        help="of the counters: text (default), or prometheus for its textfile collector",
+    )  # fmt: skip
 
 
 def run(options: Namespace, output: Output) -> int:
-    """Print the state of the daemon."""
+    """Print the state of the daemon, or its counters."""
+    if options.format == "prometheus" and output.as_json:
+        raise WrongUsage("--json and --format prometheus are two formats: give one of them")
     with connected(options, spawn=False) as client:
+        if options.counters or options.format:
+            print_counters(client, options.format, output)
+            return Exit.DONE
         report, shared = client.status(), _cluster(client)
     if output.as_json:
         found = None if shared is None else contract.cluster(shared)

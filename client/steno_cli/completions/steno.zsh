@@ -28,8 +28,9 @@ _shtab_steno_commands() {
     fork:'create a new session from a past state'
     gc:'remove old generations and expired trash'
     grep:'find text in the messages of sessions'
-    help:'show the manual, or the help of a command'
+    help:'list the commands, or show the help of one'
     import:'import session folders byte for byte'
+    info:'show the state of a session'
     keys:'manage the keys of clients on other machines'
     label:'show or change the labels of a session'
     logs:'print the daemon'"'"'s log (does not start it)'
@@ -50,9 +51,7 @@ _shtab_steno_commands() {
     sessions:'list the sessions'
     show:'show a conversation in readable form'
     start:'start the daemon and print its address'
-    stat:'show the state of a session'
-    stats:'show the daemon'"'"'s counters (does not start it)'
-    status:'show the daemon'"'"'s state (does not start it)'
+    status:'show the daemon'"'"'s state or counters (does not start it)'
     stop:'stop the daemon after its queued commands'
     stream:'list the streams of a session, or read or change one'
     tail:'print the last records'
@@ -609,6 +608,7 @@ _shtab_steno_help_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--all[list all commands, and the exit codes]"
   "*:a command, perhaps with its action:"
 )
 
@@ -631,6 +631,21 @@ _shtab_steno_import_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_import_defaults_added=0
+
+_shtab_steno_info_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  ":a session id or a unique prefix:_steno_session_ids"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_info_defaults_added=0
 
 _shtab_steno_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -1083,36 +1098,6 @@ _shtab_steno_start_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_start_defaults_added=0
 
-_shtab_steno_stat_options=(
-  "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
-  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
-  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
-  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
-  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
-  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
-  "--json[print JSON, including errors]"
-  ":a session id or a unique prefix:_steno_session_ids"
-)
-
-# guard to ensure default positional specs are added only once per session
-_shtab_steno_stat_defaults_added=0
-
-_shtab_steno_stats_options=(
-  "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
-  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
-  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
-  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
-  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
-  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
-  "--json[print JSON, including errors]"
-  "--format=[text (default), or prometheus for its textfile collector]:format:(text prometheus)"
-)
-
-# guard to ensure default positional specs are added only once per session
-_shtab_steno_stats_defaults_added=0
-
 _shtab_steno_status_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1122,6 +1107,8 @@ _shtab_steno_status_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--counters[show the counters instead of the state]"
+  "--format=[of the counters\: text (default), or prometheus for its textfile collector]:format:(text prometheus)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -1418,6 +1405,7 @@ _shtab_steno() {
         grep) _arguments -C -s $_shtab_steno_grep_options ;;
         help) _arguments -C -s $_shtab_steno_help_options ;;
         import) _arguments -C -s $_shtab_steno_import_options ;;
+        info) _arguments -C -s $_shtab_steno_info_options ;;
         keys) _shtab_steno_keys ;;
         label) _arguments -C -s $_shtab_steno_label_options ;;
         logs) _arguments -C -s $_shtab_steno_logs_options ;;
@@ -1438,8 +1426,6 @@ _shtab_steno() {
         sessions) _arguments -C -s $_shtab_steno_sessions_options ;;
         show) _arguments -C -s $_shtab_steno_show_options ;;
         start) _arguments -C -s $_shtab_steno_start_options ;;
-        stat) _arguments -C -s $_shtab_steno_stat_options ;;
-        stats) _arguments -C -s $_shtab_steno_stats_options ;;
         status) _arguments -C -s $_shtab_steno_status_options ;;
         stop) _arguments -C -s $_shtab_steno_stop_options ;;
         stream) _arguments -C -s $_shtab_steno_stream_options ;;

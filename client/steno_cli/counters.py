@@ -1,12 +1,9 @@
-"""`steno stats`: the daemon's counters."""
+"""The daemon's counters as text, as a document and for Prometheus."""
 
 import importlib
-from argparse import Namespace
 from typing import Any
 
-from steno_cli.arguments import Subcommands, command
-from steno_cli.connection import connected
-from steno_cli.exits import Exit, WrongUsage
+from steno import BlockingClient
 from steno_cli.render.output import Output
 from steno_cli.render.tables import table
 from steno_present import contract
@@ -21,34 +18,24 @@ from steno_protocol.replies import HistogramReport, StatsReport
 _BAR_CHARS = 30
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands,
-        "stats",
-        run,
-        "Counters start at zero with each daemon.",
-        example="steno stats --format prometheus",
-    )
-    parser.add_argument(
-        "--format", choices=("text", "prometheus"), default="text",
-        help="text (default), or prometheus for its textfile collector",
-    )  # fmt: skip
+def print_counters(client: BlockingClient, form: str | None, output: Output) -> None:
+    """Print the counters of the daemon, which start at zero with each daemon.
 
+    Args:
+        client: the connection to the daemon.
+        form: `prometheus` for its textfile collector; None or `text` for people.
+        output: of the command; with `--json` it gets the document.
 
-def run(options: Namespace, output: Output) -> int:
-    """Print the counters of the daemon."""
-    if options.format == "prometheus" and output.as_json:
-        raise WrongUsage("--json and --format prometheus are two formats: give one of them")
-    with connected(options, spawn=False) as client:
-        report, _ = client.request(Stats(), StatsReport)
-    if options.format == "prometheus":
+    Raises:
+        BadRequest: prometheus-client is not installed.
+    """
+    report, _ = client.request(Stats(), StatsReport)
+    if form == "prometheus":
         output.raw(_prometheus_text(report))
     elif output.as_json:
         output.document(contract.stats(report))
     else:
         _show(report, output)
-    return Exit.DONE
 
 
 def _prometheus_text(report: StatsReport) -> bytes:

@@ -1,4 +1,4 @@
-"""`steno stat`: the state of one session."""
+"""`steno info`: the state of one session."""
 
 from argparse import Namespace
 
@@ -16,10 +16,10 @@ from steno_protocol.replies import SessionStat
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
-        commands, "stat", run,
+        commands, "info", run,
         "Prints its head, token counts, checkpoints, title, labels and folder. The session is"
         " neither created nor repaired.",
-        example="steno stat demo",
+        example="steno info demo",
     )  # fmt: skip
     session_argument(parser)
 
