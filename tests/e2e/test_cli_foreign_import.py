@@ -244,11 +244,11 @@ COPILOT = "ffa746f8-add2-4787-a4ad-cd8a3c5daa9f"
 @pytest.mark.parametrize(
     ("place", "session", "beside", "title"),
     [
-        (".qwen/projects/-home-user-shop/chats/5f23d672.jsonl",
+        (".qwen/projects/-srv-shop/chats/5f23d672.jsonl",
          "qwen-code/5f23d672-566d-486d-aa79-745dd067be10", {}, "Hello there"),
         (".gemini/tmp/shop/chats/session-2026-11-28T06-53-47fe6b4b.jsonl",
          "gemini-cli/47fe6b4b-9542-4850-be52-53115915d2a4", {}, "Hello there"),
-        (".pi/agent/sessions/--home-user-shop--/2026_01a220ef.jsonl",
+        (".pi/agent/sessions/--srv-shop--/2026_01a220ef.jsonl",
          "pi/01a220ef-62e3-75be-8162-0e0feb4a71ff", {}, "Hello there"),
         (f".kimi-code/sessions/wd_shop/{KIMI_CODE}/agents/main/wire.jsonl",
          f"kimi-code/{KIMI_CODE}", {"../../state.json": '{"title": "The shop"}'}, "The shop"),

@@ -124,7 +124,7 @@ def test_a_session_is_recognised_and_named(program: Program) -> None:
     if program.reader is not KimiCode:
         assert transcript.session is not None
     if program.reader is not GeminiCli:
-        assert transcript.work_dir == "/home/user/shop"
+        assert transcript.work_dir == "/srv/shop"
 
 
 @each_program
