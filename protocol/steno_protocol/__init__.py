@@ -18,7 +18,7 @@ Checks     checks, line_schemas         a check of a session's files; what their
            damage, record_salvage       damaged lines, and the whole records inside them
 Settings   settings, metrics            the options of `config.toml`, and the numbers of `stats`
            installation                 the supported system, and the command that adds an extra
-Helpers    _json, surrogates
+Helpers    _json, surrogates, spelling
 """
 
 from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION, __version__

@@ -159,7 +159,7 @@ def _options_in(words: list[str]) -> set[str]:
 def test_every_command_that_a_document_mentions_exists(parser: ArgumentParser) -> None:
     known = {None, *subcommands(parser), *ALIASES}
     # Only what is read after an upgrade names the former names.
-    former = {(page, name) for page in ("CHANGES.md", COMMANDS.name) for name in RENAMED}
+    former = {(page, name) for page in ("changes.md", COMMANDS.name) for name in RENAMED}
     named = {(page, subcommand_in(parser, words)) for page, words in _calls("steno")}
     assert {(page, name) for page, name in named if name not in known} == former
 
@@ -256,7 +256,7 @@ def test_the_first_help_lists_at_most_25_commands_and_when_to_use_which_way_back
     assert len({*rows}) == len(rows) <= 25
     assert {*rows} < {*COMMANDS}
     assert GOING_BACK in " ".join(shown.split())
-    sentences = re.findall(r"(?:^|\. )(\w+) makes? |(?:\. )(\w+) removes ", GOING_BACK)
+    sentences = re.findall(r"(?:^|\. )(\w+) (?:makes?|drops) |(?:\. )(\w+) removes ", GOING_BACK)
     assert ["".join(pair) for pair in sentences] == ["undo", "revert", "restore", "fork"]
     assert RENAMED.keys().isdisjoint(COMMANDS)
     assert [old for old in RENAMED if f" {old} " in shown] == []

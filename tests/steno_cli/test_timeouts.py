@@ -22,7 +22,7 @@ WORDS = {
     "grep": ["word"], "view": ["--no-browser"], "mcp": [], "open": ["demo"],
     "append": ["demo", "hi"], "checkpoint": ["demo"], "revert": ["demo", "0"], "clear": ["demo"],
     "usage": ["demo"], "prompt": ["demo"], "timeline": ["demo"], "restore": ["demo", "0"],
-    "fork": ["demo", "other"], "undo": ["demo"], "dmail": ["show", "demo"],
+    "fork": ["demo", "other"], "undo": ["demo"], "redo": ["demo"], "dmail": ["show", "demo"],
     "compact": ["demo", "--model", "m"], "title": ["demo"], "label": ["demo"],
     "archive": ["demo"], "unarchive": ["demo"], "rename": ["demo", "other"],
     "delete": ["demo", "--yes"], "undelete": ["demo"], "export": ["demo"],
