@@ -23,7 +23,8 @@ What stands beside the library uses the names above without an underscore: `sten
 `steno_cli`. The library imports none of them; it loads masks by name if a root asks for them.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from steno._lazy import imported_on_use
 
@@ -180,7 +181,7 @@ _HOMES: Final = {
     "steno_protocol.positions": ("Position",),
 }
 
-__getattr__ = imported_on_use(globals(), _HOMES)
+__getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,8 @@ For programs that look after a root, as the command `steno` does. Whoever reads 
 needs none of it. Each name is imported when it is first used.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from steno._lazy import imported_on_use
 
@@ -105,4 +106,4 @@ _HOMES: Final = {
     "steno._connect.write_masks": ("write_masks",),
 }
 
-__getattr__ = imported_on_use(globals(), _HOMES)
+__getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)

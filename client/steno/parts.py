@@ -5,7 +5,8 @@ summaries. Whoever reads and writes sessions needs none of it. Each name is impo
 first used.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from steno._lazy import imported_on_use
 
@@ -91,4 +92,4 @@ _HOMES: Final = {
     ),
 }
 
-__getattr__ = imported_on_use(globals(), _HOMES)
+__getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)

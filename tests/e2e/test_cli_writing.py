@@ -336,7 +336,6 @@ def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
         ("nonsense",),
         ("append",),
         ("append", "demo", "a", "b"),

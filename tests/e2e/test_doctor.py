@@ -481,12 +481,18 @@ def test_doctor_finds_forgotten_roots_of_demos(
 
 
 def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:
-    with ForegroundDaemon(root):
-        (root / paths.SOCKET).unlink()
-        with socket.socket(socket.AF_UNIX) as other:
-            other.bind(str(root / paths.SOCKET))
-            other.listen()
-            code, found = _examine(root, "--timeout", "0.3")
+    for attempt in range(5):
+        home = root / str(attempt)
+        home.mkdir(mode=0o700)
+        with ForegroundDaemon(home):
+            (home / paths.SOCKET).unlink()
+            with socket.socket(socket.AF_UNIX) as other:
+                other.bind(str(home / paths.SOCKET))
+                other.listen()
+                code, found = _examine(home, "--timeout", "0.3")
+        # On a loaded machine the daemon may notice first, and end.
+        if code == PROBLEM:
+            break
     assert code == PROBLEM
     assert "does not answer" in found["daemon"][0]["told"]
 

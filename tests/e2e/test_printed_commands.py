@@ -28,6 +28,7 @@ VALUES: Final = {
     "{command.session}": "demo",
     "{repair}": "demo",
     "{self._session}": "demo",
+    "{session.id}": "demo",
     "{moved.session}": "demo",
     "{source.session}": "imported",
     "{shlex.quote(str(source.file))}": "FILE",
@@ -51,7 +52,8 @@ MENTIONS: Final = {
     "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno grep", "steno import",
     "steno keys new", "steno keys revoke", "steno read --since", "steno rename", "steno restore",
-    "steno label", "steno mcp", "steno mcp --http", "steno redact", "steno tail -f --json",
+    "steno label", "steno mcp", "steno mcp --http", "steno redact", "steno redo",
+    "steno tail -f --json", "steno timeline",
     "steno title", "steno top", "steno undelete --trash",
     "steno view", "steno view --write",
 }  # fmt: skip
@@ -111,6 +113,9 @@ def test_a_printed_command_runs_as_printed(call: str, root: Path, tmp_path: Path
     if call.startswith("steno redact"):
         # It is printed after something was masked.
         assert steno("append", "demo", "key AKIAIOSFODNN7EXAMPLE").code == 0
+    if call.startswith("steno redo {"):
+        # It is printed after an undo.
+        assert steno("undo", "demo").code == 0
     if call.startswith("steno undelete"):
         assert steno("delete", "demo", "--yes").code == 0
     if call.startswith("steno show {source.session}"):
