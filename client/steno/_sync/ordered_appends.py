@@ -83,7 +83,7 @@ class OrderedAppends:
     ) -> None:
         self._link = link
         self._session = session
-        self.settled = before
+        self.settled: Settled = before
         self._head = before.ack.head
         self._last_key = before.ack.key
         self._durability: Durability = durability
@@ -159,7 +159,7 @@ class OrderedAppends:
         self._window = min(self._window + 1, IN_FLIGHT_MAX)
         # In one step, and before the line leaves the window: after an interrupt between the two the
         # line is settled once more, from the acknowledgement that it has.
-        self.settled: Settled = Settled(first.number, ack, first.lines)
+        self.settled = Settled(first.number, ack, first.lines)
         self._drop_first()
         return self.settled
 
