@@ -69,7 +69,7 @@ async def test_messages_arrive_in_order_and_replies_go_back(root: Path, kind: st
     async with served(kind, root) as server:
         peer, identity = await server.connect_named(b"one")
         for number in range(1000):
-            peer.send_multipart([b"%d" % number, b"", b"body"])
+            await _send(peer, [b"%d" % number, b"", b"body"])
         await until(lambda: len(server.messages) == 1001)
         assert [frames for _, frames in server.messages[1:]] == [
             [b"%d" % number, b"", b"body"] for number in range(1000)
@@ -96,7 +96,7 @@ async def test_burst_is_bounded_by_its_requests(root: Path, kind: str) -> None:
         server.cost = limits.BURST_REQUESTS_MAX // 4
         server.bursts.clear()
         for number in range(40):
-            peer.send(b"%d" % number)
+            await _send(peer, [b"%d" % number])
         await until(lambda: len(server.messages) == 41)
         ends = [1, *server.bursts]
         assert max(end - begin for begin, end in pairwise(ends)) <= 4
