@@ -217,7 +217,7 @@ def test_no_built_in_pattern_takes_more_than_linear_time() -> None:
         DEFAULT.built_in.matches(text)
         took_s[text[:24]] = time.process_time() - begun
     # Quadratic time is minutes here.
-    assert {name: took for name, took in took_s.items() if took > 20} == {}
+    assert {name: took for name, took in took_s.items() if took > 3} == {}
 
 
 def test_a_pattern_that_backtracks_elsewhere_ends_at_once() -> None:
