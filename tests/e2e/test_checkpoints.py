@@ -18,8 +18,8 @@ def message(text: str) -> dict[str, str]:
 
 
 def texts(session: BlockingSession) -> list[str]:
-    session.refresh()
-    return [each["content"] for each in session.history]
+    """The texts that the daemon has; a mirror may not have them yet."""
+    return [each["content"] for each in session.history_at().history]
 
 
 @pytest.fixture

@@ -61,8 +61,8 @@ def compact(command: Steno, server: ModelServer, *arguments: str) -> Ran:
 
 
 def texts(session: steno.BlockingSession) -> list[str]:
-    session.refresh()
-    return [str(each["content"]) for each in session.history]
+    """The texts that the daemon has; a mirror may not have what the command wrote yet."""
+    return [str(each["content"]) for each in session.history_at().history]
 
 
 def test_a_compaction_prints_the_head_and_its_progress(
