@@ -34,6 +34,8 @@ from stenod.idle_exit import IdleExit
 from stenod.net import kept_port, relay_process
 from stenod.net.relay_process import RelayProcess
 from stenod.net.transport import Transport
+from stenod.operations.operation import Parts
+from stenod.operations.operations import Operations
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
 from stenod.runtime.executor import Threads, in_thread
@@ -44,7 +46,6 @@ from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions.cluster_member import ReplicatedDisk
 from stenod.sessions.gc import Collector
-from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
@@ -114,7 +115,7 @@ class Daemon:
         self._registry.check_root = self._check_root
         self._registry.member = self._member
         queries = Queries(self._registry, trees, disk, self._services)
-        self._operations = Operations(trees, disk, self._registry, queries, self._services)
+        self._operations = Operations(Parts(trees, disk, self._registry, queries, self._services))
         self._reporter = Reporter(self._config, self._registry, self._services)
         collector = Collector(trees, disk, self._registry, self._services)
         self._router = self._make_router(queries, collector)
@@ -128,7 +129,7 @@ class Daemon:
                 is_allowed = self._config.settings.is_on("replication.lazy_sync")
                 await in_thread(partial(self._member.check_promises, is_lazy_allowed=is_allowed))
                 # Before a client asks for one of the sessions.
-                await self._operations.settle_moves()
+                await self._operations.moves.settle()
             self._local.bind_ipc(self._config.socket, self._supervisor.listening)
             self._listen_for_others()
             self._serve_metrics()
@@ -202,7 +203,7 @@ class Daemon:
     async def _keep_house(self) -> None:
         while True:
             if not self._is_reader:
-                self._spawn(self._operations.sweep_when_due)
+                self._spawn(self._operations.sweep.when_due)
             await anyio.sleep(limits.HOUSEKEEPING_S)
             self._registry.retire_idle()
             self._registry.end_stalled()

@@ -34,13 +34,14 @@ from stenod.core.machine import FileMachine, Machine, Mailing
 from stenod.core.stream_machine import StreamMachine
 from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
+from stenod.operations.operation import Operation
+from stenod.operations.renames import Renames
 from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
 from stenod.recovery.tail_repair import FileEnd
 from stenod.rewrite import compaction, planner
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions import registry, rename
 from stenod.sessions.moves import Moves
-from stenod.sessions.operations import Operations
 from stenod.sessions.session import _StreamOpener
 from stenod.store import jsonl
 from stenod.store.failed_syncs import FailedSyncs
@@ -235,7 +236,7 @@ async def _found_and_forgotten(self: Writer, opened: Any, item: Any) -> Any:
     return found
 
 
-async def _found_or_not(self: Operations, command: Any, find: Callable[[], Any]) -> Any:
+async def _found_or_not(self: Operation, command: Any, find: Callable[[], Any]) -> Any:
     return await self._services.read(find)
 
 
@@ -501,7 +502,7 @@ MUTANTS = {
         [(Pending, "outcome", _second_argument)], {"daemon": 15}
     ),
     "a fork that was made before and cannot be seen": Mutant(
-        [(Operations, "_done_before", _found_or_not)], {"daemon": 1247}
+        [(Operation, "_done_before", _found_or_not)], {"daemon": 1247}
     ),
     # Renames and restorations.
     "a move that is not recorded before it": Mutant(
@@ -512,7 +513,7 @@ MUTANTS = {
     ),
     "a rename whose parents are not synced": Mutant([], {"moves": 0}, ("ignore_folder_fsync",)),
     "an earlier rename that is not recorded before the next": Mutant(
-        [(Operations, "_complete_earlier", _nothing_async)], {"moves": 37}
+        [(Renames, "_complete_earlier", _nothing_async)], {"moves": 37}
     ),
     # Events.
     "an event that is joined to what is not durable": Mutant(

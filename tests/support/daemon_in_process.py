@@ -18,12 +18,13 @@ from stenod.api.auth import Admission
 from stenod.api.peers import InFlightFrames, Link, Outbox, Sent
 from stenod.api.router import Router
 from stenod.api.status import Reporter
+from stenod.operations.operation import Parts
+from stenod.operations.operations import Operations
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions.gc import Collector
-from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
@@ -101,7 +102,7 @@ class DaemonInProcess:
         )
         self.registry = Registry(trees, disk, services, self._spawn, handles)
         looks = Queries(self.registry, trees, disk, services)
-        self.operations = Operations(trees, disk, self.registry, looks, services)
+        self.operations = Operations(Parts(trees, disk, self.registry, looks, services))
         self.router = Router(
             Reporter(config, self.registry, services),
             self.registry,

@@ -105,12 +105,13 @@ from stenod.api.peers import (
 from stenod.api.privacy import for_reader
 from stenod.api.status import Reporter
 from stenod.feed.feed import Subscriber
+from stenod.operations.operation import looking_up, take_room
+from stenod.operations.operations import Operations
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
 from stenod.runtime.executor import Spawn
 from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
-from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.writer.mailbox import Item
@@ -530,12 +531,12 @@ class Router:
             return asker
         is_reading = isinstance(command, _ReadingCommand)
         # Where nobody can be asked for the owner, an earlier copy cannot be looked up either.
-        looking_up = (
-            self._operations.looking_up(command)
+        lookup = (
+            looking_up(command)
             if isinstance(command, Fork | Rename | Delete | DeleteStream)
             else nullcontext()
         )
-        with looking_up:
+        with lookup:
             is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
         return msgspec.structs.replace(asker, is_stale=True) if is_stale else asker
 
@@ -551,7 +552,7 @@ class Router:
                 asker.reply(await self._operations.serve(command))
             case Trash():
                 await asker.peer.wait_for_room()
-                asker.reply(await self._operations.list_trash(command))
+                asker.reply(await self._operations.deletions.list_trash(command))
             case Read():
                 async with asker.peer.reading:
                     await asker.peer.wait_for_room()
@@ -566,7 +567,7 @@ class Router:
                 await self._subscribe(asker, command)
             case CompactBegin():
                 writer = await self._registry.writer(command.session, "context")
-                self._operations.take_room(command.session)
+                take_room(self._services, command.session)
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
                 asker.reply(MailReport(mail=await self._queries.pending_mail(command.session)))

@@ -1,1 +1,1 @@
-"""Sessions as a whole: folders, open sessions, queries and operations."""
+"""Sessions as a whole: folders, open sessions, queries, and the steps of moves and forks."""

@@ -326,7 +326,7 @@ async def test_a_move_that_was_cut_short_is_settled_once_at_the_start(
         await close_all(daemon)
         begin_move(daemon, "k2")
         for _ in range(2):
-            await daemon.operations.settle_moves()
+            await daemon.operations.moves.settle()
         assert member.settled == [(SESSION, "other")]
 
 
@@ -337,7 +337,7 @@ async def test_a_move_that_cannot_be_settled_at_the_start_is_settled_by_its_repe
         await written(daemon)
         begin_move(daemon, "k2")
         member.is_cut_off = True
-        await daemon.operations.settle_moves()
+        await daemon.operations.moves.settle()
         command = Rename(session=SESSION, new_session="other", key="k2")
         refused = await ask(daemon, "b", command)
         assert isinstance(refused, ErrorReply)
@@ -353,7 +353,7 @@ async def test_a_move_whose_folder_has_moved_needs_no_settling(
     async with daemon.running():
         await written(daemon)
         begin_move(daemon, "k2", inode=123_456)
-        await daemon.operations.settle_moves()
+        await daemon.operations.moves.settle()
         assert member.settled == []
 
 

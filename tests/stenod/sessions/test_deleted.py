@@ -212,7 +212,7 @@ async def test_next_sweep_of_the_trash_removes_the_rest() -> None:
     daemon = DaemonInProcess(disk)
 
     async def round_of_housekeeping() -> int:
-        await daemon.operations.sweep_when_due()
+        await daemon.operations.sweep.when_due()
         daemon.now_s += limits.HOUSEKEEPING_S
         return len(disk.names(disk.open_root(TRASH)))
 

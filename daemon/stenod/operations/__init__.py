@@ -1,0 +1,1 @@
+"""The commands for a session as a whole, such as a fork or a rename: one module a subject."""

@@ -1,0 +1,148 @@
+"""`delete`, `undelete`, `trash` and the deletion of a stream."""
+
+from steno_protocol.commands import Delete, DeleteStream, Trash, Undelete
+from steno_protocol.errors import Held, NotFound
+from steno_protocol.replies import Deleted, Moved, TrashReport
+from stenod.operations.operation import Operation, Parts, looking_up
+from stenod.operations.unsettled_moves import UnsettledMoves
+from stenod.sessions import streams, trash
+from stenod.sessions.session import file_of
+from stenod.sessions.session_folders import Place
+
+
+class Deletions(Operation):
+    """What goes to the trash, and what comes back from it.
+
+    Args:
+        parts: what they work with.
+        moves: settles the moves that were cut short.
+    """
+
+    def __init__(self, parts: Parts, moves: UnsettledMoves) -> None:
+        super().__init__(parts)
+        self._moves = moves
+
+    async def delete(self, command: Delete) -> Deleted:
+        """Move a session to the trash."""
+        place = self._trees.place(command.session)
+        done = await self._found_in_trash(place, command)
+        if done is None:
+            with looking_up(command):
+                done = await self._deleted_elsewhere(place, command)
+        if done is not None:
+            # A session that was created with this id since is not deleted.
+            return done
+        self._registry.check_taking()
+        with self._registry.kept_out(place):
+            done = await self._found_in_trash(place, command)
+            if done is not None:
+                return done
+            async with self._registry.ended(place):
+                now = self._services.wall()
+                return await self._services.read(
+                    lambda: trash.discard(
+                        self._disk, self._trees, place, command, now, self._expiry_s
+                    )
+                )
+
+    async def delete_stream(self, command: DeleteStream) -> Deleted:
+        """Move a stream of a session to the session's trash."""
+        session = command.session
+        place = self._trees.place(session)
+        done = await self._stream_deleted_before(place, command)
+        if done is not None:
+            # A stream that was created with this name since is not deleted.
+            return done
+        self._registry.check_taking()
+        # The open context holds the folder's lock, so that no other daemon has the stream open.
+        await self._registry.writer(session, "context")
+
+        def discard() -> Deleted:
+            with self._trees.opened(place) as folder:
+                return streams.discard(
+                    self._disk, folder, place, command, self._services.wall(), self._expiry_s,
+                    self._trees.failed_syncs,
+                )  # fmt: skip
+
+        async with self._registry.stream_ended(session, file_of(command)):
+            done = await self._stream_deleted_before(place, command)
+            return done if done is not None else await self._services.read(discard)
+
+    async def _stream_deleted_before(self, place: Place, command: DeleteStream) -> Deleted | None:
+        def find() -> Deleted | None:
+            with self._trees.opened(place) as folder:
+                return streams.find_deleted(self._disk, folder, place, command, self._expiry_s)
+
+        return await self._done_before(command, find)
+
+    async def undelete(self, command: Undelete) -> Moved:
+        """Move a session out of the trash."""
+        place = self._trees.place(command.session)
+        with looking_up(command):
+            await self._moves.settle(command.key)
+        done = await self._restored(place, command)
+        if done is not None:
+            return done
+        self._registry.check_taking()
+        await self._registry.acquire(command.session)
+        with self._registry.kept_out(place):
+            done = await self._restored(place, command)
+            if done is not None:
+                return done
+            now = self._services.wall()
+            try:
+                return await self._services.read(
+                    lambda: trash.restore(
+                        self._disk, self._trees, place, command, now, self._expiry_s
+                    )
+                )
+            except NotFound:
+                await self._check_trash_elsewhere(place)
+                raise
+
+    async def _check_trash_elsewhere(self, place: Place) -> None:
+        """Refuse to restore a session that is in another daemon's trash.
+
+        Raises:
+            Held: the client is to go there.
+        """
+        member = self._registry.member
+        if member is None or place.shared:
+            return
+        endpoint = await self._services.read(lambda: member.trash_of(place.session))
+        if endpoint is not None:
+            raise Held(
+                f"the daemon at {endpoint} deleted the session and has it in its trash: send the"
+                " command there; clients do so by themselves",
+                session=place.session,
+                endpoint=endpoint,
+            )
+
+    async def _restored(self, place: Place, command: Undelete) -> Moved | None:
+        return await self._done_before(
+            command, lambda: trash.restored(self._disk, self._trees, place, command)
+        )
+
+    async def list_trash(self, command: Trash) -> TrashReport:
+        """List the deleted sessions, the latest deletion first, up to the limit."""
+        return await self._services.read(
+            lambda: trash.report(self._disk, self._trees, command, self._expiry_s)
+        )
+
+    async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
+        return await self._done_before(
+            command,
+            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
+        )
+
+    async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:
+        """Return the answer to a repeat of what another daemon of the cluster did."""
+        member = self._registry.member
+        if member is None or place.shared:
+            return None
+        found = await self._services.read(
+            lambda: member.deleted_elsewhere(place.session, command.key)
+        )
+        if found is None:
+            return None
+        return trash.done_elsewhere(place, found.rpartition("/")[2], self._expiry_s)

@@ -1,0 +1,96 @@
+"""What a session is: its numbers, its opening, its title and labels."""
+
+from weakref import WeakValueDictionary
+
+import anyio
+
+from steno_protocol.commands import Describe, Open
+from steno_protocol.replies import SessionStat
+from stenod.operations.operation import Operation, Parts, take_room
+from stenod.recovery.file_opening import Inspection
+from stenod.sessions import metadata
+from stenod.sessions.session_folders import Place
+from stenod.store.usage import NEW_SESSION_BYTES
+
+
+class Descriptions(Operation):
+    """The commands `stat`, `open` and `describe`."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+
+    async def stat(self, session: str) -> SessionStat:
+        """Return the numbers of a session; it is not opened."""
+        inspection, view = await self._queries.inspect(session)
+        if view is not None:
+            view.release()
+        return await self._stat_of(session, inspection, is_open=view is None)
+
+    async def open(self, command: Open) -> SessionStat:
+        """Open a session, and create it if the command says so."""
+        await self._take_room_of_new(command)
+        opened = await self._registry.open(command)
+        inspection, view = await self._queries.inspect(command.session)
+        if view is not None:
+            view.release()
+        return await self._stat_of(
+            command.session, inspection, is_open=True, created=opened.created
+        )
+
+    async def _take_room_of_new(self, command: Open) -> None:
+        """Refuse to create a session that does not fit.
+
+        Raises:
+            TooLarge, StorageFailed: nothing was created.
+        """
+        quotas = self._services.quotas
+        is_known = self._registry.known(command.session) is not None
+        if quotas is None or not quotas.has_limits or not command.create or is_known:
+            return
+        place = self._trees.place(command.session)
+        if await self._services.read(lambda: self._trees.inode(place)) is None:
+            quotas.take(command.session, NEW_SESSION_BYTES)
+
+    async def _stat_of(
+        self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False
+    ) -> SessionStat:
+        place = self._trees.place(session)
+        described = await self._services.read(lambda: self._trees.description(place))
+        counters = inspection.counters
+        return SessionStat(
+            session=session,
+            head=str(inspection.head),
+            bytes=inspection.size,
+            generation=inspection.head.generation,
+            token_count=counters.token_count,
+            token_count_with_pending=counters.token_count_with_pending,
+            n_checkpoints=counters.n_checkpoints,
+            has_system_prompt=counters.has_system_prompt,
+            created=created,
+            stamp=inspection.stamp,
+            incarnation=inspection.incarnation,
+            folder=place.path,
+            open=is_open,
+            title=described.title,
+            labels=described.labels,
+            archived=described.archived,
+            forked_from=described.forked_from,
+        )
+
+    async def describe(self, command: Describe) -> SessionStat:
+        """Change the title, the labels or the archive of a session."""
+        self._registry.check_taking()
+        take_room(self._services, command.session)
+        # The session is opened, so that no other daemon has it. Changes run one at a time, since
+        # each one rewrites the whole file.
+        await self._registry.writer(command.session, "context")
+        lock = self._describing.setdefault(command.session, anyio.Lock())
+        place = self._trees.place(command.session)
+        async with lock:
+            await self._services.read(lambda: self._change(place, command))
+        return await self.stat(command.session)
+
+    def _change(self, place: Place, command: Describe) -> None:
+        with self._trees.opened(place) as folder:
+            metadata.change(self._disk, folder, command, place.path, self._services.wall())

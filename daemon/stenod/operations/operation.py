@@ -1,0 +1,114 @@
+"""What the operations share: their parts, and that a command with a key is applied once."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+
+from steno_protocol.commands import Delete, DeleteStream, Fork, Rename, TakeIn, Undelete
+from steno_protocol.errors import ErrorCode, Exists, Held, OutcomeUnknown
+from stenod.sessions import trash
+from stenod.sessions.queries import Queries
+from stenod.sessions.registry import Registry
+from stenod.sessions.session_folders import Place, SessionFolders
+from stenod.store.disk import Disk
+from stenod.store.usage import BLOCK_BYTES
+from stenod.writer.services import Services
+
+T = TypeVar("T")
+
+KeyedCommand = Fork | Rename | Delete | DeleteStream | Undelete | TakeIn
+"""The commands that create, move or remove a session by a key of their own."""
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What the operations of one daemon work with.
+
+    Attributes:
+        trees: the session trees.
+        disk: the disk they lie on.
+        registry: the open sessions and their writers.
+        queries: queries about them.
+        services: clocks and threads.
+    """
+
+    trees: SessionFolders
+    disk: Disk
+    registry: Registry
+    queries: Queries
+    services: Services
+
+
+class Operation:
+    """The commands of one subject; the effect of each is durable when its method returns.
+
+    Args:
+        parts: what they work with.
+
+    Raises:
+        StenoError: of each command: it was refused, or its outcome is unknown.
+        OSError: of each command: the disk failed; nothing was changed.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._trees = parts.trees
+        self._disk = parts.disk
+        self._registry = parts.registry
+        self._queries = parts.queries
+        self._services = parts.services
+
+    @property
+    def _expiry_s(self) -> float:
+        return trash.expiry_of(self._services.settings())
+
+    async def _acquire_new(self, place: Place) -> Exists | None:
+        """Own the place of a new session; returns the error if another daemon has it."""
+        try:
+            await self._registry.acquire(place.session)
+        except Held as error:
+            return Exists(
+                f"{place.session!r} exists already: choose another id, or rename or delete that"
+                f" session first; the daemon at {error.endpoint} owns it",
+                session=place.session,
+            )
+        return None
+
+    async def _done_before(self, command: KeyedCommand, find: Callable[[], T]) -> T:
+        """Return the result of an earlier copy of a command, by `find`.
+
+        Raises:
+            OutcomeUnknown: the disk cannot be read, or cannot sync the result of that copy.
+        """
+        with looking_up(command):
+            return await self._services.read(find)
+
+
+@contextmanager
+def looking_up(command: KeyedCommand) -> Generator[None]:
+    """Report a failure of the block as that of a lookup: an earlier copy may have succeeded.
+
+    Raises:
+        OutcomeUnknown: the disk or the journal failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"the disk failed while an earlier result was looked up or synced ({error}): send"
+            " the command again with its key",
+            session=command.session,
+            code=ErrorCode.STORAGE_FAILED,
+            key=command.key,
+        ) from None
+
+
+def take_room(services: Services, session: str, size: int = BLOCK_BYTES) -> None:
+    """Refuse a command that writes so many bytes and does not fit.
+
+    Raises:
+        TooLarge, StorageFailed: nothing was written.
+    """
+    quotas = services.quotas
+    if quotas is not None and quotas.has_limits:
+        quotas.take(session, size)
