@@ -354,9 +354,17 @@ def new_key_pair() -> tuple[str, str]:
 
 
 def _listener_of(handle: int) -> int:
-    """The user of the process that listens at the other end of a connected local socket."""
-    with socket.socket(fileno=os.dup(handle)) as connected:
+    """The user of the process that listens at the other end of a connected local socket.
+
+    Raises:
+        OSError: libzmq has closed the handle. Its number may be that of another file by now, which
+            is neither copied nor closed here: a copy of a pipe would keep its reader waiting.
+    """
+    connected = socket.socket(fileno=handle)
+    try:
         found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    finally:
+        connected.detach()
     _, user, _ = _CREDENTIALS.unpack(found)
     return int(user)
 
