@@ -14,8 +14,9 @@ from steno_protocol.errors import StenoError
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
-from stenod.recovery import file_opening, key_lookup
-from stenod.recovery.file_opening import Opened, Opening, save_recovery_point
+from stenod.recovery import key_lookup, stream_opening
+from stenod.recovery.opened import Opened, Opening
+from stenod.recovery.recovery_points import save_recovery_point
 from stenod.rewrite import compaction
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.handles import FileView
@@ -199,7 +200,7 @@ def _open_and_close(stored: StoredSession) -> Seen | None:
 @contextmanager
 def _wire(stored: StoredSession, opened: Opened) -> Iterator[Opened]:
     opening = Opening(session=SESSION, path=PATH, now=NOW_S, incarnation="first")
-    wire = file_opening.open_stream(
+    wire = stream_opening.open_stream(
         stored.disk,
         stored.disk.open_root(PATH),
         opening,

@@ -14,7 +14,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Compaction
 from stenod.core.machine import Machine
 from stenod.feed.feed import Subscriber
-from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.recovery.opened import Opened, OpenOptions
 from stenod.sessions.leases import Compactions
 from support.lines import SESSION
 from support.simulated_disk import Death, PowerCut, ProcessKilled, SimulatedDisk

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from sim.journal_files import JournalFiles
 from sim.writers import Writers
 from steno_protocol import paths
-from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.recovery.opened import Opened, OpenOptions
 from stenod.store.disk import Disk
 from stenod_cluster.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
 from support.commits import TestCommits

@@ -12,8 +12,8 @@ from steno_protocol.commands import AppendStream, AppendWire, Mutation
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed
-from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, Opening, OpenOptions
+from stenod.recovery import stream_opening
+from stenod.recovery.opened import Opened, Opening, OpenOptions
 from stenod.sessions.leases import Compactions
 from stenod.writer.mailbox import Item
 from stenod.writer.writer import Writer
@@ -164,7 +164,7 @@ class Writers(Desk):
             changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
-        return file_opening.open_stream(
+        return stream_opening.open_stream(
             *self._reached(),
             opening,
             name=name,

@@ -13,7 +13,7 @@ import pytest
 
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
-from stenod.recovery import file_opening
+from stenod.recovery import recovery_points
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
 from stenod.store.names import replacing
@@ -238,7 +238,7 @@ def test_a_recovery_point_travels_to_the_other_host(one: Host, two: Host) -> Non
     opened.log.append(line("1"))
     opened.log.sync()
     opened.machine.commit(opened.log.synced)
-    file_opening.save_recovery_point(opened)
+    recovery_points.save_recovery_point(opened)
     opened.log.append(line("2"))
     opened.log.sync()
     succeed(two, one)
@@ -256,7 +256,7 @@ def test_an_unfinished_recovery_point_costs_nothing(one: Host) -> None:
     opened.log.append(line("1"))
     opened.log.sync()
     opened.machine.commit(opened.log.synced)
-    file_opening.save_recovery_point(opened)
+    recovery_points.save_recovery_point(opened)
     inode = Path(one.tree, "s", "context.jsonl").stat().st_ino
     one.start()
     one.open("s")

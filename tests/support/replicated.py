@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, Opening
+from stenod.recovery.opened import Opened, Opening
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
 from stenod_cluster.disk import ReplicatedDisk

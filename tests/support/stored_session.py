@@ -9,8 +9,9 @@ from steno_protocol.replies import Ack, Mail, Verification
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
 from stenod.core.machine import Answered, Lines, Machine, Mailing, Rewrite
-from stenod.recovery import crash_recovery, file_opening, key_lookup
-from stenod.recovery.file_opening import Inspection, Opened, Opening
+from stenod.recovery import crash_recovery, file_opening, inspection, key_lookup, stream_opening
+from stenod.recovery.inspection import Inspection
+from stenod.recovery.opened import Opened, Opening
 from stenod.rewrite import delivery, planner
 from stenod.sessions.verify import verify
 from stenod.store.disk import Disk
@@ -69,7 +70,7 @@ class StoredSession:
         folder = self.disk.open_root(self.path)
         handle = self.disk.open_read(folder, paths.CONTEXT)
         try:
-            return file_opening.inspect(self.disk, folder, handle, FailedSyncs())
+            return inspection.inspect(self.disk, folder, handle, FailedSyncs())
         finally:
             self.disk.close(handle)
             self.disk.close(folder)
@@ -78,7 +79,7 @@ class StoredSession:
         """The pending D-Mail, read without opening the session for writing."""
         folder = self.disk.open_root(self.path)
         try:
-            return file_opening.pending_mail(self.disk, folder)
+            return inspection.pending_mail(self.disk, folder)
         finally:
             self.disk.close(folder)
 
@@ -88,7 +89,7 @@ class StoredSession:
         try:
             shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
             present = crash_recovery.present_generation(self.disk, folder)
-            size = file_opening.readable_size(
+            size = inspection.readable_size(
                 self.disk, folder, shared.handle, name, present, FailedSyncs()
             )
             return FileView(shared, size)
@@ -111,7 +112,7 @@ class StoredSession:
         """Open its wire file for the writer; the context has to be open."""
         opening = Opening(session=SESSION, path=self.path, now=NOW_S, incarnation="wire")
         folder = self.disk.open_root(self.path)
-        return file_opening.open_stream(
+        return stream_opening.open_stream(
             self.disk,
             folder,
             opening,

@@ -10,7 +10,7 @@ from steno_protocol import limits, paths
 from steno_protocol.commands import Delete, Describe, Fork, List, Rename, TakeIn, Undelete
 from steno_protocol.replies import Deleted, Moved, SessionEntry, SessionStat
 from stenod.core import timeline
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from stenod.runtime.config import Config
 from stenod.sessions import fork, metadata, moves, rename, taking_in, trash
 from stenod.sessions.fork import Wanted

@@ -10,8 +10,8 @@ import msgspec
 from steno_protocol import paths
 from steno_protocol.commands import AppendWire
 from stenod.feed.feed import Feed
-from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, Opening, OpenOptions
+from stenod.recovery import stream_opening
+from stenod.recovery.opened import Opened, Opening, OpenOptions
 from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION
@@ -110,7 +110,7 @@ class WireDesk(Desk):
             changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
-        return file_opening.open_stream(
+        return stream_opening.open_stream(
             self.disk,
             self.disk.open_root(PATH),
             opening,

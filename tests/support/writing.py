@@ -16,7 +16,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Reply
 from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, Opening, OpenOptions
+from stenod.recovery.opened import Opened, Opening, OpenOptions
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.store.disk import Disk

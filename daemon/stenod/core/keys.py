@@ -98,6 +98,11 @@ class KeyTable:
         # A copy, because a thread may call this.
         return max(self._youngest_ms, *(key_time_ms(key) or 0 for key in list(self._applied)), 0)
 
+    def youngest_ms_with(self, key: str) -> int | None:
+        """Return what `youngest_ms` will be when a key has been added."""
+        youngest_ms = self.youngest_ms
+        return None if youngest_ms is None else max(youngest_ms, key_time_ms(key) or 0)
+
     def get(self, key: str) -> Applied | None:
         """Return the command of this key, if the table has it."""
         return self._applied.get(key)

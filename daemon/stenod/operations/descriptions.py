@@ -7,7 +7,7 @@ import anyio
 from steno_protocol.commands import Describe, Open
 from steno_protocol.replies import SessionStat
 from stenod.operations.operation import Operation, Parts, take_room
-from stenod.recovery.file_opening import Inspection
+from stenod.recovery.inspection import Inspection
 from stenod.sessions import metadata
 from stenod.sessions.session_folders import Place
 from stenod.store.usage import NEW_SESSION_BYTES

@@ -16,7 +16,7 @@ from steno_protocol.replies import GarbageEntry, GcReport, SessionEntry
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Retention
-from stenod.recovery import crash_recovery, file_opening
+from stenod.recovery import crash_recovery, inspection
 from stenod.sessions import streams, trash
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
@@ -172,7 +172,7 @@ class Collector:
                 for generation in past_generations(self._disk, folder)
                 if generation < present
             ]
-            mail = file_opening.pending_mail(self._disk, folder)
+            mail = inspection.pending_mail(self._disk, folder)
         return garbage.droppable(past, entries, present, mail, retention)
 
     def _past(self, folder: int, generation: int) -> Past:

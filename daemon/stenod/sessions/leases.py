@@ -17,7 +17,7 @@ from steno_protocol.replies import Compaction
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from stenod.rewrite import compaction
 from stenod.runtime.executor import Blocking
 from stenod.writer.writer import Writer

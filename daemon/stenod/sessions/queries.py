@@ -13,7 +13,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Mail, SessionEntry, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
-from stenod.recovery.file_opening import Inspection
+from stenod.recovery.inspection import Inspection
 from stenod.sessions import listing, streams
 from stenod.sessions.cluster_member import ClusterMember
 from stenod.sessions.file_reads import Readable

@@ -11,7 +11,7 @@ from steno_protocol import limits
 from steno_protocol.commands import AppendStream, AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import OpenSession
-from stenod.recovery.file_opening import NoFileYet, Opened, OpenOptions
+from stenod.recovery.opened import NoFileYet, Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit

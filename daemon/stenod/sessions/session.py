@@ -24,8 +24,9 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import OpenSession
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
-from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Inspection, Opened, Opening, OpenOptions
+from stenod.recovery import file_opening, stream_opening
+from stenod.recovery.inspection import Inspection
+from stenod.recovery.opened import Opened, Opening, OpenOptions
 from stenod.runtime.executor import Spawn
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
@@ -146,7 +147,7 @@ class _StreamOpener(msgspec.Struct, frozen=True):
             )
         with _full_path_in_errors(self.opener.place):
             folder = self.opener.folders.open_folder(self.opener.place)
-            stream = file_opening.open_stream(
+            stream = stream_opening.open_stream(
                 self.opener.disk,
                 folder,
                 self.opener.opening(how),

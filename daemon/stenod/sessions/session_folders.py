@@ -20,8 +20,8 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Mail, Sessions, Verification
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
-from stenod.recovery import crash_recovery, file_opening
-from stenod.recovery.file_opening import Inspection
+from stenod.recovery import crash_recovery, file_opening, inspection, stream_opening
+from stenod.recovery.inspection import Inspection
 from stenod.runtime.config import Config
 from stenod.sessions import listing, metadata, verify
 from stenod.sessions.file_reads import Readable
@@ -225,9 +225,7 @@ class SessionFolders:
         try:
             shared = SharedHandle(self._disk, self._disk.open_read(folder, paths.CONTEXT))
             try:
-                inspection = file_opening.inspect(
-                    self._disk, folder, shared.handle, self.failed_syncs
-                )
+                found = inspection.inspect(self._disk, folder, shared.handle, self.failed_syncs)
             except BaseException:
                 shared.release()
                 raise
@@ -235,7 +233,7 @@ class SessionFolders:
             raise no_present(self._disk, folder, place) from None
         finally:
             self._disk.close(folder)
-        return inspection, FileView(shared, inspection.size)
+        return found, FileView(shared, found.size)
 
     def readable(self, place: Place, generation: int | None) -> Readable:
         """Return the readable part of a generation, None for the present one.
@@ -303,7 +301,7 @@ class SessionFolders:
         if not with_head:
             return held
         try:
-            lines = file_opening.measure_stream(
+            lines = stream_opening.measure_stream(
                 self._disk, folder, held.view.handle, name, self.failed_syncs
             )
         except BaseException:
@@ -329,7 +327,7 @@ class SessionFolders:
         except FileNotFoundError:
             raise no_present(self._disk, folder, place) from None
         try:
-            size = file_opening.readable_size(
+            size = inspection.readable_size(
                 self._disk, folder, shared.handle, name, generation, self.failed_syncs
             )
         except BaseException:
@@ -384,7 +382,7 @@ class SessionFolders:
         with self.opened(place) as folder:
             if self._disk.stat_name(folder, paths.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
-            return file_opening.pending_mail(self._disk, folder)
+            return inspection.pending_mail(self._disk, folder)
 
     def description(self, place: Place) -> Description:
         """Return a session's metadata."""

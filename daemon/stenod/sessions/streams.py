@@ -19,8 +19,8 @@ from steno_protocol.errors import BadRequest, Conflict, ErrorCode, NotFound, Out
 from steno_protocol.paths import DeletedStream
 from steno_protocol.positions import Position
 from steno_protocol.replies import Deleted, StreamEntry
-from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened
+from stenod.recovery import stream_opening
+from stenod.recovery.opened import Opened
 from stenod.sessions.session_folders import Place
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
@@ -103,7 +103,7 @@ def _part(disk: Disk, folder: int, stream: str, failed_syncs: FailedSyncs) -> St
     except FileNotFoundError:
         return None
     try:
-        size = file_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+        size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
         stat = disk.stat(handle)
         head = Position(size.generation, size.lines)
         return StreamPart(stream, head, size.bytes, stat.modified_s, stat.inode)

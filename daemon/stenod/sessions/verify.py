@@ -6,7 +6,7 @@ from contextlib import suppress
 from steno_protocol import paths
 from steno_protocol.checks import Check, Facts, check_session
 from steno_protocol.replies import Verification
-from stenod.recovery import file_opening
+from stenod.recovery import stream_opening
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.log import View
@@ -123,7 +123,7 @@ def _measure(
     with suppress(OSError):
         handle = disk.open_read(folder, name)
         try:
-            found = file_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            found = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
             sizes[name] = found.bytes
         finally:
             disk.close(handle)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from steno_protocol.errors import OutcomeUnknown, StenoError
 from steno_protocol.replies import Ack
 from stenod.recovery import key_lookup
-from stenod.recovery.file_opening import OpenOptions
+from stenod.recovery.opened import OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping
 from stenod.store.disk import DiskRefused
 from stenod.store.jsonl import Replaced

@@ -13,8 +13,8 @@ from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.feed.feed import Feed
-from stenod.recovery import file_opening
-from stenod.recovery.file_opening import NoFileYet, Opened, OpenOptions
+from stenod.recovery import recovery_points
+from stenod.recovery.opened import NoFileYet, Opened, OpenOptions
 from stenod.runtime.error_mapping import ended
 from stenod.store.jsonl import TailChecksum
 from stenod.writer.services import Services
@@ -265,12 +265,16 @@ class OpenFiles:
         """Save a recovery point soon, so that the next opening need not repeat a long lookup."""
         self._marked = -limits.MARK_BYTES
 
+    def mark(self, opened: Opened) -> None:
+        """Note that a recovery point of their durable head was saved."""
+        self._marked = opened.log.synced
+
     async def save_recovery_point(self, opened: Opened) -> None:
         """Save how far they are durable, for the next opening."""
         self._marked = opened.log.synced
         # A recovery point only makes the next opening quicker: its loss costs nothing else.
         with contextlib.suppress(OSError):
-            await self._services.read(lambda: file_opening.save_recovery_point(opened))
+            await self._services.read(lambda: recovery_points.save_recovery_point(opened))
 
     async def renew_recovery_point(self, opened: Opened) -> None:
         """Save a recovery point while appends go on; wait if one is being saved already."""
@@ -281,7 +285,7 @@ class OpenFiles:
         self._marked = log.synced
         with contextlib.suppress(OSError):
             # On the loop, before the state changes; the end of the file is in the page cache.
-            point = file_opening.recovery_point_of(log, opened.machine)
+            point = recovery_points.present_recovery_point(opened)
             work = partial(log.save_recovery_point, point, log.generation, log.synced)
             self._is_saving_recovery_point = True
             self._services.spawn(lambda: self._save(work))
@@ -329,7 +333,7 @@ class OpenFiles:
                     self.commit(opened)
                 # A recovery point that is still being saved would come too late.
                 if self._is_saving_recovery_point or opened.log.synced != self._marked:
-                    file_opening.save_recovery_point(opened)
+                    recovery_points.save_recovery_point(opened)
             with contextlib.suppress(OSError):
                 # Another program may have replaced the file since the last check.
                 opened.log.keep_replaced_at_close()

@@ -12,7 +12,7 @@ from steno_protocol.commands import Mutation
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.replies import Ack, Reply
 from stenod.core.machine import Lines, moved
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from stenod.runtime.error_mapping import ended, with_key
 
 

@@ -1,10 +1,10 @@
-"""Rewrites: plan, intent, swap; then the state and the followers are updated.
+"""Rewrites: plan, intent, swap, recovery point; then the state and the followers are updated.
 
 The sending of a D-Mail is here too, because it is a line of the timeline, as an intent is.
 """
 
 import contextlib
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import anyio
 
@@ -15,9 +15,12 @@ from steno_protocol.events import DmailEvent
 from steno_protocol.replies import Ack, Mail
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
+from stenod.core.keys import Applied
 from stenod.core.machine import Machine, Mailing, Rewrite, RewriteCommand
+from stenod.core.seek_index import SeekIndex
 from stenod.feed.feed import Feed
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
+from stenod.recovery.recovery_points import recovery_point_of
 from stenod.rewrite import delivery, planner
 from stenod.rewrite.plan import Plan
 from stenod.store.jsonl import JsonlLog, Replaced
@@ -66,25 +69,23 @@ class Rewriter:
     async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
         command = decision.command
         self._check_incarnation(command, machine)
-        chosen = await self._services.read(lambda: planner.plan(log, machine, decision))
-        entry = await self._services.read(
-            lambda: planner.intent(log, chosen, command, self._services.wall())
-        )
-        seek_index = machine.seek_index.up_to(_bytes_kept(log.generation, chosen))
-        try:
-            async with self._timeline:
-                rotated = await self._services.read(lambda: _swap(log, chosen, entry))
-        except OSError as error:
-            raise InDoubt(error) from error
-        applied = timeline.applied_of(entry, rotated)
-        ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
+        async with self._timeline:
+            done = await self._services.read(
+                lambda: _carried_out(log, machine, decision, self._services.wall())
+            )
+        chosen = done.plan
+        ack = machine.rewritten(command.key, done.applied, chosen.head, chosen.counters)
         machine.checkpoint_floor = chosen.checkpoint_floor
-        machine.seek_index = seek_index
+        machine.seek_index = done.seek_index
         self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
         self._forget_mail(machine, chosen)
         self._services.statistics.rewrites[chosen.kind] += 1
         self._services.log(
-            "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
+            "rewritten",
+            session=self._session,
+            kind=chosen.kind,
+            head=ack.head,
+            rotated=done.applied.rotated,
         )
         return ack
 
@@ -132,6 +133,35 @@ class Rewriter:
         else:
             return
         machine.mail = None
+
+
+class _Done(NamedTuple):
+    """A rewrite that is durable."""
+
+    plan: Plan
+    applied: Applied
+    seek_index: SeekIndex
+
+
+def _carried_out(log: JsonlLog, machine: Machine, decision: Rewrite, now: float) -> _Done:
+    """Plan a rewrite and make it true; blocks. The machine still has the state before it.
+
+    Raises: as `Rewriter.carry_out`.
+    """
+    key = decision.command.key
+    chosen = planner.plan(log, machine, decision)
+    entry = planner.intent(log, chosen, decision.command, now)
+    seek_index = machine.seek_index.up_to(_bytes_kept(log.generation, chosen))
+    try:
+        rotated = _swap(log, chosen, entry)
+    except OSError as error:
+        raise InDoubt(error) from error
+    # A recovery point only makes the next opening quicker: its loss costs nothing else.
+    with contextlib.suppress(OSError):
+        youngest_ms = machine.keys.youngest_ms_with(key)
+        point = recovery_point_of(log, chosen.head, chosen.counters, youngest_ms, seek_index)
+        log.save_recovery_point(point, log.generation, log.synced)
+    return _Done(chosen, timeline.applied_of(entry, rotated), seek_index)
 
 
 def _swap(log: JsonlLog, chosen: Plan, entry: TimelineEntry) -> str:

@@ -29,7 +29,7 @@ from stenod.core.keys import Applied
 from stenod.core.machine import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
-from stenod.recovery.file_opening import Opened, OpenOptions
+from stenod.recovery.opened import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted
 from stenod.runtime.quotas import Account
 from stenod.writer.commit_failures import CommitFailures
@@ -491,7 +491,11 @@ class Writer:
         if isinstance(decision, Rewrite):
             # The file that it left behind takes its room still.
             self._account.taken += opened.log.size
-        if self.opened is opened:
+        if self.opened is not opened:
+            return
+        if isinstance(decision, Rewrite):
+            self._files.mark(opened)
+        else:
             await self._files.save_recovery_point(opened)
 
     async def _sync_when_due(self) -> None:

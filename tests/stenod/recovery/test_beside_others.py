@@ -10,7 +10,7 @@ from steno_protocol.commands import Clear, RevertTo
 from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
-from stenod.recovery.file_opening import save_recovery_point
+from stenod.recovery.recovery_points import save_recovery_point
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
 from support.simulated_disk import SimulatedDisk, Survival

@@ -6,7 +6,8 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.context import ContextState
-from stenod.recovery.file_opening import Opened, save_recovery_point
+from stenod.recovery.opened import Opened
+from stenod.recovery.recovery_points import save_recovery_point
 from support.lines import append, checkpoint, clear, foreign, restore, revert, user
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply

@@ -5,7 +5,7 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.positions import Position
 from stenod.recovery import key_lookup
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply

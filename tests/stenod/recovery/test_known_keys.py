@@ -7,8 +7,9 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.positions import Position
-from stenod.recovery import file_opening, key_lookup
-from stenod.recovery.file_opening import Opened, Opening, save_recovery_point
+from stenod.recovery import key_lookup, stream_opening
+from stenod.recovery.opened import Opened, Opening
+from stenod.recovery.recovery_points import save_recovery_point
 from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply
@@ -41,7 +42,7 @@ def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
 
 def open_events(disk: SimulatedDisk, now_s: float) -> Opened:
     """Open the wire file of a session with an open context."""
-    return file_opening.open_stream(
+    return stream_opening.open_stream(
         disk,
         disk.open_root(PATH),
         Opening(session=SESSION, path=PATH, now=now_s, incarnation="first"),

@@ -14,7 +14,7 @@ from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.recovery_point import encode_recovery_point
-from stenod.recovery.file_opening import save_recovery_point
+from stenod.recovery.recovery_points import save_recovery_point
 from stenod.store.handles import write_all
 from stenod.store.names import read_file
 from stenod.store.posix import PosixDisk

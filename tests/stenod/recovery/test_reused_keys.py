@@ -7,7 +7,7 @@ import pytest
 
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import Conflict
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from support.lines import (
     append,
     checkpoint,

@@ -13,7 +13,8 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
-from stenod.recovery.file_opening import Opened, save_recovery_point
+from stenod.recovery.opened import Opened
+from stenod.recovery.recovery_points import save_recovery_point
 from stenod.rewrite.compaction import choose_cut
 from support.lines import (
     append,

@@ -8,7 +8,8 @@ import pytest
 from steno_protocol import paths, timeline_entries
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from stenod.recovery.file_opening import Opened, save_recovery_point
+from stenod.recovery.opened import Opened
+from stenod.recovery.recovery_points import save_recovery_point
 from support.lines import (
     append,
     checkpoint,

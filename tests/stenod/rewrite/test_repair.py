@@ -11,7 +11,7 @@ from steno_protocol import paths
 from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
-from stenod.recovery.file_opening import save_recovery_point
+from stenod.recovery.recovery_points import save_recovery_point
 from stenod.sessions.verify import verify
 from stenod.store.failed_syncs import FailedSyncs
 from support.lines import (

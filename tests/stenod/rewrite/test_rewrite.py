@@ -13,7 +13,7 @@ from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Conflict, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from support.lines import (
     SESSION,
     append,

@@ -30,7 +30,7 @@ from steno_protocol.replies import (
     Subscribed,
     Verification,
 )
-from stenod.recovery.file_opening import Opened
+from stenod.recovery.opened import Opened
 from support import daemon_in_process
 from support.asking import ask, send
 from support.daemon_in_process import ROOT, DaemonInProcess

@@ -1,0 +1,160 @@
+"""Opening of a stream or a wire file: synced, recovered, then replayed."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from steno_protocol import limits, paths
+from steno_protocol.errors import BadRequest, TooLarge
+from steno_protocol.positions import Position
+from steno_protocol.wire import WireRecord, parse_wire_line
+from stenod.core import timeline
+from stenod.core.keys import KeyTable
+from stenod.core.stream_machine import StreamMachine
+from stenod.core.wire_machine import WireMachine
+from stenod.recovery.opened import NoFileYet, Opened, Opening
+from stenod.recovery.recent_keys import last_lines, recent_keys
+from stenod.recovery.recovered_file import recover_file
+from stenod.recovery.tail_repair import FileEnd
+from stenod.store.disk import Disk
+from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.jsonl import JsonlLog
+from stenod.store.names import deleted_streams, read_file, streams
+
+
+def open_stream(
+    disk: Disk,
+    folder: int,
+    opening: Opening,
+    *,
+    name: str,
+    stamp: bool,
+    context_head: Callable[[], Position],
+) -> Opened:
+    """Open a stream or the wire file of a session whose context this process has open and locked.
+
+    Takes over the folder's handle, and closes it on failure. A missing file is created, unless it
+    is opened for followers only.
+
+    Args:
+        disk: the disk of the session.
+        folder: the session's open folder.
+        opening: the options, time and path.
+        name: the name of the file.
+        stamp: True if the session's lines get an `_id`.
+        context_head: returns the durable head of the context.
+
+    Raises:
+        NoFileYet: the file is missing, and opened for followers only.
+        TooLarge: the session has `STREAMS_MAX` streams, and none of this name.
+        Busy: another program seems to be writing lines.
+        OSError: the disk failed; any repair may or may not have been made.
+    """
+    handle: int | None = None
+    try:
+        deleted = _deleted_files(disk, folder, name)
+        generation = stream_generation(deleted)
+        entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
+        if opening.to_follow and disk.stat_name(folder, name) is None:
+            incarnation = timeline.incarnation_of(entries) or ""
+            raise NoFileYet(opening, Position(generation, 0), incarnation)
+        _check_stream_count(disk, folder, name, opening)
+        handle = disk.open_append(folder, name, create=True)
+        end = FileEnd(
+            disk, folder, handle, name, generation, opening.session, opening.path,
+            opening.failed_syncs,
+        )  # fmt: skip
+        size, replay, recovery_point, checksums = recover_file(end, opening, entries)
+        log = JsonlLog(
+            disk, folder, opening.path, handle, generation, size, name=name,
+            failed_syncs=opening.failed_syncs, checksums=checksums, deleted=deleted,
+        )  # fmt: skip
+        head = Position(generation, replay.lines)
+        keys = recent_keys(
+            log, opening, replay.lines, 0, recovery_point, (), is_stream=deleted is not None
+        )
+        machine = _stream_machine(
+            log, opening.session, head, keys, stamp=stamp, context_head=context_head
+        )
+        return Opened(log, machine, timeline.incarnation_of(entries) or "", created=False)
+    except BaseException:
+        for opened in (handle, folder):
+            if opened is not None:
+                disk.close(opened)
+        raise
+
+
+def _stream_machine(
+    log: JsonlLog,
+    session: str,
+    head: Position,
+    keys: KeyTable,
+    *,
+    stamp: bool,
+    context_head: Callable[[], Position],
+) -> StreamMachine:
+    if log.name != paths.WIRE:
+        return StreamMachine(session, head, keys, stamp=stamp)
+    floor = _last_joined_position(log)
+    return WireMachine(session, head, keys, stamp=stamp, context_head=context_head, floor=floor)
+
+
+def _deleted_files(disk: Disk, folder: int, name: str) -> dict[int, str] | None:
+    """Returns the files that deletions of a stream left behind; None for the wire file."""
+    stream = paths.stream_of(name)
+    if stream is None:
+        return None
+    return {each.number - 1: each.file for each in deleted_streams(disk, folder, stream)}
+
+
+def stream_generation(deleted: Mapping[int, str] | None) -> int:
+    """Returns the generation of a stream's file, by the files that its deletions left behind."""
+    return max(deleted, default=-1) + 1 if deleted else 0
+
+
+def _check_stream_count(disk: Disk, folder: int, name: str, opening: Opening) -> None:
+    if name == paths.WIRE or disk.stat_name(folder, name) is not None:
+        return
+    if len(streams(disk, folder)) >= limits.STREAMS_MAX:
+        raise TooLarge(
+            f"the session has {limits.STREAMS_MAX} streams, which is the limit: delete one that is"
+            " not needed, or use another session",
+            session=opening.session,
+        )
+
+
+class StreamSize(msgspec.Struct, frozen=True):
+    """The readable part of a stream's file: its bytes and lines, and its generation."""
+
+    bytes: int
+    lines: int
+    generation: int
+
+
+def measure_stream(
+    disk: Disk, folder: int, handle: int, name: str, failed_syncs: FailedSyncs
+) -> StreamSize:
+    """Returns the readable part of a closed stream or wire file; reads from its recovery point on.
+
+    The file is synced first, so that no reader gets lines that a power cut could lose.
+
+    Raises:
+        Unproven: an earlier sync of the file failed, so a sync proves nothing.
+    """
+    failed_syncs.sync_to_read(disk, handle, name)
+    generation = stream_generation(_deleted_files(disk, folder, name))
+    end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
+    recovery_point = end.recovery_point()
+    size = end.readable_size(recovery_point)
+    return StreamSize(size, end.line_count(recovery_point, size), generation)
+
+
+def _last_joined_position(log: JsonlLog) -> Position:
+    """Returns the context position of the last event in a wire file."""
+    for line in reversed(last_lines(log, log.size)):
+        event = parse_wire_line(line)
+        if isinstance(event, WireRecord) and event.at is not None:
+            with contextlib.suppress(BadRequest):
+                return Position.parse(event.at)
+    return Position(0, 0)
