@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from steno import BlockingClient, BlockingSession
+from steno_cli import entry
 from support.command import Steno
 
 pytestmark = pytest.mark.served
@@ -47,6 +49,24 @@ def test_grep_prints_each_match_with_session_cursor_and_time(steno: Steno) -> No
     for row in rows:
         at = time.mktime(time.strptime(row[2][:10], "%Y-%m-%d"))
         assert at == pytest.approx(time.time(), abs=2 * DAY_S)
+
+
+def test_a_session_without_the_word_is_not_asked_for(
+    steno: Steno, shared_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    session = BlockingClient.session
+
+    def noted(client: BlockingClient, name: str) -> BlockingSession:
+        asked.append(name)
+        return session(client, name)
+
+    monkeypatch.setattr(BlockingClient, "session", noted)
+    assert entry.main(["--root", str(shared_root), "grep", "-i", "AGAIN"]) == 0
+    assert asked == ["team/b"]
+    assert entry.main(["--root", str(shared_root), "grep", "socket|again"]) == 0
+    # Nothing can be told of this pattern.
+    assert sorted(asked[1:]) == sorted(MESSAGES)
 
 
 def test_a_hit_as_json_has_its_session_cursor_and_time(steno: Steno) -> None:

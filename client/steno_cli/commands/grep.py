@@ -3,14 +3,16 @@
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from steno import BlockingClient
+from steno import BlockingClient, local
 from steno.values import Record
 from steno_cli.arguments import Subcommands, between, command, optional_argument, role
 from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
-from steno_cli.connection import connected, root_here
+from steno_cli.connection import connected, local_root, root_here
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.records import report_damaged
 from steno_cli.redaction import redactor_of
@@ -21,14 +23,19 @@ from steno_present import contract
 from steno_present.messages import texts_of, written_at
 from steno_present.safe_text import printable
 from steno_present.wording import moment
+from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
 from steno_redact.records import shown_records
 
 if TYPE_CHECKING:
     from steno_search.hits import Search as IndexedWords
+    from steno_search.prefilter import Prefilter
 
 _LIKE_A_REGEX: Final = re.compile(r"\\[A-Za-z]|\.[*+?]|\[[^\]]*\]|^\^|\$$|\||\(\?")
 """What hardly anybody types who means words."""
+
+_BLOCK_BYTES: Final = 1 << 20
+"""Bytes of a file that are looked at together."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -88,9 +95,11 @@ class Search:
         role: of the messages to search; None for all.
         progress: shows the bytes that were searched.
         shown: what is searched and printed of a record.
+        prefilter: tells what need not be searched; None if it cannot be told.
+        files: the folder of the sessions' files on this machine; None if they are elsewhere.
 
     Attributes:
-        damaged: skipped lines that were no records.
+        damaged: skipped lines that were no records, of the sessions that were searched.
     """
 
     def __init__(
@@ -100,9 +109,13 @@ class Search:
         since: float | None,
         progress: Progress,
         shown: Callable[[Record], Record],
+        prefilter: "Prefilter | None",
+        files: Path | None,
     ) -> None:
         self._pattern = pattern
         self._shown = shown
+        self._prefilter = prefilter
+        self._files = files
         self._role = role
         self._since = since
         self._progress = progress
@@ -110,6 +123,8 @@ class Search:
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
         """The hits in a session, in order; none if the session was deleted meanwhile."""
+        if not self._may_match(session):
+            return
         records = client.session(session).records()
         try:
             for record in Since(self._since).records(self._counted(records)):
@@ -120,6 +135,22 @@ class Search:
         finally:
             self.damaged += records.damaged
 
+    def _may_match(self, session: str) -> bool:
+        """Tell from its file whether a session has to be searched.
+
+        Nothing is shown of what the file has: the daemon is asked for every session that may match.
+        """
+        mount, names = paths.split_session(session)
+        if self._prefilter is None or self._files is None or mount is not None:
+            return True
+        try:
+            with local.open_regular(self._files.joinpath(*names, paths.CONTEXT)) as file:
+                blocks = iter(partial(file.read, _BLOCK_BYTES), b"")
+                return self._prefilter.may_match_any(blocks)
+        except OSError:
+            # The daemon knows what is wrong.
+            return True
+
     def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
         """The records, each counted for the progress."""
         for record in records:
@@ -127,6 +158,8 @@ class Search:
             yield record
 
     def _in_record(self, record: Record) -> Iterator[Hit]:
+        if self._prefilter is not None and not self._prefilter.may_match(record.raw):
+            return
         record = self._shown(record)
         for text in texts_of(record.record):
             # One search of the whole text skips most of them.
@@ -147,7 +180,15 @@ def run(options: Namespace, output: Output) -> int:
     pattern = _pattern(options)
     has_sessions = has_hits = has_failed = False
     with connected(options, output=output) as client, Progress(output, "searching") as progress:
-        search = Search(pattern, options.role, options.since, progress, _shown(options))
+        search = Search(
+            pattern,
+            options.role,
+            options.since,
+            progress,
+            _shown(options),
+            _prefilter(options),
+            _files_root(client),
+        )
         sessions = client.sessions(options.prefix or "")
         progress.expect(sum(entry.bytes for entry in sessions))
         begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
@@ -176,6 +217,26 @@ def run(options: Namespace, output: Output) -> int:
     if has_failed:
         return Exit.FAILED
     return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _prefilter(options: Namespace) -> "Prefilter | None":
+    """What tells where the pattern cannot match; a mask may have words that the bytes lack."""
+    # Imported here: this module of the search is needed by no other form of the command.
+    from steno_search.prefilter import prefilter_of  # noqa: PLC0415
+
+    if options.redact:
+        return None
+    is_text, ignore_case = options.fixed_strings, options.ignore_case
+    return prefilter_of(options.pattern, is_text=is_text, ignore_case=ignore_case)
+
+
+def _files_root(client: BlockingClient) -> Path | None:
+    """The folder of the root's sessions, if what its files have is all that there is."""
+    root = local_root(client)
+    if root is None or client.cluster().cluster:
+        # In a cluster a file may be older than what another host has.
+        return None
+    return root / paths.SESSIONS
 
 
 def _run_indexed(options: Namespace, output: Output) -> int:
