@@ -675,8 +675,9 @@ HOUSEKEEPING_S: Final = 30.0
 """Interval at which an idle daemon closes idle sessions and returns memory."""
 
 ROOT_WATCH_S: Final = 1.0
-"""Interval at which a daemon checks that its root and socket are in place. Without the socket no
-client can tell it, and clients wait. A check takes 0.2 ms of processor time, 0.02 % of one."""
+"""Longest interval between two checks of a daemon that its root and socket are in place. Without
+the socket no client can notify it, and clients wait. It checks at once when the kernel reports a
+change, which not every file system does. A check takes 0.2 ms of processor time, 0.02 % of one."""
 
 LIFE_SIGN_S: Final = 10.0
 """Shortest interval between two updates of the lock's time by a daemon that answers clients. A
