@@ -9,7 +9,7 @@ inside of words: a terminal cuts a long key at its width.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -74,6 +74,10 @@ class Copy:
         self.text = text
         # Runs: where each begins in the copy and in the text, and where its first character ends.
         self.firsts, self._origins, self._ends = firsts, origins, ends
+
+    def runs(self, start: int, end: int) -> int:
+        """The number of runs that begin inside of a part of the copy."""
+        return bisect_left(self.firsts, end) - bisect_right(self.firsts, start)
 
     def span(self, start: int, end: int) -> Span:
         """The part of the text that a part of the copy stands for."""

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from steno_redact import redactor as redactor_module
+from steno_redact.limits import CUT_CHARS_MAX
+from steno_redact.normal import joined
 from steno_redact.patterns import DEFAULT
 from steno_redact.redactor import TOO_LONG, Redactor
+from steno_redact.vendors import NAMES, vendors_of
 
 from .kinds import KINDS, Kind
 
@@ -142,6 +145,17 @@ def test_a_key_in_a_title_of_a_terminal_is_masked() -> None:
 def test_a_key_that_a_line_break_cuts_is_masked_whole(cut: int, line_break: str) -> None:
     masked = Redactor().text(f"the key\n{KEY[:cut]}{line_break}{KEY[cut:]}\nand more")
     assert masked == "the key\n[redacted: openai-key]\nand more"
+
+
+@pytest.mark.parametrize("line", ["sk-a1", "AAAA", "ya29.a1"])
+def test_a_line_of_a_key_of_many_lines_is_looked_at_once(line: str) -> None:
+    lines = 20_000
+    copy = joined(f"4{line}\n" + f"{line}\n" * lines)
+    assert copy is not None
+    spans = list(vendors_of(frozenset(NAMES)).cut_spans(copy))
+    assert max(end for _, end, _ in spans) == len(copy.text.rstrip())
+    # Those of the last `CUT_CHARS_MAX` characters may go on beyond the key.
+    assert len(spans) < CUT_CHARS_MAX // len(line) + 3 < lines
 
 
 def test_a_word_of_the_next_line_is_no_part_of_a_key() -> None:
