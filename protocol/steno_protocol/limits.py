@@ -706,6 +706,12 @@ does not stop it. It starts again within a tenth of a second."""
 LOCK_NOTE_BYTES: Final = 4096
 """Bytes of a root's lock file, reserved once: a full disk has no block left for an empty file."""
 
+NOTE_READS_MAX: Final = 10
+"""Times that a client reads a note that is no JSON: its daemon is writing it."""
+
+NOTE_READ_S: Final = 0.001
+"""Pause between two of these reads; a write takes some microseconds where nothing displaces it."""
+
 SOCKET_PATH_BYTES_MAX: Final = 107
 """Bytes of a socket's path: `sun_path` has 108 and ends with NUL."""
 

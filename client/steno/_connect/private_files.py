@@ -2,10 +2,11 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import private_files
+from steno_protocol import limits, paths, private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
 
@@ -76,6 +77,26 @@ def read_private(
     handle = open_private(path, is_secret=is_secret, may_be_link=may_be_link)
     with os.fdopen(handle, "rb") as file:
         return file.read(bytes_max)
+
+
+def read_lock_note(root: Path) -> paths.LockNote | None:
+    """Read the note of the daemon that holds a root, or held it when it was killed.
+
+    The daemon writes it in place, so one that is read meanwhile may be torn, and is read again.
+
+    Returns:
+        None before the daemon answers for the first time, and after it has ended.
+
+    Raises:
+        as `open_private`.
+    """
+    for _ in range(limits.NOTE_READS_MAX):
+        data = read_private(root / paths.LOCK)
+        note = paths.decode_lock_note(data)
+        if note is not None or not data.strip():
+            return note
+        time.sleep(limits.NOTE_READ_S)
+    return None
 
 
 def check_folder(folder: Path) -> None:
