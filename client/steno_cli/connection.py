@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from steno import BlockingClient, local
-from steno.local import make_target, read_private
+from steno.local import make_target
 from steno.parts import BlockingLink
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, NotFound, Unauthorized, Unreachable
+from steno_protocol.errors import BadRequest, NotFound, Unreachable
 
 if TYPE_CHECKING:
     from steno.local import Reader
@@ -249,7 +249,11 @@ def local_root(client: BlockingClient) -> Path | None:
     """The root of the daemon, or None if the daemon runs on another machine.
 
     A path alone proves nothing, since both machines may have it. The lock file and the daemon name
-    the same process.
+    the same process. If they do not, the daemon may have been restarted since it was greeted: a
+    reply is then from the present one, and of another machine's.
+
+    Raises:
+        StenoError: that reply did not come.
     """
     if not client.welcome.root:
         # A client of another machine that may only read.
@@ -258,8 +262,14 @@ def local_root(client: BlockingClient) -> Path | None:
     reader = local.running_reader(root)
     if reader is not None and reader.pid == client.welcome.pid:
         return root
-    try:
-        note = paths.decode_lock_note(read_private(root / paths.LOCK))
-    except (OSError, Unauthorized):
+    if _is_holder(root, client.welcome.pid):
+        return root
+    if not os.access(root / paths.LOCK, os.R_OK):
         return None
-    return root if note is not None and note.pid == client.welcome.pid else None
+    client.status()
+    return root if _is_holder(root, client.welcome.pid) else None
+
+
+def _is_holder(root: Path, pid: int) -> bool:
+    note = local.note_of(root)
+    return note is not None and note.pid == pid

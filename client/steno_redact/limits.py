@@ -49,7 +49,8 @@ CUT_LINES_MAX: Final = 16
 """Lines of a key that line breaks cut, up to which words behind it are left out of its mask."""
 
 CUT_CHARS_MAX: Final = 4096
-"""Characters of a key that line breaks cut and that begins with a line; a JSON token has 2 000."""
+"""Characters of a key that line breaks cut and that begins with a line; a JSON token has 2 000. One
+that has so many is taken to its end."""
 
 VENDOR_CHARS_MIN: Final = 15
 """Characters of the shortest key of a vendor."""

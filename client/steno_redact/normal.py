@@ -3,12 +3,13 @@ r"""The copy of a text that is searched, and the places of its characters in the
     "\x1b[31msk-proj\\u002da1"    "sk-proj-a1"
 
 Colour codes and characters without a width are left out, and what stands for another character
-(`\n`, `\u003d`, `%3D`, `&quot;`) is that character. A second copy has no line breaks inside of
-words: a terminal cuts a long key at its width.
+(`\n`, `\u003d`, `%3D`, `&quot;`) is that character. Two more copies keep the commands of a
+terminal, or their last letters: either may be a part of a secret. Another one has no line breaks
+inside of words: a terminal cuts a long key at its width.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -46,6 +47,12 @@ _INTRODUCERS: Final = ("\x1b", "\x9b")
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "^[")
 _NOT_ASCII: Final = re.compile(rf"[\x9b{_NO_WIDTH}]")
 _WITHOUT_BEGIN: Final = re.compile(r"\[[0-9;]{1,16}m")
+_FINAL: Final = re.compile(
+    r"[\x1b\x9b\\^\[](?:(?<=[\x1b^])\[|(?<=\x9b)|(?<=\\)(?:x1[bB]|u001[bB]|033|e)\[|(?<=\[)(?=[0-9]))"
+    r"\[?[0-?]{0,64}[ -/]{0,8}"
+    r"(?:[A-Za-ln-z_]|m(?=[A-Za-z0-9_~.+/=:%-]{14}))"
+)
+"""A command whose last letter may begin a secret; of a colour, if a long word is glued to it."""
 _CONTROLS: Final = {"n": "\n", "r": "\n", "t": "\t"}
 _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 _BREAK: Final = re.compile(
@@ -67,6 +74,10 @@ class Copy:
         self.text = text
         # Runs: where each begins in the copy and in the text, and where its first character ends.
         self.firsts, self._origins, self._ends = firsts, origins, ends
+
+    def runs(self, start: int, end: int) -> int:
+        """The number of runs that begin inside of a part of the copy."""
+        return bisect_left(self.firsts, end) - bisect_right(self.firsts, start)
 
     def span(self, start: int, end: int) -> Span:
         """The part of the text that a part of the copy stands for."""
@@ -95,6 +106,16 @@ def uncommanded(text: str) -> Copy | None:
     if not any(sign in text for sign in _INTRODUCERS):
         return None
     return _replaced(text, _WRITTEN_ESCAPES, _stands_for)
+
+
+def with_finals(text: str) -> Copy | None:
+    r"""The copy in which the last letter of a command stays, behind a mark; None without commands.
+
+    It may be the first of a secret that is glued to an unfinished command: `m` of `\x1b[1mob-…`.
+    """
+    if not _has_escapes(text) or _FINAL.search(text) is None:
+        return None
+    return _replaced(text, _ESCAPES, _final_of)
 
 
 def _has_escapes(text: str) -> bool:
@@ -151,8 +172,7 @@ def _replaced(
         if start > at:
             pieces.append(text[at:start])
             size += start - at
-        character = stands_for(found)
-        if character:
+        for character in stands_for(found):
             pieces.append(character)
             firsts.append(size)
             origins.append(start)
@@ -168,6 +188,16 @@ def _replaced(
 
 def _nothing(_: re.Match[str]) -> str:
     return ""
+
+
+def _final_of(found: re.Match[str]) -> str:
+    """The last letter of a command, behind what no word contains; else what an escape stands for.
+
+    Both stand for the whole command, so that a mask leaves no part of it.
+    """
+    last = found[0][-1]
+    is_command = found.lastgroup is None and last.isascii() and (last.isalpha() or last == "_")
+    return f"\x1b{last}" if is_command else _stands_for(found)
 
 
 def _stands_for(found: re.Match[str]) -> str:

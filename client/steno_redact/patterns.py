@@ -30,7 +30,7 @@ from steno_redact.limits import (
     SCAN_CHARS_MAX,
     VENDOR_CHARS_MIN,
 )
-from steno_redact.normal import Copy, Span, joined, lowered, plain, uncommanded
+from steno_redact.normal import Copy, Span, joined, lowered, plain, uncommanded, with_finals
 from steno_redact.vendors import HINTED, NAMES, ROWS, vendors_of
 
 
@@ -159,8 +159,10 @@ class BuiltIn:
     def matches(self, text: str) -> list[Match]:
         """The secrets in a text, the more exact patterns first."""
         found = self._in_copy(plain(text))
-        kept = uncommanded(text)
-        return found if kept is None else [*found, *self._in_copy(kept)]
+        for copy in (with_finals(text), uncommanded(text)):
+            if copy is not None:
+                found += self._in_copy(copy)
+        return found
 
     def _in_copy(self, copy: Copy) -> list[Match]:
         spans = list(self._in_texts(copy.text))

@@ -9,13 +9,13 @@ practice.
 """
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from steno_redact.limits import CUT_CHARS_MAX, VENDOR_CHARS_MIN
-from steno_redact.normal import Copy, cut_words, long_words, without_breaks
+from steno_redact.limits import CUT_CHARS_MAX, CUT_LINES_MAX, VENDOR_CHARS_MIN
+from steno_redact.normal import Copy, Span, cut_words, long_words, without_breaks
 
 _W: Final = "[A-Za-z0-9]"
 _U: Final = "[A-Za-z0-9_-]"
@@ -201,16 +201,37 @@ class Vendors:
                     yield *found.span(), name
 
     def cut_spans(self, copy: Copy) -> Iterator[tuple[int, int, str]]:
-        """Those in a copy without line breaks; one may also begin where a line began."""
-        yield from self.spans(copy.text)
+        """Those in a copy without line breaks; one may also begin where a line began.
+
+        What lies in a key of many lines is left out: that key is masked to its end. Else each line
+        of it would cost a look at thousands of characters.
+        """
+        whole = sorted(self.spans(copy.text))
+        yield from whole
         if self.expression is None:
             return
+        wide = deque(each for each in whole if _is_wide(copy, each[:2]))
+        reach = 0
+        for at in copy.firsts:
+            while wide and wide[0][0] <= at:
+                reach = max(reach, wide.popleft()[1])
+            if at + CUT_CHARS_MAX > reach and (found := self._beginning(copy, at)) is not None:
+                yield found
+                if _is_wide(copy, found[:2]):
+                    reach = max(reach, found[1])
+
+    def _beginning(self, copy: Copy, at: int) -> tuple[int, int, str] | None:
+        """The one that begins here, whatever stands in front; one of many lines to its end."""
         if self._anywhere is None:
             self._anywhere = re.compile(self._tree)
-        for at in copy.firsts:
-            found = self._anywhere.match(copy.text, at, at + CUT_CHARS_MAX)
-            if found is not None:
-                yield *found.span(), self.name_of(found)
+        span: tuple[int, int, str] | None = None
+        for end in (at + CUT_CHARS_MAX, len(copy.text)):
+            found = self._anywhere.match(copy.text, at, end)
+            if found is not None and (span is None or _is_wide(copy, found.span())):
+                span = *found.span(), self.name_of(found)
+            if span is None or span[1] < end:
+                break
+        return span
 
     def is_one(self, text: str) -> bool:
         """Whether a text is one key or token of a vendor, which line breaks may cut."""
@@ -220,6 +241,11 @@ class Vendors:
     def name_of(self, found: re.Match[str]) -> str:
         """The name of the row that matches."""
         return self._names[found.lastgroup or ""]
+
+
+def _is_wide(copy: Copy, span: Span) -> bool:
+    """Whether a key has more lines than are looked at for words."""
+    return copy.runs(*span) > CUT_LINES_MAX
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,6 @@ Exit codes: 0 the daemon ended (in the foreground) or is ready (detached); 1 it 
 
 import argparse
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,8 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from steno_protocol import __version__, paths
-from steno_protocol.errors import BadRequest, Held, StenoError, StorageFailed
-from steno_protocol.file_types import kind_of
+from steno_protocol.errors import Held, StenoError, StorageFailed
 from steno_protocol.installation import check_system
 from stenod import daemon
 from stenod.runtime import config, daemon_log, fd_limit
@@ -80,10 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = _settings(options.root, options.socket, is_attended=options.foreground)
         if options.foreground:
             log = Path(options.log).absolute() if options.log else None
-            if log is not None:
-                _check_log(log)
             return _serve(settings, log=log, ready=None, supervisor=supervisor)
-        _check_log(settings.root / paths.LOG)
         return _detach(settings)
     except Held as error:
         print(f"stenod: {error}", file=sys.stderr)
@@ -126,21 +121,6 @@ def _settings(root: str | None, socket: str | None, *, is_attended: bool) -> Con
     check_folder(folder)
     path = paths.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()), is_attended=is_attended)
-
-
-def _check_log(path: Path) -> None:
-    """Refuse a log that is neither a file nor a device: opening a FIFO waits for its reader.
-
-    Raises:
-        BadRequest: the path leads to something that cannot be a log.
-    """
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return
-    # A device accepts writes, for example `/dev/null`.
-    if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
-        raise BadRequest(f"the log {path} is {kind_of(mode)}, and has to be a file: move it away")
 
 
 def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor) -> int:

@@ -41,6 +41,7 @@ from stenod.runtime.config import Config
 from stenod.runtime.executor import Threads, in_thread
 from stenod.runtime.fd_limit import process_limit
 from stenod.runtime.internal_errors import fault_of
+from stenod.runtime.path_watch import PathWatch
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
@@ -214,17 +215,20 @@ class Daemon:
     async def _watch_root(self) -> None:
         """Notice a lost root or socket, and leave a sign of life in the lock's time.
 
-        Clients cannot report a lost socket: they have no other way to the daemon.
+        Clients cannot report a lost socket: they have no other way to the daemon, and wait for the
+        kernel's message to it.
         """
         answered, touched_at = 0, time.monotonic()
-        while True:
-            await anyio.sleep(limits.ROOT_WATCH_S)
-            self._check_root()
-            now = time.monotonic()
-            if self._router.handled != answered and now - touched_at >= limits.LIFE_SIGN_S:
-                answered, touched_at = self._router.handled, now
-                if self._lock is not None:
-                    self._lock.touch()
+        root = self._config.root
+        with PathWatch([self._config.socket, root / paths.LOCK, root]) as watch:
+            while True:
+                await watch.wait(limits.ROOT_WATCH_S)
+                self._check_root()
+                now = time.monotonic()
+                if self._router.handled != answered and now - touched_at >= limits.LIFE_SIGN_S:
+                    answered, touched_at = self._router.handled, now
+                    if self._lock is not None:
+                        self._lock.touch()
 
     def _forget_soon(self) -> None:
         """Remove the clients whose connections end about now, together and a little later."""

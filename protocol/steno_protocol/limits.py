@@ -675,8 +675,9 @@ HOUSEKEEPING_S: Final = 30.0
 """Interval at which an idle daemon closes idle sessions and returns memory."""
 
 ROOT_WATCH_S: Final = 1.0
-"""Interval at which a daemon checks that its root and socket are in place. Without the socket no
-client can tell it, and clients wait. A check takes 0.2 ms of processor time, 0.02 % of one."""
+"""Longest interval between two checks of a daemon that its root and socket are in place. Without
+the socket no client can notify it, and clients wait. It checks at once when the kernel reports a
+change, which not every file system does. A check takes 0.2 ms of processor time, 0.02 % of one."""
 
 LIFE_SIGN_S: Final = 10.0
 """Shortest interval between two updates of the lock's time by a daemon that answers clients. A
@@ -704,6 +705,12 @@ does not stop it. It starts again within a tenth of a second."""
 
 LOCK_NOTE_BYTES: Final = 4096
 """Bytes of a root's lock file, reserved once: a full disk has no block left for an empty file."""
+
+NOTE_READS_MAX: Final = 10
+"""Times that a client reads a note that is no JSON: its daemon is writing it."""
+
+NOTE_READ_S: Final = 0.001
+"""Pause between two of these reads; a write takes some microseconds where nothing displaces it."""
 
 SOCKET_PATH_BYTES_MAX: Final = 107
 """Bytes of a socket's path: `sun_path` has 108 and ends with NUL."""

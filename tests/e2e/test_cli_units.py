@@ -56,6 +56,24 @@ def test_the_default_root_has_the_plain_name(tmp_path: Path) -> None:
     assert [Path(each["path"]).name for each in files] == ["steno.service", "steno.socket"]
 
 
+@pytest.mark.parametrize("fault", ["another user's", "everybody's"])
+def test_a_root_that_the_daemon_refuses_gets_no_units(
+    root: Path, tmp_path: Path, fault: str
+) -> None:
+    if fault == "everybody's":
+        root.chmod(0o777)
+        says = f"every user may write to {root}: run `chmod o-w {root}`"
+    elif os.geteuid() == 0:
+        os.chown(root, 12345, 12345)
+        says = f"{root} belongs to user 12345, and this program runs as user 0: run it as user"
+    else:
+        pytest.skip("only root can give a folder away")
+    ran = _steno(root, tmp_path)("service", "install")
+    assert (ran.code, ran.out) == (1, "")
+    assert says in ran.err
+    assert not (tmp_path / "config").exists()
+
+
 def test_a_foreign_unit_file_is_neither_replaced_nor_removed(root: Path, tmp_path: Path) -> None:
     steno = _steno(root, tmp_path)
     path = Path(steno("service", "show", "--json").document["files"][1]["path"])

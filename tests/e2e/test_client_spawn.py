@@ -3,13 +3,16 @@
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -27,7 +30,7 @@ from steno_protocol import commands, limits, paths
 from steno_protocol.messages import Request
 from support.crowd import wait_until
 from support.daemon_in_thread import DaemonInThread
-from support.foreground import ForegroundDaemon
+from support.foreground import ForegroundDaemon, daemon_of_tests
 from support.racers import wait_for_jitter
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
 
@@ -129,21 +132,13 @@ def test_a_stopped_daemon_is_named_with_the_command_that_continues_it(
 
 @pytest.mark.parametrize("spawn", [True, False])
 def test_a_daemon_without_its_socket_is_named(root: Path, spawn: bool) -> None:
-    for attempt in range(5):
-        home = root / str(attempt)
-        home.mkdir(mode=0o700)
-        with ForegroundDaemon(home) as daemon:
-            (home / paths.SOCKET).unlink()
-            with pytest.raises(Unreachable) as raised:
-                connect_sync(home, spawn=spawn, timeout=0.2)
-            pid = daemon.pid
-        # On a loaded machine the daemon may notice first, and end.
-        if raised.value.message.startswith(f"pid {pid} holds"):
-            break
-    socket = home / paths.SOCKET
-    assert raised.value.message.startswith(
-        f"pid {pid} holds {home}, but its socket {socket} is gone"
-    )
+    path = root / paths.SOCKET
+    with daemon_of_tests(root, "support.blind_daemon") as daemon:
+        path.unlink()
+        with pytest.raises(Unreachable) as raised:
+            connect_sync(root, spawn=spawn, timeout=0.2)
+        pid = daemon.pid
+    assert raised.value.message.startswith(f"pid {pid} holds {root}, but its socket {path} is gone")
     assert "the next command starts another" in raised.value.message
     assert "kill" not in raised.value.message
 
@@ -590,6 +585,53 @@ def test_a_daemon_that_never_answers_is_unreachable_in_time(root: Path) -> None:
     ):
         # Enough for a connection, without which the error would be another.
         connect_sync(endpoint=daemon.endpoint, timeout=3)
+
+
+def closes(taken: socket.socket) -> None:
+    """Hang up at once."""
+    taken.close()
+
+
+def answers_otherwise(taken: socket.socket) -> None:
+    """Speak another protocol, as a web server does."""
+    with suppress(OSError):
+        taken.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    taken.close()
+
+
+@pytest.mark.parametrize("act", [closes, answers_otherwise])
+@pytest.mark.parametrize("by", ["endpoint", "root"])
+def test_a_program_that_hangs_up_is_not_called_absent(
+    root: Path, act: Callable[[socket.socket], None], by: str
+) -> None:
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                act(listening.accept()[0])
+
+    path = root / paths.SOCKET
+    where: dict[str, Any] = {"root": root} if by == "root" else {"endpoint": f"ipc://{path}"}
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        fake = threading.Thread(target=serve, args=(listening,))
+        fake.start()
+        try:
+            with pytest.raises(Unreachable) as raised:
+                connect_sync(spawn=False, timeout=1, **where)
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            fake.join()
+    reason = f"no daemon: the program that listens at ipc://{path} hangs up: it is no stenod"
+    assert raised.value.message.startswith(reason)
+
+
+def test_a_stopped_daemon_at_an_address_is_not_called_absent(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            connect_sync(endpoint=daemon.endpoint, timeout=0.5)
+        os.kill(daemon.pid, signal.SIGCONT)
 
 
 def test_an_endpoint_that_no_socket_takes_is_unreachable() -> None:

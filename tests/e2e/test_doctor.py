@@ -33,7 +33,7 @@ from steno_protocol.messages import Request
 from stenod.daemon import Daemon
 from support.command import Steno
 from support.daemon_in_thread import DaemonInThread
-from support.foreground import ForegroundDaemon
+from support.foreground import ForegroundDaemon, daemon_of_tests
 from support.scripted_daemon import Answers, Script, ScriptedDaemon
 
 WELL, PROBLEM = 0, 7
@@ -128,7 +128,7 @@ def test_doctor_reports_a_stopped_process_with_a_remedy(root: Path) -> None:
 
 
 def test_doctor_reports_a_removed_socket(root: Path) -> None:
-    with ForegroundDaemon(root):
+    with daemon_of_tests(root, "support.blind_daemon"):
         (root / paths.SOCKET).unlink()
         code, found = _examine(root, "--timeout", "0.3")
         assert "the next command starts another" in found["daemon"][0]["remedy"]
@@ -481,18 +481,11 @@ def test_doctor_finds_forgotten_roots_of_demos(
 
 
 def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:
-    for attempt in range(5):
-        home = root / str(attempt)
-        home.mkdir(mode=0o700)
-        with ForegroundDaemon(home):
-            (home / paths.SOCKET).unlink()
-            with socket.socket(socket.AF_UNIX) as other:
-                other.bind(str(home / paths.SOCKET))
-                other.listen()
-                code, found = _examine(home, "--timeout", "0.3")
-        # On a loaded machine the daemon may notice first, and end.
-        if code == PROBLEM:
-            break
+    with daemon_of_tests(root, "support.blind_daemon"), socket.socket(socket.AF_UNIX) as other:
+        (root / paths.SOCKET).unlink()
+        other.bind(str(root / paths.SOCKET))
+        other.listen()
+        code, found = _examine(root, "--timeout", "0.3")
     assert code == PROBLEM
     assert "does not answer" in found["daemon"][0]["told"]
 

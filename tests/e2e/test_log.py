@@ -154,20 +154,24 @@ def test_the_log_is_rotated_and_only_so_many_old_ones_are_kept(root: Path) -> No
     assert steno_call("logs", "-n", "1").out.split()[3] == "ended"
 
 
-@pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a socket"])
+@pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a socket", "a symbolic link"])
 def test_an_unwritable_log_is_an_error_at_once(root: Path, kind: str) -> None:
     log = root / paths.LOG
+    target = root / "precious"
     with socket.socket(socket.AF_UNIX) as unix:
         match kind:
             case "a FIFO":
                 os.mkfifo(log)
             case "a folder":
                 log.mkdir()
+            case "a symbolic link":
+                target.touch()
+                log.symlink_to(target)
             case _:
                 unix.bind(str(log))
         ran = Steno(root)("start")
         assert (ran.code, ran.out) == (5, "")
-        message = f"the log {log} is {kind}, and has to be a file: move it away"
+        message = f"{log} is {kind}, and has to be a regular file: move it away"
         assert message in ran.err
         words = ["--foreground", "--root", str(root), "--log", str(log)]
         daemon = subprocess.run(
@@ -175,6 +179,7 @@ def test_an_unwritable_log_is_an_error_at_once(root: Path, kind: str) -> None:
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         assert (daemon.returncode, daemon.stderr) == (1, f"stenod: cannot start: {message}\n")
+    assert not target.exists() or not target.read_bytes()
 
 
 @pytest.mark.parametrize("is_moved", [False, True])

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from steno_redact import redactor as redactor_module
+from steno_redact.limits import CUT_CHARS_MAX
+from steno_redact.normal import joined
 from steno_redact.patterns import DEFAULT
 from steno_redact.redactor import TOO_LONG, Redactor
+from steno_redact.vendors import NAMES, vendors_of
 
 from .kinds import KINDS, Kind
 
@@ -79,6 +82,43 @@ def test_a_vendors_key_is_found_behind_a_colour(begin: str) -> None:
     assert kind.secret[len(begin) :] not in Redactor().text(f"\x1b[1m\x1b[32m{kind.secret}\x1b[0m")
 
 
+UNFINISHED = {
+    "a colour": "\x1b[1",
+    "two colours": "\x1b[0;1m\x1b[1;31",
+    "no parameters": "\x1b[",
+    "a space inside": "\x1b[1 ",
+    "one character": "\x9b1",
+    "a written colour": "\\x1b[1",
+    "in octal": "\\033[1;31",
+    "as unicode": "\\u001b[0;1",
+    "shown with a caret": "^[[1",
+    "behind a word": "word\x1b[1",
+}
+"""Commands of a terminal without their last letter, which the first one of a secret then is."""
+
+
+@pytest.mark.parametrize("before", UNFINISHED.values(), ids=UNFINISHED)
+@pytest.mark.parametrize("begin", ["mob-", "ghp_", "AKIA", "hf_", "sk-proj-", "password="])
+def test_a_secret_glued_to_an_unfinished_command_is_masked_whole(before: str, begin: str) -> None:
+    secrets = [
+        *(each.secret for each in KINDS),
+        "mob-01234567-89ab-cdef-0123-456789abcdef",
+        "password=swordfish",
+    ]
+    [secret] = [each for each in secrets if each.startswith(begin)][:1]
+    masked = Redactor().text(f"{before}{secret} end")
+    assert secret[-8:] not in masked
+    assert masked.endswith("] end")
+    if not begin.endswith("="):
+        # The mask is no part of the command either: a terminal shows all of it.
+        assert masked.startswith(("[redacted: ", "word[redacted: ", "\x1b[0;1m[redacted: "))
+
+
+def test_a_finished_command_in_front_of_a_key_stays() -> None:
+    masked = Redactor().text(f"\x1b[1m{KEY}\x1b[0m")
+    assert masked == "\x1b[1m[redacted: openai-key]\x1b[0m"
+
+
 CONTROLS = [chr(code) for code in (*range(32), *range(127, 160))]
 PREFIXES = [
     *CONTROLS,
@@ -105,6 +145,17 @@ def test_a_key_in_a_title_of_a_terminal_is_masked() -> None:
 def test_a_key_that_a_line_break_cuts_is_masked_whole(cut: int, line_break: str) -> None:
     masked = Redactor().text(f"the key\n{KEY[:cut]}{line_break}{KEY[cut:]}\nand more")
     assert masked == "the key\n[redacted: openai-key]\nand more"
+
+
+@pytest.mark.parametrize("line", ["sk-a1", "AAAA", "ya29.a1"])
+def test_a_line_of_a_key_of_many_lines_is_looked_at_once(line: str) -> None:
+    lines = 20_000
+    copy = joined(f"4{line}\n" + f"{line}\n" * lines)
+    assert copy is not None
+    spans = list(vendors_of(frozenset(NAMES)).cut_spans(copy))
+    assert max(end for _, end, _ in spans) == len(copy.text.rstrip())
+    # Those of the last `CUT_CHARS_MAX` characters may go on beyond the key.
+    assert len(spans) < CUT_CHARS_MAX // len(line) + 3 < lines
 
 
 def test_a_word_of_the_next_line_is_no_part_of_a_key() -> None:

@@ -37,7 +37,11 @@ def _connect(target: Target, deadline: float, probe_until: float) -> Ready:
     while _may_answer(outcome, began) and time.monotonic() < probe_until:
         # The daemon has no room for another connection at this moment, or is ending.
         time.sleep(limits.RECONNECT_S)
-        outcome = probe(target, probe_until)
+        again = probe(target, probe_until)
+        if isinstance(again, Unreachable) and time.monotonic() >= probe_until:
+            # The deadline cut it short, and the one before has the reason.
+            break
+        outcome = again
     if isinstance(outcome, Ready):
         return outcome
     if not target.spawn:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from steno._connect.private_files import open_private, read_private
+from steno._connect.private_files import open_private, read_lock_note
 from steno_protocol import limits, paths
 from steno_protocol.errors import Unauthorized
 from steno_protocol.paths import LockNote
@@ -50,7 +50,7 @@ def note_of(root: Path) -> LockNote | None:
     None before the daemon answers for the first time, and after it has ended.
     """
     try:
-        return paths.decode_lock_note(read_private(root / paths.LOCK))
+        return read_lock_note(root)
     except (OSError, Unauthorized):
         return None
 

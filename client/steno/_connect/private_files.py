@@ -2,10 +2,11 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import private_files
+from steno_protocol import limits, paths, private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
 
@@ -22,6 +23,7 @@ def open_private(
     *,
     is_secret: bool = False,
     may_be_link: bool = False,
+    folder: int | None = None,
 ) -> int:
     """Open a regular file of this user: not a link, and never waiting.
 
@@ -33,6 +35,7 @@ def open_private(
         flags: how it is opened.
         is_secret: other users may not read it.
         may_be_link: people may link to it, as to a configuration; its target is checked.
+        folder: an open folder, in which the path's last name is looked up, wherever it lies now.
 
     Raises:
         Unauthorized: it is no such file; nothing was created.
@@ -41,11 +44,12 @@ def open_private(
     if flags & os.O_CREAT and not flags & os.O_EXCL:
         check_folder(Path(path).parent)
     kept = _FLAGS & ~os.O_NOFOLLOW if may_be_link else _FLAGS
+    name = path if folder is None else Path(path).name
     try:
-        handle = os.open(path, flags | kept, 0o600)
+        handle = os.open(name, flags | kept, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in _WRONG_KIND:
-            kind = kind_of(Path(path).lstat().st_mode)
+            kind = kind_of(os.lstat(name, dir_fd=folder).st_mode)
             raise Unauthorized(
                 f"{os.fspath(path)} is {kind}, and has to be a regular file: move it away"
             ) from None
@@ -73,6 +77,26 @@ def read_private(
     handle = open_private(path, is_secret=is_secret, may_be_link=may_be_link)
     with os.fdopen(handle, "rb") as file:
         return file.read(bytes_max)
+
+
+def read_lock_note(root: Path) -> paths.LockNote | None:
+    """Read the note of the daemon that holds a root, or held it when it was killed.
+
+    The daemon writes it in place, so one that is read meanwhile may be torn, and is read again.
+
+    Returns:
+        None before the daemon answers for the first time, and after it has ended.
+
+    Raises:
+        as `open_private`.
+    """
+    for _ in range(limits.NOTE_READS_MAX):
+        data = read_private(root / paths.LOCK)
+        note = paths.decode_lock_note(data)
+        if note is not None or not data.strip():
+            return note
+        time.sleep(limits.NOTE_READ_S)
+    return None
 
 
 def check_folder(folder: Path) -> None:

@@ -160,7 +160,7 @@ class Attempt:
         is_late = time.monotonic() - self._began >= limits.HANDSHAKE_MS / 1000
         return Unreachable(
             connection.endpoint,
-            _silence(self._target, connection.endpoint),
+            _silence(self._target, connection),
             is_turned_away=_is_turned_away(connection),
             is_silent=connection.was_accepted and (is_late or not connection.is_lost()),
         )
@@ -195,10 +195,19 @@ def _is_turned_away(connection: Connection) -> bool:
     return connection.is_lost() and connection.was_accepted
 
 
-def _silence(target: Target, endpoint: str) -> str:
-    if target.key is None:
+def _silence(target: Target, connection: Connection) -> str:
+    """The reason why there is no connection: nobody listens, or a program that greets nobody."""
+    endpoint = connection.endpoint
+    if target.key is not None:
+        return f"no daemon answers at {endpoint}, or the key file is for another daemon"
+    if not connection.was_accepted:
         return f"no daemon listens at {endpoint}"
-    return f"no daemon answers at {endpoint}, or the key file is for another daemon"
+    if connection.is_lost():
+        return (
+            f"the program that listens at {endpoint} hangs up: it is no stenod, or has no file"
+            " handle left for another client"
+        )
+    return f"the program that listens at {endpoint} did not answer in time"
 
 
 def _refused(target: Target, endpoint: str) -> Unauthorized:

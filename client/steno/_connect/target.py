@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steno._connect.private_files import check_folder, read_private
+from steno._connect.private_files import check_folder, read_lock_note
 from steno._sansio.argument_checks import briefly, given_text
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
@@ -155,7 +155,7 @@ def _noted_endpoint(root: str) -> str | None:
     """Return the address in the note of a root's lock; the root and the lock are this user's."""
     check_folder(Path(root))
     try:
-        note = paths.decode_lock_note(read_private(Path(root, paths.LOCK)))
+        note = read_lock_note(Path(root))
     except OSError:
         return None
     # A daemon listens at its socket, whatever else; an address of a network proves no user.

@@ -17,6 +17,7 @@ from steno_cli.render.output import Output
 from steno_present.safe_text import printable
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Exists
+from steno_protocol.private_files import check_root
 
 _MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
 """The first line of a unit file of steno; other files are never replaced or removed."""
@@ -111,9 +112,11 @@ def _install(options: Namespace, output: Output) -> int:
     Raises:
         Exists: a file that steno did not write has the path of a unit; nothing was written.
         BadRequest: steno runs from a cache.
+        Unauthorized: the daemon would refuse the root, which another user could replace.
     """
     _refuse_cache(Path(sys.prefix))
     root, name, units = _units(options)
+    _refuse_foreign(root)
     for unit in units:
         if unit.state == "foreign":
             raise Exists(
@@ -153,6 +156,20 @@ def _refuse_cache(environment: Path) -> None:
                 f"this installation lies in the cache {folder}, which may be cleaned at any time:"
                 " install steno with `uv tool install` or `pipx install`, and repeat the command"
             )
+
+
+def _refuse_foreign(root: Path) -> None:
+    """Refuse a root that is there and that the daemon would not serve: the unit would only fail.
+
+    Raises:
+        Unauthorized: it belongs to another user, or every user may write to it.
+    """
+    try:
+        found = root.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        # The daemon makes it, or names what is in the way.
+        return
+    check_root(str(root), mode=found.st_mode, owner=found.st_uid, own=os.geteuid())
 
 
 def _uninstall(options: Namespace, output: Output) -> int:

@@ -4,19 +4,23 @@ The name is checked before each line: a log that was removed or moved away is cr
 events do not go to a file without a name. All names are resolved in the folder that was opened at
 the start: a moved root keeps its log, and a new root at the old path gets none of it. The standard
 library's handlers either rotate or check the name, and stop writing when a rename fails.
+
+The log is a private file, so a link is not followed; only a device, such as `/dev/stderr`, is.
 """
 
 import logging
 import os
+import stat
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from steno_protocol import limits
+from steno_protocol.errors import Unauthorized
+from stenod.store.private_files import open_private
 
-# Without O_NONBLOCK a FIFO at this path would block the start for ever.
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_MODE: Final = 0o600
+_FLAGS: Final = os.O_WRONLY | os.O_APPEND
 
 
 class LogFile(logging.Handler):
@@ -32,6 +36,7 @@ class LogFile(logging.Handler):
         files_max: the number of rotated files that are kept.
 
     Raises:
+        Unauthorized: the path is a link, another kind of file, or another user's file.
         OSError: the file cannot be opened.
     """
 
@@ -39,12 +44,15 @@ class LogFile(logging.Handler):
         super().__init__()
         self.bytes_max = limits.LOG_BYTES_MAX
         self.files_max = limits.LOG_FILES_MAX
-        self._name = path.name
+        self._path, self._name = path, path.name
         self._outputs = outputs
         self._is_torn = False
         self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._file = self._open()
+        except Unauthorized:
+            os.close(self._folder)
+            raise
         except OSError as error:
             os.close(self._folder)
             raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from None
@@ -83,7 +91,7 @@ class LogFile(logging.Handler):
                 return
         try:
             self._begin()
-        except OSError:
+        except (OSError, Unauthorized):
             # The folder is gone or something else has the name: write to the old file.
             return
 
@@ -100,7 +108,7 @@ class LogFile(logging.Handler):
                 except FileNotFoundError:
                     continue
             self._begin()
-        except OSError:
+        except (OSError, Unauthorized):
             size = os.fstat(self._file).st_size
             if size + more > self.bytes_max * (self.files_max + 1):
                 os.ftruncate(self._file, 0)
@@ -111,7 +119,28 @@ class LogFile(logging.Handler):
         self._file, self._is_torn = file, False
 
     def _open(self) -> int:
-        file = os.open(self._name, _FLAGS, _MODE, dir_fd=self._folder)
+        file = self._open_device()
+        if file is None:
+            file = self._open_file()
         for output in self._outputs:
             os.dup2(file, output)
         return file
+
+    def _open_file(self) -> int:
+        try:
+            return open_private(self._path, _FLAGS, folder=self._folder)
+        except FileNotFoundError:
+            # A new one of this name: it is this user's, whoever may write to the folder.
+            flags = _FLAGS | os.O_CREAT | os.O_EXCL
+            return open_private(self._path, flags, folder=self._folder)
+
+    def _open_device(self) -> int | None:
+        """Open the log if it is a device, or a link to one; None if it is not."""
+        with suppress(OSError):
+            if stat.S_ISCHR(os.stat(self._name, dir_fd=self._folder).st_mode):
+                flags = _FLAGS | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+                file = os.open(self._name, flags, dir_fd=self._folder)
+                if stat.S_ISCHR(os.fstat(file).st_mode):
+                    return file
+                os.close(file)
+        return None

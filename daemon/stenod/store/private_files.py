@@ -22,6 +22,7 @@ def open_private(
     *,
     is_secret: bool = False,
     may_be_link: bool = False,
+    folder: int | None = None,
 ) -> int:
     """Open a regular file of this user: not a link, and never waiting.
 
@@ -33,6 +34,7 @@ def open_private(
         flags: how it is opened.
         is_secret: other users may not read it.
         may_be_link: people may link to it, as to a configuration; its target is checked.
+        folder: an open folder, in which the path's last name is looked up, wherever it lies now.
 
     Raises:
         Unauthorized: it is no such file; nothing was created.
@@ -41,11 +43,12 @@ def open_private(
     if flags & os.O_CREAT and not flags & os.O_EXCL:
         check_folder(Path(path).parent)
     kept = _FLAGS & ~os.O_NOFOLLOW if may_be_link else _FLAGS
+    name = path if folder is None else Path(path).name
     try:
-        handle = os.open(path, flags | kept, 0o600)
+        handle = os.open(name, flags | kept, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in _WRONG_KIND:
-            kind = kind_of(Path(path).lstat().st_mode)
+            kind = kind_of(os.lstat(name, dir_fd=folder).st_mode)
             raise Unauthorized(
                 f"{os.fspath(path)} is {kind}, and has to be a regular file: move it away"
             ) from None

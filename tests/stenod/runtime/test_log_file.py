@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from steno_protocol.errors import Unauthorized
 from stenod.runtime.log_file import LogFile
 
 
@@ -61,3 +62,34 @@ def test_log_moves_with_its_root(root: Path) -> None:
     handler.close()
     assert (new / "stenod.log").stat().st_size == 100
     assert list(old.iterdir()) == []
+
+
+def test_link_in_place_of_the_log_is_not_followed(root: Path) -> None:
+    log, target = root / "stenod.log", root / "precious"
+    target.touch()
+    log.symlink_to(target)
+    handles = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(Unauthorized, match="is a symbolic link, and has to be a regular file"):
+        LogFile(log)
+    assert len(list(Path("/proc/self/fd").iterdir())) == handles
+    log.unlink()
+    with closing(LogFile(log)) as handler:
+        log.rename(root / "aside")
+        log.symlink_to(target)
+        _events(handler, 2)
+    assert target.stat().st_size == 0
+    assert (root / "aside").stat().st_size == 200, "no event is lost meanwhile"
+
+
+def test_log_may_be_a_device_behind_a_link(root: Path) -> None:
+    (root / "stenod.log").symlink_to(os.devnull)
+    with closing(LogFile(root / "stenod.log")) as handler:
+        _events(handler, 1)
+    assert (root / "stenod.log").is_symlink()
+
+
+def test_log_may_lie_in_a_folder_of_all_users_and_is_private(root: Path) -> None:
+    root.chmod(0o777)
+    with closing(LogFile(root / "stenod.log")) as handler:
+        _events(handler, 1)
+    assert (root / "stenod.log").stat().st_mode & 0o777 == 0o600
