@@ -13,13 +13,13 @@ from steno_mcp.limits import (
 )
 from steno_mcp.turns import in_turns
 from steno_mcp.values import Hit, Hits, SearchSessions
-from steno_present.messages import texts_of
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.limits import ROLE_BYTES_MAX
 from steno_protocol.paths import split_session
 from steno_protocol.positions import Position
 from steno_redact.records import masked_record
 from steno_redact.redactor import Redactor
+from steno_search.matching import matches
 
 
 async def search_sessions(client: Client, redactor: Redactor, asked: SearchSessions) -> Hits:
@@ -88,18 +88,14 @@ class _Wanted:
         role = str(record.record.get("role"))
         if self._role is not None and role != self._role:
             return
-        for text in texts_of(record.record):
-            if self._find(text) < 0:
-                continue
-            for line in text.split("\n"):
-                start = self._find(line)
-                if start >= 0:
-                    yield Hit(
-                        session=session,
-                        cursor=str(record.cursor),
-                        role=role[:ROLE_BYTES_MAX],
-                        line=around(line, start, start + len(self._text), HIT_CHARS_MAX),
-                    )
+        for match in matches(record.record, self._find):
+            yield Hit(
+                session=session,
+                cursor=str(record.cursor),
+                role=role[:ROLE_BYTES_MAX],
+                line=around(*match, HIT_CHARS_MAX),
+            )
 
-    def _find(self, text: str) -> int:
-        return (text.casefold() if self._ignores_case else text).find(self._text)
+    def _find(self, text: str) -> tuple[int, int] | None:
+        start = (text.casefold() if self._ignores_case else text).find(self._text)
+        return None if start < 0 else (start, start + len(self._text))

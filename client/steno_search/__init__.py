@@ -10,5 +10,6 @@ record that is no longer there.
 `folder`    the files of the index, and the lock of the process that fills it
 `filling`   reads what is new in the sessions into the index
 `prefilter` what can contain no match of a pattern, as its bytes show; pure
+`matching`  the lines of a record in which something is found; pure
 `hits`      reads the found records from the sessions, and marks the words in them
 """

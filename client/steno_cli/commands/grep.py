@@ -20,12 +20,13 @@ from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.since import Since, since_option
 from steno_present import contract
-from steno_present.messages import texts_of, written_at
+from steno_present.messages import written_at
 from steno_present.safe_text import printable
 from steno_present.wording import moment
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
 from steno_redact.records import shown_records
+from steno_search.matching import Match, matches
 
 if TYPE_CHECKING:
     from steno_search.hits import Search as IndexedWords
@@ -79,12 +80,10 @@ def add_parser(commands: Subcommands) -> None:
 
 
 class Hit(NamedTuple):
-    """A matching line of text, with the place of its first match."""
+    """A record with a matching line of its texts."""
 
     record: Record
-    line: str
-    start: int
-    end: int
+    match: Match
 
 
 class Search:
@@ -161,14 +160,12 @@ class Search:
         if self._prefilter is not None and not self._prefilter.may_match(record.raw):
             return
         record = self._shown(record)
-        for text in texts_of(record.record):
-            # One search of the whole text skips most of them.
-            if self._pattern.search(text) is None:
-                continue
-            for line in text.split("\n"):
-                found = self._pattern.search(line)
-                if found is not None:
-                    yield Hit(record, line, *found.span())
+        for match in matches(record.record, self._find):
+            yield Hit(record, match)
+
+    def _find(self, text: str) -> tuple[int, int] | None:
+        found = self._pattern.search(text)
+        return None if found is None else found.span()
 
 
 def run(options: Namespace, output: Output) -> int:
@@ -301,7 +298,7 @@ def _best(record: Record, marked: list[str]) -> Hit:
 
     before, *found = best_line(marked)
     start = len(before)
-    return Hit(record, before + "".join(found), start, start + len("".join(found[:1])))
+    return Hit(record, Match(before + "".join(found), start, start + len("".join(found[:1]))))
 
 
 def _pattern(options: Namespace) -> re.Pattern[str]:
@@ -326,7 +323,7 @@ def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
     at = written_at(hit.record.record)
     role = str(hit.record.record.get("role"))
     if output.as_json:
-        output.document(contract.hit(session, hit.record.cursor, at, role, hit.line))
+        output.document(contract.hit(session, hit.record.cursor, at, role, hit.match.line))
         return
     head = f"{printable(session)}  {hit.record.cursor}  {moment(at) if at is not None else '-'}"
     room = None if output.width is None else max(20, output.width - len(head) - 2)
@@ -338,7 +335,7 @@ def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
 
 def _cut(hit: Hit, room: int | None) -> tuple[str, str, str]:
     """The line before, in and after the match, cut to the room around the match."""
-    start, end, line = hit.start, hit.end, hit.line
+    line, start, end = hit.match
     if room is None or len(line) <= room:
         parts = line[:start], line[start:end], line[end:]
     else:
