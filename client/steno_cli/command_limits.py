@@ -18,8 +18,14 @@ TRANSCRIPT_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
 """Bytes of one line of a transcript, which is kept in memory. Claude Code writes the images of a
 prompt twice into a line, which is then longer than any record."""
 
-TRANSCRIPT_LINE_VALUES_MAX: Final = 4_000_000
-"""Values in one line of a transcript; each decoded value takes about 70 bytes of memory."""
+FOLLOW_ATTEMPTS_MAX: Final = 8
+"""Looks at one file while others write its session: each time one of them has made progress."""
+
+FOLLOW_BATCH_BYTES: Final = 2 * MIB
+"""Bytes of one append to a followed session; a request, its copy and its lines are in memory."""
+
+FOLLOW_BATCH_RECORDS: Final = 1000
+"""Records of one append to a followed session."""
 
 DETECTED_LINE_BYTES_MAX: Final = TRANSCRIPT_LINE_BYTES_MAX
 """Bytes of one of the lines that show the program; a longer one is passed over."""

@@ -4,23 +4,28 @@ context.jsonl               the conversation as messages
 context_1.jsonl ...         what compactions replaced, and the other branches
 stream-claude-code.jsonl    the file of the other program, byte for byte
 tool-results/               long results of tools, which Claude Code keeps in files of their own
+stream-source.jsonl         where the file is, see `SourceNote`
 state.json                  the title, and the program as a label
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 
 from steno.local import sync_file, sync_folder
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
+from steno_agents.following import Digest, pieces_of
+from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
 from steno_cli.command_limits import (
@@ -30,11 +35,9 @@ from steno_cli.command_limits import (
 )
 from steno_cli.import_sources import check_session_id
 from steno_cli.source_tree import SourceTree, Walk
-from steno_cli.transcripts import detected, first_objects, lenient_object, objects_of
+from steno_cli.transcripts import detected, first_objects
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, StenoError, TooLarge
-from steno_redact.records import is_same_line
-from steno_redact.redactor import Redactor
 
 _SUBAGENTS: Final = "subagents"
 """Claude Code's folder of a session's subagents, beside the session's file."""
@@ -49,6 +52,9 @@ _INDEX_ABOVE_MAX: Final = 5
 
 _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
+
+SOURCE: Final = "source"
+"""The stream with notes about the file."""
 
 PASSES: Final = 3
 """How often the lines of a transcript are read: to copy, to learn branches, and to convert."""
@@ -137,27 +143,56 @@ class ForeignSource:
         stat = self.tree.stat(self.inside)
         return stat.st_ino, stat.st_dev
 
-    def compare(self, folder: Path, redactor: Redactor | None = None) -> int | None:
-        """Compare the file with the stream of an existing session.
+    def identity(self) -> str:
+        """What the file is, wherever it lies.
 
-        Args:
-            folder: the session's folder.
-            redactor: what masked the stream, if something did.
-
-        Returns:
-            The bytes of the whole lines that were added since the import; None if the session does
-            not come from this file.
+        Raises:
+            OSError: it cannot be read.
         """
-        try:
-            with (folder / self.stream).open("rb") as kept, _opened(self.tree, self.inside) as file:
-                lines = whole_lines(file, self.file, [])
-                if all(is_same_line(redactor, line, next(lines, b"")) for line in kept):
-                    return sum(map(len, lines))
-                return None
-        except FileNotFoundError:
-            return None
+        named = _session_of(self.tree, self.inside, self.format, None)
+        if self.format is ClaudeCode:
+            # The name of the project's folder is that of a place.
+            return f"{self.format.stream}/{self._session_in_records()}/{_stem(self.inside.name)}"
+        return named
 
-    def write(self, folder: Path, show: Callable[[int], None]) -> None:
+    def _session_in_records(self) -> str | None:
+        transcript = self.format()
+        with _opened(self.tree, self.inside) as content:
+            for place, record in enumerate(first_objects(content)):
+                transcript.scan(place, record)
+                if transcript.session is not None:
+                    break
+        return transcript.session
+
+    @contextmanager
+    def seekable(self) -> Generator[BinaryIO]:
+        """The open file; a compressed one is decompressed into a file without a name.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with _opened(self.tree, self.inside) as file:
+            if not self.inside.name.endswith(compressed.SUFFIX):
+                yield file
+                return
+            with tempfile.TemporaryFile() as whole:
+                shutil.copyfileobj(file, whole, limits.COPY_BYTES)
+                whole.seek(0)
+                yield cast("BinaryIO", whole)
+
+    def title_of(self, transcript: ForeignTranscript) -> str:
+        """The title that the program shows, or the first words that a person typed."""
+        title = (
+            transcript.own_title
+            or self._title_beside()
+            or self._indexed_title(transcript)
+            or transcript.title(transcript.histories())
+        )
+        return (title or "")[: limits.TITLE_CHARS_MAX]
+
+    def write(
+        self, folder: Path, show: Callable[[int], None], mask: Callable[[bytes], bytes] | None
+    ) -> None:
         """Write the session's files; durable once the folder is synced.
 
         Only whole lines are taken: the program may be writing the next one.
@@ -165,13 +200,14 @@ class ForeignSource:
         Args:
             folder: an empty folder.
             show: called with the bytes of each line, `PASSES` times altogether.
+            mask: hides secrets in a line that is kept as Base64; the caller masks the files.
 
         Raises:
             EmptyTranscript: no record is a message.
             TooLarge: a line is too long to be read.
             OSError: a file cannot be read or written.
         """
-        transcript = self.format()
+        transcript, digest = self.format(), Digest()
         for found in (self.skipped, self.undecoded, self.unfinished, self.counted):
             found.clear()
         with (
@@ -180,6 +216,7 @@ class ForeignSource:
         ):
             for line in whole_lines(source, self.file, self.unfinished):
                 copy.write(line)
+                digest.feed(line)
                 show(len(line))
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
@@ -196,11 +233,38 @@ class ForeignSource:
             )
         )
         self._copy_companions(folder)
-        self._write_state(transcript, histories, folder)
+        lines = self._wrap(folder, mask)
+        title = self.title_of(transcript)
+        cursor = digest.cursor(0)
+        self._write_state(transcript, title, folder)
+        note = SourceNote(
+            path=str(self.file), identity=self.identity(), title=title,
+            generation=0, lines=lines, offset=cursor.offset, digest=cursor.digest,
+        )  # fmt: skip
+        with _new(folder / paths.stream_file(SOURCE)) as file:
+            file.write(msgspec.json.encode(note) + b"\n")
+            _sync(file)
         # `steno sessions` sorts by the last change, which is the other program's.
         changed = self.tree.stat(self.inside)
         for each in folder.iterdir():
             os.utime(each, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+
+    def _wrap(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> int:
+        """Give the stream its records; a daemon would cut a damaged last line.
+
+        Returns:
+            The number of its lines.
+        """
+        exact, count = folder / self.stream, 0
+        wrapped = exact.with_suffix(".wrapped")
+        with exact.open("rb") as lines, _new(wrapped) as records:
+            for line in lines:
+                for piece in pieces_of(line, mask):
+                    records.write(piece.record + b"\n")
+                    count += 1
+            _sync(records)
+        wrapped.replace(exact)
+        return count
 
     def _scan(
         self, transcript: ForeignTranscript, stream: Path, show: Callable[[int], None]
@@ -300,16 +364,7 @@ class ForeignSource:
                     _sync(copy)
             sync_folder(folder / name)
 
-    def _write_state(
-        self, transcript: ForeignTranscript, histories: Sequence[History], folder: Path
-    ) -> None:
-        title = (
-            transcript.own_title
-            or self._title_beside()
-            or self._indexed_title(transcript)
-            or transcript.title(histories)
-        )
-        title = (title or "")[: limits.TITLE_CHARS_MAX]
+    def _write_state(self, transcript: ForeignTranscript, title: str, folder: Path) -> None:
         state = {"version": 1, "custom_title": title or None, "labels": [transcript.stream]}
         with _new(folder / paths.STATE) as file:
             file.write(json.dumps(state, ensure_ascii=False).encode(errors="replace"))
@@ -350,6 +405,42 @@ class ForeignSource:
                 )
                 return next(titles, None)
         return None
+
+
+class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A note about the file that a session comes from, in the stream `source`.
+
+    Attributes:
+        path: its path.
+        identity: what it is, wherever it lies.
+        title: the title that its session got from it.
+        generation: the generation of the stream with its bytes, at that time.
+        lines: the lines of that stream.
+        offset: the bytes of the file in it.
+        digest: a digest of them.
+        is_gone: the file was deleted.
+    """
+
+    path: str
+    identity: str
+    title: str = ""
+    generation: int = 0
+    lines: int = 0
+    offset: int = 0
+    digest: str = ""
+    is_gone: bool = False
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> "SourceNote | None":
+        """Return the note in a record; None if the record is none."""
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(record, cls)
+        return None
+
+    def says_the_same(self, other: "SourceNote") -> bool:
+        """Whether both name the same place, title and state of a file."""
+        mine = (self.path, self.identity, self.title, self.is_gone)
+        return mine == (other.path, other.identity, other.title, other.is_gone)
 
 
 class Unknown(NamedTuple):

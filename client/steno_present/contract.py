@@ -77,7 +77,8 @@ export      session title labels archived forked_from head generation records [{
             `export --format json`
 exported    session format path                 `export -o`
 imported    session folder head bytes damaged state why      `import`: one a line; state is
-            imported, there, or left_out: then why is the reason, and unknown keys are null
+            imported, grown, rewritten, there, or left_out: then why is the reason, and unknown
+            keys are null
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies
@@ -98,7 +99,7 @@ Positions are text, `generation:line`; times are Unix seconds. Keys may be added
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -275,7 +276,11 @@ def mail(session: str, value: Mail | None) -> dict[str, Any]:
     return {"session": session, "mail": {**fields, "cursor": str(value.cursor)}}
 
 
-def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> dict[str, Any]:
+ImportState = Literal["imported", "grown", "rewritten", "there"]
+"""What an import did: took a session in, added to it, began it anew, or nothing."""
+
+
+def imported(stat: SessionStat, folder: Path, damaged: int, state: ImportState) -> dict[str, Any]:
     """A session of an import; `folder` is its source."""
     return {
         "session": stat.session,
@@ -283,7 +288,7 @@ def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> 
         "head": stat.head,
         "bytes": stat.bytes,
         "damaged": damaged,
-        "state": "there" if was_there else "imported",
+        "state": state,
         "why": None,
     }
 
