@@ -14,6 +14,7 @@ following         a transcript that grows: its place, and the messages that it a
 json_lines        the JSON objects in a line, damaged lines included
 tree              branches of records that name their parents
 tree_transcript   a transcript that is a tree, with compactions in it
+places            the folders in which the programs keep their transcripts
 prompts           the words in a prompt that a person typed
 limits            bounds
 """

@@ -27,6 +27,38 @@ FOLLOW_BATCH_BYTES: Final = 2 * MIB
 FOLLOW_BATCH_RECORDS: Final = 1000
 """Records of one append to a followed session."""
 
+WATCH_RESCAN_S: Final = 2.0
+"""Between two looks of `steno watch` at the files, soon enough for a person who waits."""
+
+WATCH_STATS_MAX: Final = 2000
+"""Files that are looked at each time, about 7 ms; those that changed lately are always among them,
+and the others take turns. 10 000 idle files need half a per cent of a core."""
+
+WATCH_FOLDERS_MAX: Final = 1000
+"""Folders that are looked at each time for new files; more of them take turns."""
+
+WATCH_LATELY_S: Final = 900.0
+"""Age of the last change up to which a file is looked at each time."""
+
+WATCH_SETTLED_S: Final = 3.0
+"""Silence of a file after which the last answer in it counts as complete. Claude Code writes the
+parts of an answer one by one, and an early one would have to be replaced."""
+
+WATCH_WORK_S: Final = 1.0
+"""Time for the files that wait, after which the others are looked at again."""
+
+WATCH_READERS_MAX: Final = 16
+"""Files whose reader stays in memory; another one that grows is read from its beginning."""
+
+WATCH_READERS_BYTES_MAX: Final = 256 * MIB
+"""Bytes of the files whose readers stay in memory, which take about a twentieth of it."""
+
+WATCH_BACKOFF_MIN_S: Final = 10.0
+"""Pause before a file that could not be followed is tried again, doubled each time ..."""
+
+WATCH_BACKOFF_MAX_S: Final = 600.0
+"""... up to this: it may be readable again, or have another form."""
+
 DETECTED_LINE_BYTES_MAX: Final = TRANSCRIPT_LINE_BYTES_MAX
 """Bytes of one of the lines that show the program; a longer one is passed over."""
 

@@ -8,7 +8,8 @@ Three steps, each of which a kill may end; the next call sees what is there and 
    deleted, which keeps it as a past generation, and begins anew.
 2. The messages go to the context, with `expect` again. Where the reader sees earlier messages
    otherwise, the session is reverted to the last one that stays.
-3. A new place of the file, its end, and a new title are noted in the stream `source`.
+3. The stream `source` gets a note: the file is in the session up to there. It also has the place
+   of the file, and its title.
 
 A context that others changed is left as it is: a person goes on with it.
 """
@@ -138,6 +139,9 @@ class Follower:
         # The bytes of the next line that the stream has already.
         self._ahead: int | None = 0
         self._title: str | None = None
+        self._identity_of_file = ""
+        # The offset of the last note, up to which the context is complete.
+        self._noted = -1
 
     def look(self, *, is_settled: bool = True) -> Followed:
         """Bring the session up to the present end of the file.
@@ -170,6 +174,11 @@ class Follower:
             session=self.source.session,
         )
 
+    @property
+    def read_bytes(self) -> int:
+        """The bytes of the file whose reader is in memory."""
+        return 0 if self._reading is None else self._reading.offset
+
     def forget(self) -> None:
         """Drop what is in memory; the next look reads the file from its beginning."""
         self._reading = self._conversation = None
@@ -185,7 +194,7 @@ class Follower:
         done.unfinished = stat.st_size - reading.offset
         self._update_context(file, reading, done, is_settled=is_settled)
         title = reading.transcript.own_title
-        if is_first or title != self._title:
+        if is_first or title != self._title or (is_settled and self._noted != reading.offset):
             self._describe(reading)
         self._reading, self._title = reading, title
         self._identity = stat.st_dev, stat.st_ino
@@ -424,7 +433,7 @@ class Follower:
     # --- what describes the session ---------------------------------------------------------------
 
     def _describe(self, reading: Reading) -> None:
-        """Note where the file is now, and its title if the program gave another one."""
+        """Note how far the session has the file, where that is, and a new title."""
         last = self.source_note()
         generation, lines = self._stream_head
         title = self.source.title_of(reading.transcript) or (last.title if last else "")
@@ -433,7 +442,8 @@ class Follower:
             title=title, generation=generation, lines=lines, offset=cursor.offset,
             digest=cursor.digest,
         )  # fmt: skip
-        if last is not None and last.says_the_same(note):
+        self._noted = reading.offset
+        if note == last:
             return
         stat = self._client.stat(self.source.session)
         is_ours = last is not None and stat.title in {"", last.title}
@@ -444,7 +454,8 @@ class Follower:
 
     def _note_of(self, **fields: Any) -> SourceNote:
         """A note about the file, masked as all that is written to the session."""
-        found = {"path": str(self.source.file), "identity": self.source.identity(), **fields}
+        self._identity_of_file = self._identity_of_file or self.source.identity()
+        found = {"path": str(self.source.file), "identity": self._identity_of_file, **fields}
         masked = found if self._redactor is None else self._redactor.value(found)
         return msgspec.convert(masked, SourceNote)
 
@@ -455,10 +466,14 @@ def last_note(client: BlockingClient, session: str) -> SourceNote | None:
     return SourceNote.of(last[0].record) if last else None
 
 
-def mark_gone(client: BlockingClient, session: str) -> bool:
-    """Note that the file of a session was deleted, and label the session; False if it is known."""
+def mark_gone(client: BlockingClient, session: str, path: str) -> bool:
+    """Note that the file of a session was deleted, and label the session.
+
+    Returns:
+        False if that is known, or the session has its file at another path now.
+    """
     last = last_note(client, session)
-    if last is None or last.is_gone:
+    if last is None or last.is_gone or last.path != path:
         return False
     labels = client.stat(session).labels
     client.session(session).describe(labels=[*(each for each in labels if each != GONE), GONE])

@@ -34,7 +34,7 @@ from steno_cli.command_limits import (
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.import_sources import check_session_id
-from steno_cli.source_tree import SourceTree, Walk
+from steno_cli.source_tree import Entry, SourceTree, Walk
 from steno_cli.transcripts import detected, first_objects
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, StenoError, TooLarge
@@ -43,6 +43,8 @@ _SUBAGENTS: Final = "subagents"
 """Claude Code's folder of a session's subagents, beside the session's file."""
 
 _SUFFIX: Final = ".jsonl"
+
+_ENDINGS: Final = (_SUFFIX, _SUFFIX + compressed.SUFFIX)
 
 _DIGEST_CHARS: Final = 12
 """Characters of a digest at the end of a name that was cut: no two names of a user are alike."""
@@ -408,13 +410,13 @@ class ForeignSource:
 
 
 class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A note about the file that a session comes from, in the stream `source`.
+    """A note that a session has its file up to an offset, in the stream `source`.
 
     Attributes:
         path: its path.
         identity: what it is, wherever it lies.
         title: the title that its session got from it.
-        generation: the generation of the stream with its bytes, at that time.
+        generation: the generation of the stream with its bytes.
         lines: the lines of that stream.
         offset: the bytes of the file in it.
         digest: a digest of them.
@@ -436,11 +438,6 @@ class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         with suppress(msgspec.ValidationError):
             return msgspec.convert(record, cls)
         return None
-
-    def says_the_same(self, other: "SourceNote") -> bool:
-        """Whether both name the same place, title and state of a file."""
-        mine = (self.path, self.identity, self.title, self.is_gone)
-        return mine == (other.path, other.identity, other.title, other.is_gone)
 
 
 class Unknown(NamedTuple):
@@ -526,6 +523,17 @@ def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
     return Unknown(tree.path(inside), next(guesses, None))
 
 
+def find_one(tree: SourceTree, inside: PurePath) -> ForeignSource | None:
+    """Return the transcript in a file; None if no reader understands it yet.
+
+    Raises:
+        OSError, StenoError: it cannot be read.
+    """
+    found = Found()
+    _look(tree, inside, None, found)
+    return next(iter(found.sources), None)
+
+
 def _look(tree: SourceTree, inside: PurePath, prefix: str | None, found: Found) -> None:
     """Find out what a file is."""
     with _opened(tree, inside) as content:
@@ -560,18 +568,24 @@ def _both(first: list[dict[str, Any]], rest: Iterator[dict[str, Any]]) -> Iterat
 def _files(walk: Walk) -> Iterator[PurePath]:
     """The files with lines of JSON that belong to no session folder, those above first."""
     waiting = [PurePath()]
-    companions = {name for each in FORMATS for name in each.companions}
     while waiting:
         folder = waiting.pop()
-        entries = [each for each in walk.below(folder) if not each.name.startswith(".")]
-        names = {each.name for each in entries if not each.is_folder}
-        if paths.CONTEXT in names:
-            continue
-        for name in sorted(names - BESIDE):
-            if name.endswith((_SUFFIX, _SUFFIX + compressed.SUFFIX)):
-                yield folder / name
-        below = [each.name for each in entries if each.is_folder and each.name not in companions]
+        files, below = perhaps_transcripts(walk.below(folder))
+        yield from (folder / name for name in files)
         waiting += [folder / name for name in reversed(below)]
+
+
+_COMPANIONS: Final = frozenset(name for each in FORMATS for name in each.companions)
+
+
+def perhaps_transcripts(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
+    """Return the files of a folder that may be transcripts, and the folders to search."""
+    shown = [each for each in entries if not each.name.startswith(".")]
+    names = {each.name for each in shown if not each.is_folder}
+    if paths.CONTEXT in names:
+        return [], []
+    files = [name for name in sorted(names - BESIDE) if name.endswith(_ENDINGS)]
+    return files, [each.name for each in shown if each.is_folder and each.name not in _COMPANIONS]
 
 
 def _opened(tree: SourceTree, inside: PurePath) -> BinaryIO:

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from steno.values import decode_object
 from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote
 from steno_protocol import limits, paths
-from steno_protocol.records import RESERVED_KEYS, stamp_of
+from steno_protocol.records import RESERVED_KEYS
 
 _LAST_BYTES: Final = 16 * 1024
-"""Bytes at the end of a stream that have its last note, or the stamp of its last line."""
+"""Bytes at the end of a stream that have its last note."""
 
 _DIGEST_CHARS: Final = 8
 
@@ -93,12 +93,6 @@ def id_of_copy(source: ForeignSource) -> str:
     *above, last = start.split("/")
     last = last[: limits.SESSION_SEGMENT_CHARS_MAX - _DIGEST_CHARS - 1]
     return "/".join([*above, f"{last}-{digest}"])
-
-
-def kept_key(known: Known, stream: str) -> str | None:
-    """The key of the last line of a stream, read from its file; None without one."""
-    stamp = stamp_of(_last_line(known.folder / paths.stream_file(stream)))
-    return None if stamp is None else stamp.key
 
 
 def _known_in(folder: Path, segments: tuple[str, ...]) -> Iterator[Known]:

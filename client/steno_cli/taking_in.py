@@ -224,12 +224,34 @@ class Importer:
             if isinstance(source, ForeignSource):
                 return Follower(self._client, source, redactor).look()
             return Followed(source.session)
-        with nest_in(aside) as nest:
-            _prepare(source, nest / paths.PREPARED, progress, redactor)
-            _take_in(self._client, source, nest.name)
+        take_in(self._client, source, aside, redactor, progress)
         if isinstance(source, ForeignSource):
             self._known.add(source.session, str(source.file), source.identity())
         return None
+
+
+def take_in(
+    client: BlockingClient,
+    source: Source,
+    aside: Path,
+    redactor: Redactor | None,
+    progress: Shown | None = None,
+) -> None:
+    """Make a session of a source that is none yet.
+
+    Raises:
+        Busy: the source was rewritten meanwhile.
+        OSError: a file cannot be read or written.
+        StenoError: the daemon refused it.
+    """
+    with nest_in(aside) as nest:
+        _prepare(source, nest / paths.PREPARED, progress or _Unshown(), redactor)
+        _take_in(client, source, nest.name)
+
+
+class _Unshown:
+    def add(self, more: int, text: str = "") -> None:
+        """Show nothing."""
 
 
 def _is_there(source: Source, tree: Path, redactor: Redactor | None) -> bool:

@@ -79,6 +79,8 @@ exported    session format path                 `export -o`
 imported    session folder head bytes damaged state why      `import`: one a line; state is
             imported, grown, rewritten, there, or left_out: then why is the reason, and unknown
             keys are null
+watched     session path state bytes messages     `watch`: one a line; state is imported, grown,
+            rewritten, deleted or left_out: then session is null
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies
@@ -297,6 +299,15 @@ def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
     """A session that could not be imported; its id is None if its path is no id."""
     known = {"session": session, "folder": str(folder), "state": "left_out", "why": why}
     return {**known, "head": None, "bytes": None, "damaged": None}
+
+
+def watched(
+    session: str | None, path: str, state: str, file_bytes: int, messages: int
+) -> dict[str, Any]:
+    """A change of a session that follows the transcript at a path."""
+    return {
+        "session": session, "path": path, "state": state, "bytes": file_bytes, "messages": messages,
+    }  # fmt: skip
 
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _mark_gone(client: BlockingClient, tree: SourceTree, known: KnownFiles) -> I
         path = Path(each.note.path)
         if not each.note.is_gone and path.is_relative_to(tree.top) and not os.path.lexists(path):
             with suppress(NotFound):
-                if mark_gone(client, each.session):
+                if mark_gone(client, each.session, each.note.path):
                     yield each.session
 
 
