@@ -9,7 +9,6 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
@@ -130,9 +129,14 @@ class FileWatch:
                 # It may have been away.
                 self._add(top, PurePath(top.tree.only))
         for _ in range(min(len(self._folders), WATCH_FOLDERS_MAX)):
-            folder = self._folders.popleft()
-            if self._search(folder, clock_ns):
-                self._folders.append(folder)
+            waiting = [self._folders.popleft()]
+            # What is new in it is searched at once, however deep it goes.
+            while waiting:
+                folder = waiting.pop()
+                found = self._search(folder, clock_ns)
+                if found is not None:
+                    waiting += found
+                    self._folders.append(folder)
         return self._changed(now, clock_ns)
 
     def _changed(self, now: float, clock_ns: int) -> list[WatchedFile]:
@@ -181,12 +185,23 @@ class FileWatch:
         return found
 
     def _has_changed(self, file: WatchedFile, now: float) -> bool:
-        shape = None
-        with suppress(OSError):
+        before = file.shape
+        try:
             found = os.lstat(file.path)
-            if stat.S_ISREG(found.st_mode):
-                shape = Shape(found.st_ino, found.st_size, found.st_mtime_ns)
-        if shape == file.shape:
+        except OSError:
+            shape = None
+        else:
+            # Nearly every call ends here.
+            if (
+                before is not None
+                and found.st_mtime_ns == before.changed_ns
+                and found.st_size == before.size
+                and found.st_ino == before.inode
+            ):
+                return False
+            is_regular = stat.S_ISREG(found.st_mode)
+            shape = Shape(found.st_ino, found.st_size, found.st_mtime_ns) if is_regular else None
+        if shape == before:
             return False
         file.shape, file.changed_at = shape, now
         return True
@@ -207,11 +222,15 @@ class FileWatch:
         else:
             self._add(top, PurePath(top.tree.only))
 
-    def _search(self, folder: _Folder, clock_ns: int) -> bool:
-        """Add what is new in a folder that has changed; False if the folder is gone."""
+    def _search(self, folder: _Folder, clock_ns: int) -> list[_Folder] | None:
+        """Add the new files of a folder that has changed.
+
+        Returns:
+            The new folders in it; None if it is gone.
+        """
         tree = folder.top.tree
         if tree is None:
-            return False
+            return None
         try:
             changed_ns = os.lstat(tree.path(folder.inside)).st_mtime_ns
         except OSError:
@@ -219,9 +238,9 @@ class FileWatch:
                 # It may come again, as another one.
                 tree.close()
                 folder.top.tree = None
-            return False
+            return None
         if changed_ns == folder.changed_ns:
-            return True
+            return []
         # A file that comes in the same tick of the clock is found by another search.
         folder.changed_ns = changed_ns if abs(clock_ns - changed_ns) > _COARSE_NS else -1
         walk = Walk(tree)
@@ -229,10 +248,9 @@ class FileWatch:
         self.left_out += walk.left_out
         for name in names:
             self._add(folder.top, folder.inside / name)
-        for name in set(below) - folder.below:
-            self._folders.append(_Folder(folder.top, folder.inside / name))
+        new = [name for name in below if name not in folder.below]
         folder.below = set(below)
-        return True
+        return [_Folder(folder.top, folder.inside / name) for name in new]
 
     def _add(self, top: _Top, inside: PurePath) -> None:
         assert top.tree is not None

@@ -229,6 +229,8 @@ class Follower:
         """How much of a file the stream has; None if it does not say."""
         generation, lines = self._stream_head
         if lines == 0:
+            # It begins anew, or the session is no transcript's.
+            self._check_identity()
             return reading.cursor(generation)
         last = self._stream.last(1)
         found = Cursor.of_key(last[0].key) if last and last[0].key else None
