@@ -221,7 +221,12 @@ class Conversation:
         self._early: list[int] = []
 
     def more(
-        self, transcript: ForeignTranscript, record_at: RecordAt, *, is_settled: bool
+        self,
+        transcript: ForeignTranscript,
+        record_at: RecordAt,
+        *,
+        is_settled: bool,
+        present: int = 0,
     ) -> Iterator[bytes]:
         """Yield the messages that were added since the last call; each must be taken.
 
@@ -229,6 +234,8 @@ class Conversation:
             transcript: what has scanned the file.
             record_at: reads a record again.
             is_settled: nothing was written for a while, so that messages need not wait.
+            present: the number of messages that another conversation added before; these do not
+                wait, either.
 
         Raises:
             Changed: messages that were yielded before are others now; this object is spent.
@@ -240,6 +247,7 @@ class Conversation:
         converter = self._converter = self._converter or transcript.converter()
         early = deque(self._early)
         for line in self._lines(_converted(converter, places[known:], record_at)):
+            present -= 1
             if not early:
                 yield line
             elif early.popleft() != hash(line):
@@ -253,7 +261,8 @@ class Conversation:
                 raise Changed
             self._early = list(early)
             return
-        ready = len(waiting) if is_settled else max(added, _ready(waiting))
+        ready = max(added, _ready(waiting), min(present, len(waiting)))
+        ready = len(waiting) if is_settled else ready
         yield from waiting[added:ready]
         self._early = hashes[:ready]
 

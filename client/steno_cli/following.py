@@ -339,16 +339,15 @@ class Follower:
                 done.skipped = self._conversation.skipped
                 return
         conversation = Conversation()
+        head = Position.parse(self._client.stat(self.source.session).head)
         # A message that an earlier process added early is not taken back.
-        wanted = conversation.more(transcript, record_at, is_settled=True)
-        if self._compare(wanted, done):
+        wanted = conversation.more(transcript, record_at, is_settled=is_settled, present=head.line)
+        if self._compare(head, wanted, done):
             self._conversation = conversation
             done.skipped = conversation.skipped
 
-    def _compare(self, wanted: Iterator[bytes], done: Followed) -> bool:
+    def _compare(self, head: Position, wanted: Iterator[bytes], done: Followed) -> bool:
         """Give the context the wanted messages; False if others go on with it."""
-        stat = self._client.stat(self.source.session)
-        head = Position.parse(stat.head)
         present = _Present(self._session.lines(Position(head.generation, 0), head))
         found = agreement(present.messages(), wanted, self._is_same)
         # The lines that go must be of no other author, either.

@@ -123,12 +123,12 @@ class Watcher:
             if file.shape is not None and self._is_complete(file):
                 self.idle += 1
             else:
-                last = self._work.get(file.path)
-                self._work[file.path] = last or _Work(file, self._clock())
-                # A file that grows is no reason to say its error again, but to try it again.
-                self._work[file.path].file = file
-                if last is not None and file.shape is not None:
-                    last.at = min(last.at, self._clock() + last.failures)
+                before = self._work.get(file.path)
+                # A file that fails is not tried more often because it grows.
+                if before is None or not before.failures or file.shape is None:
+                    # One that was moved is found at its new place first.
+                    pause = WATCH_SETTLED_S if file.shape is None else 0.0
+                    self._work[file.path] = _Work(file, self._clock() + pause)
 
     def _is_complete(self, file: WatchedFile) -> bool:
         """Whether the session of a file has it as it is; asked once, when the watch begins."""
