@@ -37,6 +37,13 @@ and the others take turns. 10 000 idle files need half a per cent of a core."""
 WATCH_FOLDERS_MAX: Final = 1000
 """Folders that are looked at each time for new files; more of them take turns."""
 
+NOTES_BYTES: Final = 64 * 1024
+"""Notes of the kernel that are read at once; it keeps 16 384 of them."""
+
+NOTES_GATHERED_S: Final = 0.05
+"""Pause between a note of the kernel and the look that follows: a file that grows all the time is
+looked at 20 times a second at most."""
+
 WATCH_LATELY_S: Final = 900.0
 """Age of the last change up to which a file is looked at each time."""
 

@@ -69,7 +69,9 @@ class _Folder:
     """A folder that is searched when it has changed."""
 
     top: _Top
+    tree: SourceTree
     inside: PurePath
+    path: str
     changed_ns: int = -1
     below: set[str] = field(default_factory=set[str])
 
@@ -82,17 +84,20 @@ class FileWatch:
 
     Attributes:
         files: the files that are there, by path.
-        left_out: what cannot be searched, with the reason, since the last look.
+        left_out: what cannot be searched, with the reason, by the last look.
+        new_folders: the folders that the last look found.
     """
 
     def __init__(self, places: Iterable[Path]) -> None:
         self.files: dict[str, WatchedFile] = {}
         self.left_out: list[tuple[Path, str]] = []
+        self.new_folders: list[str] = []
         self._tops = [_Top(each) for each in places]
         self._new: list[WatchedFile] = []
         self._lately: dict[str, WatchedFile] = {}
         self._others: deque[WatchedFile] = deque()
-        self._folders: deque[_Folder] = deque()
+        self._folders: dict[str, _Folder] = {}
+        self._folder_turns: deque[str] = deque()
 
     def close(self) -> None:
         """Close the folders."""
@@ -109,11 +114,6 @@ class FileWatch:
             if each.tree is not None
         ]
 
-    @property
-    def folders(self) -> list[Path]:
-        """The folders that are searched."""
-        return [each.top.tree.path(each.inside) for each in self._folders if each.top.tree]
-
     def look(self, now: float, clock_ns: int) -> list[WatchedFile]:
         """Return the files that are new, changed or gone since the last look.
 
@@ -121,28 +121,55 @@ class FileWatch:
             now: seconds of a clock that only rises.
             clock_ns: the time of the machine.
         """
-        self.left_out = []
+        self.left_out, self.new_folders = [], []
         for top in self._tops:
             if top.tree is None:
-                self._begin(top)
+                self._begin(top, clock_ns)
             elif top.tree.only is not None:
                 # It may have been away.
-                self._add(top, PurePath(top.tree.only))
-        for _ in range(min(len(self._folders), WATCH_FOLDERS_MAX)):
-            waiting = [self._folders.popleft()]
-            # What is new in it is searched at once, however deep it goes.
-            while waiting:
-                folder = waiting.pop()
-                found = self._search(folder, clock_ns)
-                if found is not None:
-                    waiting += found
-                    self._folders.append(folder)
-        return self._changed(now, clock_ns)
+                self._add(top.tree, PurePath(top.tree.only))
+        for _ in range(min(len(self._folder_turns), WATCH_FOLDERS_MAX)):
+            path = self._folder_turns.popleft()
+            if path in self._folders:
+                self._search_below(self._folders[path], clock_ns)
+                self._folder_turns.append(path)
+        return self._without_gone(self._changed(now, clock_ns))
+
+    def look_at(self, paths: Iterable[Path], now: float, clock_ns: int) -> list[WatchedFile]:
+        """Return what has changed of some files, and what is new beside them, as `look` does."""
+        self.left_out, self.new_folders = [], []
+        found: list[WatchedFile] = []
+        for path in paths:
+            file, folder = self.files.get(str(path)), self._folders.get(str(path.parent))
+            if file is not None and self._has_changed(file, now):
+                found.append(file)
+                self._lately[file.path] = file
+            elif file is None and folder is not None:
+                self._search_below(folder, clock_ns)
+        return self._without_gone([*found, *self._changed_new(now, clock_ns)])
+
+    def _search_below(self, folder: _Folder, clock_ns: int) -> None:
+        """Add what is new in a folder, however deep it goes."""
+        waiting = [folder]
+        while waiting:
+            each = waiting.pop()
+            below = self._search(each, clock_ns)
+            if below is None:
+                self._folders.pop(each.path, None)
+                continue
+            waiting += below
+            if each.path not in self._folders:
+                self._folders[each.path] = each
+                self._folder_turns.append(each.path)
+                self.new_folders.append(each.path)
 
     def _changed(self, now: float, clock_ns: int) -> list[WatchedFile]:
         known = len(self._lately)
         found = [*self._changed_lately(now), *self._changed_others(now, known)]
-        found += self._changed_new(now, clock_ns)
+        return [*found, *self._changed_new(now, clock_ns)]
+
+    def _without_gone(self, found: list[WatchedFile]) -> list[WatchedFile]:
+        """Forget the files that are gone."""
         for file in found:
             if file.shape is None:
                 self.files.pop(file.path, None)
@@ -206,7 +233,7 @@ class FileWatch:
         file.shape, file.changed_at = shape, now
         return True
 
-    def _begin(self, top: _Top) -> None:
+    def _begin(self, top: _Top, clock_ns: int) -> None:
         """Look whether what was named is there now."""
         try:
             top.tree = SourceTree(top.path)
@@ -218,9 +245,9 @@ class FileWatch:
             top.is_refused = True
             return
         if top.tree.only is None:
-            self._folders.appendleft(_Folder(top, PurePath()))
+            self._search_below(_Folder(top, top.tree, PurePath(), str(top.tree.top)), clock_ns)
         else:
-            self._add(top, PurePath(top.tree.only))
+            self._add(top.tree, PurePath(top.tree.only))
 
     def _search(self, folder: _Folder, clock_ns: int) -> list[_Folder] | None:
         """Add the new files of a folder that has changed.
@@ -228,11 +255,9 @@ class FileWatch:
         Returns:
             The new folders in it; None if it is gone.
         """
-        tree = folder.top.tree
-        if tree is None:
-            return None
+        tree = folder.tree
         try:
-            changed_ns = os.lstat(tree.path(folder.inside)).st_mtime_ns
+            changed_ns = os.lstat(folder.path).st_mtime_ns
         except OSError:
             if not folder.inside.parts:
                 # It may come again, as another one.
@@ -247,14 +272,16 @@ class FileWatch:
         names, below = perhaps_transcripts(walk.below(folder.inside))
         self.left_out += walk.left_out
         for name in names:
-            self._add(folder.top, folder.inside / name)
+            self._add(tree, folder.inside / name)
         new = [name for name in below if name not in folder.below]
         folder.below = set(below)
-        return [_Folder(folder.top, folder.inside / name) for name in new]
+        return [
+            _Folder(folder.top, tree, folder.inside / name, str(tree.path(folder.inside / name)))
+            for name in new
+        ]
 
-    def _add(self, top: _Top, inside: PurePath) -> None:
-        assert top.tree is not None
-        path = str(top.tree.path(inside))
+    def _add(self, tree: SourceTree, inside: PurePath) -> None:
+        path = str(tree.path(inside))
         if path not in self.files:
-            self.files[path] = file = WatchedFile(top.tree, inside, path)
+            self.files[path] = file = WatchedFile(tree, inside, path)
             self._new.append(file)

@@ -8,7 +8,7 @@ all wait: nothing is lost, because the session itself says where to go on.
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,9 +117,15 @@ class Watcher:
         self._followers: OrderedDict[str, Follower] = OrderedDict()
         self._work: dict[str, _Work] = {}
 
-    def look(self) -> None:
-        """Find the files that changed."""
-        for file in self._watch.look(self._clock(), time.time_ns()):
+    def look(self, paths: Iterable[Path] | None = None) -> None:
+        """Find the files that changed, of all or of these."""
+        now, clock_ns = self._clock(), time.time_ns()
+        found = (
+            self._watch.look(now, clock_ns)
+            if paths is None
+            else self._watch.look_at(paths, now, clock_ns)
+        )
+        for file in found:
             if file.shape is not None and self._is_complete(file):
                 self.idle += 1
             else:
@@ -168,11 +174,10 @@ class Watcher:
                 return
             yield from self._try(each)
 
-    @property
-    def has_due(self) -> bool:
-        """Whether a file waits for `work`."""
-        now = self._clock()
-        return any(each.at <= now for each in self._work.values())
+    def pause_s(self, longest_s: float) -> float:
+        """The time until a file waits for `work`."""
+        due = (each.at - self._clock() for each in self._work.values())
+        return max(0.0, min(due, default=longest_s))
 
     def _try(self, work: _Work) -> Iterator[Seen]:
         file = work.file

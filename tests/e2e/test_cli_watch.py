@@ -4,8 +4,9 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,12 @@ class World:
             process.kill()
             process.communicate()
 
-    def wait_for_all(self, process: "subprocess.Popen[str]") -> None:
-        """Read what a watcher prints until the stream has all of the file."""
-        self.wait_for(process, lambda _: self.kept() == self.file.read_bytes())
+    def wait_until_kept(self) -> None:
+        """Wait until the stream has all of the file."""
+        deadline = time.monotonic() + END_S
+        while self.kept() != self.file.read_bytes():
+            assert time.monotonic() < deadline, "a watcher takes what was added"
+            os.sched_yield()
 
     def wait_for(
         self, process: "subprocess.Popen[str]", is_it: Callable[[dict[str, Any]], bool]
@@ -75,9 +79,10 @@ class World:
         raise AssertionError("the watcher has ended")
 
     def kept(self) -> bytes:
-        with steno.connect_sync(self.root) as client:
+        with steno.connect_sync(self.root) as client, suppress(steno.NotFound):
             stream = client.session(CLAUDE).stream("claude-code")
             return b"".join(lines_of(each.data for each in stream.records(strict=True)))
+        return b""
 
     def check(self) -> None:
         """A last import completes it, and finds each line and message once."""
@@ -123,25 +128,23 @@ def test_a_killed_watcher_and_a_killed_daemon_lose_and_repeat_nothing(world: Wor
         world.grow(500)
         # The look at it may have begun, or not.
         process.kill()
-    with world.watcher() as process:
-        world.wait_for_all(process)
+    with world.watcher():
+        world.wait_until_kept()
         world.grow(500)
         os.kill(world.steno("status", "--json").document["pid"], signal.SIGKILL)
         world.grow(1)
-        world.wait_for_all(process)
+        world.wait_until_kept()
     world.check()
 
 
 def test_two_watchers_write_each_line_once(world: World) -> None:
     world.grow(1)
-    with world.watcher() as first, world.watcher() as second:
-        world.wait_for(first, lambda _: True)
-        for _ in range(3):
-            world.grow(101)
-            # Whichever is faster: the other one finds nothing to do.
-            while world.kept() != world.file.read_bytes():
-                os.sched_yield()
+    # Whichever is faster: the other one finds nothing to do, and prints nothing.
+    with world.watcher(), world.watcher() as second:
+        for count in (0, 101, 101):
+            world.grow(count)
+            world.wait_until_kept()
         second.kill()
         world.grow(2)
-        world.wait_for_all(first)
+        world.wait_until_kept()
     world.check()

@@ -15,6 +15,7 @@ from steno_cli.command_limits import WATCH_RESCAN_S
 from steno_cli.connection import connected
 from steno_cli.exits import Exit
 from steno_cli.file_watch import FileWatch
+from steno_cli.inotify import Inotify
 from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
 from steno_cli.taking_in import own_root
@@ -54,11 +55,12 @@ def run(options: Namespace, output: Output) -> int:
         with (
             _ended_by_signals(),
             closing(FileWatch(places)) as watch,
+            closing(Inotify()) as notes,
             connected(options) as client,
         ):
             tree = own_root(client) / paths.SESSIONS
             watcher = Watcher(client, tree, writing_redactor(tree.parent), watch)
-            _watch(watcher, watch, output)
+            _watch(watcher, watch, notes, output)
     except _Ended:
         return Exit.DONE
     raise AssertionError("the watch ends by a signal only")
@@ -78,26 +80,33 @@ def _ended_by_signals() -> Generator[None]:
             signal.signal(each, handler)
 
 
-def _watch(watcher: Watcher, watch: FileWatch, output: Output) -> None:
+def _watch(watcher: Watcher, watch: FileWatch, notes: Inotify, output: Output) -> None:
     """Look and work by turns.
 
     Raises:
         BrokenPipeError: the reader of stdout has gone.
     """
-    is_away = False
+    is_away, looked_at = False, time.monotonic()
     watcher.look()
     _print_begin(watcher, watch, output)
     while True:
-        begun = time.monotonic()
+        for folder in watch.new_folders:
+            notes.add(Path(folder))
         for path, why in watch.left_out:
             output.say(f"{path} is left out: {why}")
         is_away = _work(watcher, output, is_away=is_away)
         output.flush()
         if not output.has_reader:
             raise BrokenPipeError
-        if is_away or not watcher.has_due:
-            time.sleep(max(0.0, begun + WATCH_RESCAN_S - time.monotonic()))
-        watcher.look()
+        rest_s = max(0.0, looked_at + WATCH_RESCAN_S - time.monotonic())
+        if is_away:
+            time.sleep(rest_s)
+        changed = notes.wait(0 if is_away else min(rest_s, watcher.pause_s(rest_s)))
+        if time.monotonic() >= looked_at + WATCH_RESCAN_S:
+            looked_at = time.monotonic()
+            watcher.look()
+        else:
+            watcher.look(changed)
 
 
 def _work(watcher: Watcher, output: Output, *, is_away: bool) -> bool:
