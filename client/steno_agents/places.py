@@ -15,6 +15,9 @@ _PLACES: Final = (
 )
 """A variable that moves the folder of a program, that folder below the home, and what is in it."""
 
+VARIABLES: Final = tuple(variable for variable, _, _ in _PLACES if variable is not None)
+"""The variables that move folders."""
+
 
 def places_of(home: PurePath, environ: Mapping[str, str]) -> list[PurePath]:
     """Return the folders of all programs, whether they exist or not.

@@ -60,6 +60,9 @@ WATCH_READERS_MAX: Final = 16
 WATCH_READERS_BYTES_MAX: Final = 256 * MIB
 """Bytes of the files whose readers stay in memory, which take about a twentieth of it."""
 
+WATCH_RESTART_S: Final = 5.0
+"""Pause of systemd before it starts a watch again that ended."""
+
 WATCH_BACKOFF_MIN_S: Final = 10.0
 """Pause before a file that could not be followed is tried again, doubled each time ..."""
 
