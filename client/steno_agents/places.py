@@ -22,8 +22,8 @@ VARIABLES: Final = tuple(variable for variable, _, _ in _PLACES if variable is n
 def places_of(home: PurePath, environ: Mapping[str, str]) -> list[PurePath]:
     """Return the folders of all programs, whether they exist or not.
 
-    >>> [str(each) for each in places_of(PurePath("/home/me"), {"CODEX_HOME": "/srv/codex"})][:3]
-    ['/home/me/.claude/projects', '/srv/codex/sessions', '/srv/codex/archived_sessions']
+    >>> [str(each) for each in places_of(PurePath("/srv/me"), {"CODEX_HOME": "/srv/codex"})][:3]
+    ['/srv/me/.claude/projects', '/srv/codex/sessions', '/srv/codex/archived_sessions']
     """
     return [
         PurePath(given) / name if (given := environ.get(variable or "")) else home / own / name

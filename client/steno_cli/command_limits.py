@@ -24,7 +24,7 @@ FOLLOW_ATTEMPTS_MAX: Final = 8
 FOLLOW_BATCH_BYTES: Final = 2 * MIB
 """Bytes of one append to a followed session; a request, its copy and its lines are in memory."""
 
-FOLLOW_BATCH_RECORDS: Final = 1000
+FOLLOW_BATCH_RECORDS_MAX: Final = 1000
 """Records of one append to a followed session."""
 
 WATCH_RESCAN_S: Final = 2.0

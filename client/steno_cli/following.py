@@ -41,7 +41,7 @@ from steno_agents.transcript import Message
 from steno_cli.command_limits import (
     FOLLOW_ATTEMPTS_MAX,
     FOLLOW_BATCH_BYTES,
-    FOLLOW_BATCH_RECORDS,
+    FOLLOW_BATCH_RECORDS_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
@@ -293,7 +293,7 @@ class Follower:
             batch += [piece.record for piece in pieces_of(line, self._mask)]
             batch_bytes += len(line)
             reading.feed(line)
-            if len(batch) >= FOLLOW_BATCH_RECORDS or batch_bytes >= FOLLOW_BATCH_BYTES:
+            if len(batch) >= FOLLOW_BATCH_RECORDS_MAX or batch_bytes >= FOLLOW_BATCH_BYTES:
                 self._append_lines(batch, reading.cursor(generation))
                 batch, batch_bytes = [], 0
         self._append_lines(batch, reading.cursor(generation))
@@ -404,7 +404,7 @@ class Follower:
         for line in lines:
             done.messages += 1
             control = _control_of(line)
-            is_full = len(batch) >= FOLLOW_BATCH_RECORDS or batch_bytes >= FOLLOW_BATCH_BYTES
+            is_full = len(batch) >= FOLLOW_BATCH_RECORDS_MAX or batch_bytes >= FOLLOW_BATCH_BYTES
             if batch and (control is not None or is_full):
                 yield partial(self._change, Append, batch)
                 batch, batch_bytes = [], 0

@@ -163,9 +163,9 @@ def test_a_clock_that_began_in_1970_hides_nothing(watched: Watched) -> None:
 
 
 def test_the_folders_of_the_programs_can_be_moved_by_their_variables() -> None:
-    home = PurePath("/home/me")
-    assert PurePath("/home/me/.pi/agent/sessions") in places_of(home, {})
+    home = PurePath("/srv/me")
+    assert PurePath("/srv/me/.pi/agent/sessions") in places_of(home, {})
     moved = places_of(home, {"CLAUDE_CONFIG_DIR": "/srv/claude", "CODEX_HOME": "/srv/codex"})
     assert PurePath("/srv/claude/projects") in moved
     assert PurePath("/srv/codex/archived_sessions") in moved
-    assert not any(each.is_relative_to("/home/me/.codex") for each in moved)
+    assert not any(each.is_relative_to("/srv/me/.codex") for each in moved)

@@ -39,7 +39,9 @@ def add_parser(commands: Subcommands) -> None:
         " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
         " (~/.codex/sessions): the branch with the last record becomes the context, other branches"
         " and what a compaction replaced become past generations, and the file is kept byte for"
-        " byte in a stream of the session. FOLDER is only read, links in it are passed over. The"
+        " byte in a stream of the session. A transcript that has grown is imported up to its new"
+        " end, and one that was rewritten begins anew, with past generations of what it had;"
+        " `steno watch` does so all the time. FOLDER is only read, links in it are passed over. The"
         " root must be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
         "steno import ~/.claude/projects",
