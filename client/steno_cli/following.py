@@ -45,6 +45,7 @@ from steno_cli.command_limits import (
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
+from steno_cli.transcripts import line_within
 from steno_present.wording import count
 from steno_protocol.commands import (
     Append,
@@ -548,10 +549,10 @@ def _lines(file: BinaryIO, begin: int, size: int, source: ForeignSource) -> Iter
         TooLarge: a line is too long to be kept in memory.
     """
     while begin < size:
-        line = file.readline(min(size - begin, TRANSCRIPT_LINE_BYTES_MAX + 1))
-        if len(line) > TRANSCRIPT_LINE_BYTES_MAX:
+        line = line_within(file, TRANSCRIPT_LINE_BYTES_MAX)
+        if line is None:
             raise too_long_line(source.file, begin)
-        if not line.endswith(b"\n"):
+        if not line.endswith(b"\n") or begin + len(line) > size:
             return
         yield line
         begin += len(line)

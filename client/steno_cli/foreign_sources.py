@@ -35,7 +35,7 @@ from steno_cli.command_limits import (
 )
 from steno_cli.import_sources import check_session_id
 from steno_cli.source_tree import Entry, SourceTree, Walk
-from steno_cli.transcripts import detected, first_objects
+from steno_cli.transcripts import detected, first_objects, line_within
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, StenoError, TooLarge
 
@@ -661,14 +661,14 @@ def whole_lines(source: BinaryIO, path: Path, unfinished: list[int]) -> Iterator
         TooLarge: a line is too long to be kept in memory.
     """
     offset = 0
-    while line := source.readline(TRANSCRIPT_LINE_BYTES_MAX + 1):
-        if len(line) > TRANSCRIPT_LINE_BYTES_MAX:
-            raise too_long_line(path, offset)
+    while line := line_within(source, TRANSCRIPT_LINE_BYTES_MAX):
         if not line.endswith(b"\n"):
             unfinished.append(len(line))
             return
         yield line
         offset += len(line)
+    if line is None:
+        raise too_long_line(path, offset)
 
 
 def too_long_line(path: Path, offset: int) -> TooLarge:

@@ -23,6 +23,9 @@ from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.file_types import kind_of
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_PIECE_BYTES: Final = limits.MIB
+"""Bytes of one piece of a long line."""
+
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -57,20 +60,35 @@ def _first_lines(content: BinaryIO) -> Iterator[bytes]:
     for _ in range(DETECTED_LINES_MAX):
         if read >= DETECTED_BYTES_MAX:
             return
-        part = line = content.readline(DETECTED_LINE_BYTES_MAX)
-        read += len(part)
-        while _is_cut(part) and read < DETECTED_BYTES_MAX:
-            part = content.readline(DETECTED_LINE_BYTES_MAX)
-            read += len(part)
-        if not line:
-            return
-        if not _is_cut(line):
+        line = line_within(content, DETECTED_LINE_BYTES_MAX)
+        if line is None:
+            read += DETECTED_LINE_BYTES_MAX
+            # The rest of the line, in pieces.
+            while (part := content.readline(_PIECE_BYTES)) and not part.endswith(b"\n"):
+                read += len(part)
+                if read >= DETECTED_BYTES_MAX:
+                    return
+        elif line:
+            read += len(line)
             yield line
+        else:
+            return
 
 
-def _is_cut(part: bytes) -> bool:
-    """Whether a line may go on after a part of it that was read."""
-    return len(part) == DETECTED_LINE_BYTES_MAX and not part.endswith(b"\n")
+def line_within(content: BinaryIO, bytes_max: int) -> bytes | None:
+    """The next line; None if it is longer, of which no more than the bound is read.
+
+    It is read in pieces, because `readline` needs the memory of a long line twice.
+    """
+    pieces: list[bytes] = []
+    left = bytes_max
+    while left:
+        piece = content.readline(min(_PIECE_BYTES, left))
+        pieces.append(piece)
+        left -= len(piece)
+        if piece.endswith(b"\n") or not piece:
+            return b"".join(pieces)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
