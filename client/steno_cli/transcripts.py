@@ -64,10 +64,11 @@ def _first_lines(content: BinaryIO) -> Iterator[bytes]:
         if line is None:
             read += DETECTED_LINE_BYTES_MAX
             # The rest of the line, in pieces.
-            while (part := content.readline(_PIECE_BYTES)) and not part.endswith(b"\n"):
+            while read < DETECTED_BYTES_MAX:
+                part = content.readline(min(_PIECE_BYTES, DETECTED_BYTES_MAX - read))
                 read += len(part)
-                if read >= DETECTED_BYTES_MAX:
-                    return
+                if not part or part.endswith(b"\n"):
+                    break
         elif line:
             read += len(line)
             yield line
