@@ -42,17 +42,21 @@ class WatchedFile:
 
     Attributes:
         tree: the folder or file that was named.
-        inside: its place there.
         path: its path.
         shape: what the last look saw; None if it is not there.
         changed_at: when a look saw a change, in seconds of the caller's clock.
     """
 
     tree: SourceTree
-    inside: PurePath
     path: str
     shape: Shape | None = None
     changed_at: float = 0.0
+
+    @property
+    def inside(self) -> PurePath:
+        """Its place in the tree."""
+        # Kept as text: of 100 000 files, paths take 60 MB.
+        return PurePath(self.path).relative_to(self.tree.top)
 
 
 @dataclass(slots=True)
@@ -283,5 +287,5 @@ class FileWatch:
     def _add(self, tree: SourceTree, inside: PurePath) -> None:
         path = str(tree.path(inside))
         if path not in self.files:
-            self.files[path] = file = WatchedFile(tree, inside, path)
+            self.files[path] = file = WatchedFile(tree, path)
             self._new.append(file)

@@ -16,7 +16,7 @@ A context that others changed is left as it is: a person goes on with it.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, Final, Literal
@@ -113,6 +113,15 @@ class Followed:
     def has_changed(self) -> bool:
         """Whether anything was written."""
         return bool(self.file_bytes or self.messages or self.was_rewritten or self.was_reverted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A change of the context: a command, its records, and what else it has."""
+
+    kind: type[Mutation]
+    records: Sequence[bytes] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Follower:
@@ -383,23 +392,21 @@ class Follower:
         """Drop the messages from a position on; they stay in a past generation."""
         why = "the transcript is another one now"
         if position.line:
-            self._change(RevertTo, position=str(position), why=why)
+            self._change(_Request(RevertTo, fields={"position": str(position), "why": why}))
         else:
-            self._change(Clear, why=why)
+            self._change(_Request(Clear, fields={"why": why}))
 
     def _add_messages(self, lines: Iterator[bytes], done: Followed) -> None:
         """Append messages; the last request waits for the disk, and with it the others."""
-        waiting: Callable[[Durability], None] | None = None
-        for send in self._requests(lines, done):
+        waiting: _Request | None = None
+        for request in self._requests(lines, done):
             if waiting is not None:
-                waiting("written")
-            waiting = send
+                self._change(waiting, "written")
+            waiting = request
         if waiting is not None:
-            waiting("synced")
+            self._change(waiting)
 
-    def _requests(
-        self, lines: Iterator[bytes], done: Followed
-    ) -> Iterator[Callable[[Durability], None]]:
+    def _requests(self, lines: Iterator[bytes], done: Followed) -> Iterator["_Request"]:
         """The requests that append messages, in their order."""
         batch, batch_bytes = list[bytes](), 0
         for line in lines:
@@ -407,29 +414,24 @@ class Follower:
             control = _control_of(line)
             is_full = len(batch) >= FOLLOW_BATCH_RECORDS_MAX or batch_bytes >= FOLLOW_BATCH_BYTES
             if batch and (control is not None or is_full):
-                yield partial(self._change, Append, batch)
+                yield _Request(Append, batch)
                 batch, batch_bytes = [], 0
             if control is None:
                 batch.append(line)
                 batch_bytes += len(line)
             elif control["role"] == "_usage":
-                yield partial(self._change, UpdateTokenCount, token_count=control["token_count"])
+                yield _Request(UpdateTokenCount, fields={"token_count": control["token_count"]})
             else:
-                yield partial(self._change, WriteSystemPrompt, prompt=control["content"])
+                yield _Request(WriteSystemPrompt, fields={"prompt": control["content"]})
         if batch:
-            yield partial(self._change, Append, batch)
+            yield _Request(Append, batch)
 
-    def _change(
-        self,
-        kind: type[Mutation],
-        records: Sequence[bytes] = (),
-        durability: Durability = "synced",
-        **fields: Any,
-    ) -> None:
+    def _change(self, request: "_Request", durability: Durability = "synced") -> None:
         command = mutation(
-            kind, self.source.session, AUTHOR, None, self._head, durability, **fields
-        )
-        ack, _ = self._client.request(command, Ack, records)
+            request.kind, self.source.session, AUTHOR, None, self._head, durability,
+            **request.fields,
+        )  # fmt: skip
+        ack, _ = self._client.request(command, Ack, request.records)
         self._head = Position.parse(ack.head)
 
     # --- what describes the session ---------------------------------------------------------------

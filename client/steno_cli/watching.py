@@ -95,6 +95,8 @@ class Watcher:
 
     Attributes:
         idle: the files that were complete when they were first seen.
+        sources: the transcripts that were looked at, by path.
+        followers: those whose readers are in memory, the one that was used last at the end.
     """
 
     def __init__(
@@ -113,8 +115,8 @@ class Watcher:
         self._clock = clock
         self._known = KnownFiles(tree)
         self._complete = {each.note.path: each for each in self._known.all()}
-        self._sources: dict[str, ForeignSource] = {}
-        self._followers: OrderedDict[str, Follower] = OrderedDict()
+        self.sources: dict[str, ForeignSource] = {}
+        self.followers: OrderedDict[str, Follower] = OrderedDict()
         self._work: dict[str, _Work] = {}
 
     def look(self, paths: Iterable[Path] | None = None) -> None:
@@ -190,7 +192,7 @@ class Watcher:
             work.at = self._clock() + 1
             return
         except (StenoError, OSError) as error:
-            self._followers.pop(file.path, None)
+            self.followers.pop(file.path, None)
             reason = error.message if isinstance(error, StenoError) else _reason_of(error)
             work.failures += 1
             pause = min(WATCH_BACKOFF_MIN_S * 2 ** (work.failures - 1), WATCH_BACKOFF_MAX_S)
@@ -200,7 +202,7 @@ class Watcher:
                 yield Seen(None, file.path, "left_out", notes=(reason,))
             return
         is_settled = self._is_settled(file)
-        if file.shape is None or is_settled or file.path not in self._sources:
+        if file.shape is None or is_settled or file.path not in self.sources:
             self._work.pop(file.path, None)
         else:
             self._work[file.path] = _Work(file, file.changed_at + WATCH_SETTLED_S)
@@ -211,8 +213,8 @@ class Watcher:
         return self._clock() - file.changed_at >= WATCH_SETTLED_S
 
     def _gone(self, file: WatchedFile) -> Seen | None:
-        self._followers.pop(file.path, None)
-        source = self._sources.pop(file.path, None)
+        self.followers.pop(file.path, None)
+        source = self.sources.pop(file.path, None)
         if source is None:
             return None
         with suppress(NotFound):
@@ -221,7 +223,7 @@ class Watcher:
         return None
 
     def _follow(self, file: WatchedFile) -> Seen | None:
-        source = self._sources.get(file.path)
+        source = self.sources.get(file.path)
         if source is None:
             found = find_one(file.tree, file.inside)
             if found is None:
@@ -236,7 +238,7 @@ class Watcher:
         _, segments = paths.split_session(source.session)
         redactor = self._redactor_for(source.session)
         if not self._tree.joinpath(*segments).exists():
-            self._followers.pop(file.path, None)
+            self.followers.pop(file.path, None)
             try:
                 with folder_aside(self._tree) as aside:
                     take_in(self._client, source, aside, redactor)
@@ -245,24 +247,24 @@ class Watcher:
                     return None
                 raise
             self._known.add(source.session, file.path, source.identity())
-            self._sources[file.path] = source
+            self.sources[file.path] = source
             return Seen(source.session, file.path, "imported")
         follower = self._follower(source, file, redactor)
         found = follower.look(is_settled=self._is_settled(file))
-        self._sources[file.path] = source
+        self.sources[file.path] = source
         return _seen(found, source) if found.has_changed or found.is_continued_here else None
 
     def _follower(
         self, source: ForeignSource, file: WatchedFile, redactor: Redactor | None
     ) -> Follower:
         """The follower of a file; the one that was used the longest time ago is dropped."""
-        follower = self._followers.pop(file.path, None) or Follower(self._client, source, redactor)
-        self._followers[file.path] = follower
-        while len(self._followers) > 1 and (
-            len(self._followers) > WATCH_READERS_MAX
-            or sum(each.read_bytes for each in self._followers.values()) > WATCH_READERS_BYTES_MAX
+        follower = self.followers.pop(file.path, None) or Follower(self._client, source, redactor)
+        self.followers[file.path] = follower
+        while len(self.followers) > 1 and (
+            len(self.followers) > WATCH_READERS_MAX
+            or sum(each.read_bytes for each in self.followers.values()) > WATCH_READERS_BYTES_MAX
         ):
-            self._followers.popitem(last=False)
+            self.followers.popitem(last=False)
         return follower
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class World:
                 file.write(line(self.lines))
 
     @contextmanager
-    def watcher(self, *words: str) -> "Iterator[subprocess.Popen[str]]":
+    def watcher(self, *words: str) -> "Generator[subprocess.Popen[str]]":
         process = self.steno.begin("watch", str(self.folder), "--json", *words)
         try:
             yield process

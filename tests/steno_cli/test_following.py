@@ -103,7 +103,7 @@ def world(daemon: DaemonInThread, tmp_path: Path) -> Iterator[World]:
             yield world
 
 
-CASES = {
+CASES: dict[str, tuple[bytes, list[str], int]] = {
     "nothing": (ONE, ["one", "two"], 0),
     "more": (ONE + THREE, ["one", "two", "three", "four"], 0),
     "half a line": (ONE + THREE + TORN, ["one", "two", "three", "four"], 0),

@@ -143,7 +143,7 @@ def test_a_session_that_was_left_half_done_is_completed_by_the_next_watcher(worl
     world.look(WATCH_SETTLED_S)
     world.write(1, "one", "two", "three")
     # The stream has the lines, and the context has not: the watcher was killed in between.
-    source = world.watcher._sources[str(world.file(1))]
+    source = world.watcher.sources[str(world.file(1))]
     follower = Follower(world.client, source, None)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Follower, "_update_context", _die)
@@ -276,12 +276,12 @@ def test_readers_of_large_files_leave_the_memory(
     for number in range(4):
         world.write(number, "one", "two", "three")
     world.look()
-    assert len(world.watcher._followers) == 2
+    assert len(world.watcher.followers) == 2
     monkeypatch.setattr("steno_cli.watching.WATCH_READERS_BYTES_MAX", 10)
     for number in range(4):
         world.write(number, "one", "two", "three", "four", "five")
     world.look()
-    assert len(world.watcher._followers) == 1
+    assert len(world.watcher.followers) == 1
     assert world.context(0) == ["one", "two", "three", "four", "five"]
 
 
