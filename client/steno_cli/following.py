@@ -498,10 +498,9 @@ def notes_of(found: Followed, source: ForeignSource) -> Iterator[str]:
         )
     if found.is_continued_here:
         yield (
-            f"{found.session} was changed in steno, so that its context is left as it is; its"
-            f" stream {source.format.stream} has what {source.format.program} added: `steno fork"
-            f" {found.session}` keeps your work, and after `steno delete {found.session}` an import"
-            " takes the transcript as it is"
+            f"{found.session} was changed in steno, so that its context is left as it is, and only"
+            f" its stream {source.format.stream} grows: `steno fork {found.session} NAME` keeps your"
+            f" work, and after `steno delete {found.session} --yes` an import takes the transcript"
         )
     if found.skipped:
         left_out = count(len(found.skipped), "message")
