@@ -147,7 +147,7 @@ class FileWatch:
             file, folder = self.files.get(str(path)), self._folders.get(str(path.parent))
             if file is not None and self._has_changed(file, now):
                 found.append(file)
-                self._lately[file.path] = file
+                self._keep(file)
             elif file is None and folder is not None:
                 self._search_below(folder, clock_ns)
         return self._without_gone([*found, *self._changed_new(now, clock_ns)])
@@ -185,6 +185,7 @@ class FileWatch:
         for file in list(self._lately.values()):
             if self._has_changed(file, now):
                 found.append(file)
+                self._keep(file)
             elif now - file.changed_at > WATCH_LATELY_S:
                 del self._lately[file.path]
                 self._others.append(file)
@@ -198,7 +199,7 @@ class FileWatch:
                 continue
             if self._has_changed(file, now):
                 found.append(file)
-                self._lately[file.path] = file
+                self._keep(file)
             else:
                 self._others.append(file)
         return found
@@ -211,9 +212,16 @@ class FileWatch:
             if file.shape is not None and abs(clock_ns - file.shape.changed_ns) > _LATELY_NS:
                 self._others.append(file)
             else:
-                self._lately[file.path] = file
+                self._keep(file)
         self._new = []
         return found
+
+    def _keep(self, file: WatchedFile) -> None:
+        """Look at a file each time; of too many, the one that changed first takes turns again."""
+        self._lately.pop(file.path, None)
+        self._lately[file.path] = file
+        if len(self._lately) > WATCH_STATS_MAX // 2:
+            self._others.append(self._lately.pop(next(iter(self._lately))))
 
     def _has_changed(self, file: WatchedFile, now: float) -> bool:
         before = file.shape

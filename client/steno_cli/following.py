@@ -499,8 +499,9 @@ def notes_of(found: Followed, source: ForeignSource) -> Iterator[str]:
     if found.is_continued_here:
         yield (
             f"{found.session} was changed in steno, so that its context is left as it is, and only"
-            f" its stream {source.format.stream} grows: `steno fork {found.session} NAME` keeps your"
-            f" work, and after `steno delete {found.session} --yes` an import takes the transcript"
+            f" its stream {source.format.stream} grows: `steno fork {found.session} NAME` keeps"
+            f" your work, and after `steno delete {found.session} --yes` an import takes the"
+            " transcript"
         )
     if found.skipped:
         left_out = count(len(found.skipped), "message")

@@ -10,6 +10,7 @@ import pytest
 from steno_agents.places import places_of
 from steno_cli import file_watch
 from steno_cli.file_watch import FileWatch
+from steno_cli.inotify import Inotify
 
 NOW_NS = 1_800_000_000_000_000_000
 LONG_AGO_NS = NOW_NS - 10**15
@@ -143,6 +144,60 @@ def test_of_many_old_files_some_are_looked_at_each_time(
     looked_at.clear()
     watched.look()
     assert str(watched.folder / "7.jsonl") in looked_at
+
+
+def test_of_too_many_new_files_some_take_turns(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_watch, "WATCH_STATS_MAX", 6)
+    monkeypatch.setattr(file_watch, "_TURNS_MIN", 1)
+    for number in range(9):
+        watched.write(f"{number}.jsonl", at_ns=NOW_NS)
+    assert len(watched.look()) == 9
+    (watched.folder / "0.jsonl").write_text("changed\n")
+    (watched.folder / "8.jsonl").write_text("changed\n")
+    found = watched.look()
+    assert ("8.jsonl", True) in found
+    while ("0.jsonl", True) not in found:
+        found |= watched.look()
+
+
+def test_some_paths_are_looked_at_alone(watched: Watched) -> None:
+    for name in ("a", "b"):
+        watched.write(f"{name}.jsonl")
+    watched.look()
+    for name in ("a", "b", "c", "below/d"):
+        watched.write(f"{name}.jsonl", "changed\n")
+    names = ["a.jsonl", "c.jsonl", "below", "unknown.txt"]
+    found = watched.watch.look_at([watched.folder / each for each in names], 9, NOW_NS)
+    assert {Path(each.path).name for each in found} == {"a.jsonl", "c.jsonl", "d.jsonl"}
+    assert watched.watch.new_folders == [str(watched.folder / "below")]
+    assert watched.look() == {("b.jsonl", True)}
+
+
+def test_the_kernel_says_what_changed_in_a_folder(tmp_path: Path) -> None:
+    with closing(Inotify()) as notes:
+        if not notes.is_there:
+            pytest.skip("this kernel sends no notes")
+        notes.add(tmp_path)
+        notes.add(tmp_path / "missing")
+        assert notes.wait(0) == set()
+        file = tmp_path / "a.jsonl"
+        file.write_text("one")
+        (tmp_path / "below").mkdir()
+        assert notes.wait(9) == {file, tmp_path / "below"}
+        file.unlink()
+        assert notes.wait(9) == {file}
+
+
+def test_a_watch_without_notes_waits_for_its_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    with closing(Inotify()) as notes:
+        notes.add(Path("/"))
+        assert notes.wait(2) == set()
+    assert waited == [2]
 
 
 def test_a_file_that_comes_in_the_same_tick_of_the_clock_is_found(watched: Watched) -> None:
