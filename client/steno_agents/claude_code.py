@@ -8,6 +8,7 @@ of the model is several records with the same `message.id`, one for each part of
 The live branch is the one with the last record, unless a `last-prompt` after it names another leaf.
 """
 
+import copy
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
@@ -71,6 +72,8 @@ class ClaudeCode(ForeignTranscript):
         self._boundaries: dict[str, _Boundary] = {}
         self._queue: deque[str] = deque()
         self._delivered: dict[str, list[tuple[int, str]]] = {}
+        # The same prompts by their places; a converter sees those that come later, too.
+        self._delivered_at: dict[int, str] = {}
         self._prompts: set[str] = set()
 
     @classmethod
@@ -162,6 +165,7 @@ class ClaudeCode(ForeignTranscript):
                 prompt, before = self._queue.popleft(), self._main.last
                 if before is not None and _is_typed(prompt):
                     self._delivered.setdefault(before, []).append((place, prompt))
+                    self._delivered_at[place] = prompt
             case "dequeue" if self._queue:
                 self._queue.popleft()
             case "popAll":
@@ -253,8 +257,7 @@ class ClaudeCode(ForeignTranscript):
 
     def converter(self) -> Converter:
         """A converter for one history."""
-        prompts = {place: prompt for each in self._delivered.values() for place, prompt in each}
-        return _Conversion(prompts)
+        return _Conversion(self._delivered_at)
 
 
 class _Conversion(Converter):
@@ -266,6 +269,14 @@ class _Conversion(Converter):
         self._answer: Message | None = None
         self._answer_id: str | None = None
         self._answer_tokens: int | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Conversion":
+        """Copy what waits; the prompts are the transcript's."""
+        other = _Conversion(self._delivered)
+        other._queued = copy.deepcopy(self._queued, memo)
+        other._answer = copy.deepcopy(self._answer, memo)
+        other._answer_id, other._answer_tokens = self._answer_id, self._answer_tokens
+        return other
 
     def messages(self, place: int, record: dict[str, Any]) -> Iterator[Message]:
         """Convert a record of the conversation."""

@@ -131,6 +131,13 @@ class _Conversion(Converter):
         self._messages: dict[str, dict[str, Any]] = {}
         self._answered: set[str] = set()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Conversion":
+        """Copy what changes; the messages themselves are replaced, and never changed."""
+        del memo
+        other = _Conversion()
+        other._messages, other._answered = self._messages.copy(), self._answered.copy()
+        return other
+
     def messages(
         self,
         place: int,  # noqa: ARG002  # a record says all of itself

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from steno_protocol.limits import MIB
+
 TITLE_CHARS: Final = 80
 """Characters of a first prompt that become the title."""
 
@@ -17,3 +19,16 @@ PROMPTS_KEPT_BYTES: Final = 80_000
 
 QUEUED_MAX: Final = 1000
 """Prompts that wait at once in a queue of Claude Code; people type a few."""
+
+LINE_VALUES_MAX: Final = 4_000_000
+"""Values in one line of a transcript; each decoded value takes about 70 bytes of memory."""
+
+RAW_BYTES: Final = 8 * MIB
+"""Bytes of one piece of a line that no stream takes as it is: Base64 makes it a third longer."""
+
+DAMAGED_NAMED_MAX: Final = 100
+"""Places of damaged lines that are kept to be named; more are counted."""
+
+TAIL_BYTES: Final = 4096
+"""The last bytes that were read of a file, which are compared when it has grown: a record that was
+cut out of the middle moves all bytes behind it."""

@@ -18,8 +18,56 @@ TRANSCRIPT_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
 """Bytes of one line of a transcript, which is kept in memory. Claude Code writes the images of a
 prompt twice into a line, which is then longer than any record."""
 
-TRANSCRIPT_LINE_VALUES_MAX: Final = 4_000_000
-"""Values in one line of a transcript; each decoded value takes about 70 bytes of memory."""
+FOLLOW_ATTEMPTS_MAX: Final = 8
+"""Looks at one file while others write its session: each time one of them has made progress."""
+
+FOLLOW_BATCH_BYTES: Final = 2 * MIB
+"""Bytes of one append to a followed session; a request, its copy and its lines are in memory."""
+
+FOLLOW_BATCH_RECORDS_MAX: Final = 1000
+"""Records of one append to a followed session."""
+
+WATCH_RESCAN_S: Final = 2.0
+"""Between two looks of `steno watch` at the files, soon enough for a person who waits."""
+
+WATCH_STATS_MAX: Final = 2000
+"""Files that are looked at each time, about 7 ms: up to a half of them those that changed lately,
+and the others take turns. 10 000 idle files need half a per cent of a core."""
+
+WATCH_FOLDERS_MAX: Final = 1000
+"""Folders that are looked at each time for new files; more of them take turns."""
+
+NOTES_BYTES: Final = 64 * 1024
+"""Notes of the kernel that are read at once; it keeps 16 384 of them."""
+
+NOTES_GATHERED_S: Final = 0.05
+"""Pause between a note of the kernel and the look that follows: a file that grows all the time is
+looked at 20 times a second at most."""
+
+WATCH_LATELY_S: Final = 900.0
+"""Age of the last change up to which a file is looked at each time."""
+
+WATCH_SETTLED_S: Final = 3.0
+"""Silence of a file after which the last answer in it counts as complete. Claude Code writes the
+parts of an answer one by one, and an early one would have to be replaced."""
+
+WATCH_WORK_S: Final = 1.0
+"""Time for the files that wait, after which the others are looked at again."""
+
+WATCH_READERS_MAX: Final = 16
+"""Files whose reader stays in memory; another one that grows is read from its beginning."""
+
+WATCH_READERS_BYTES_MAX: Final = 256 * MIB
+"""Bytes of the files whose readers stay in memory, which take about a twentieth of it."""
+
+WATCH_RESTART_S: Final = 5.0
+"""Pause of systemd before it starts a watch again that ended."""
+
+WATCH_BACKOFF_MIN_S: Final = 10.0
+"""Pause before a file that could not be followed is tried again, doubled each time ..."""
+
+WATCH_BACKOFF_MAX_S: Final = 600.0
+"""... up to this: it may be readable again, or have another form."""
 
 DETECTED_LINE_BYTES_MAX: Final = TRANSCRIPT_LINE_BYTES_MAX
 """Bytes of one of the lines that show the program; a longer one is passed over."""

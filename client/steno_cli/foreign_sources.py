@@ -4,23 +4,28 @@ context.jsonl               the conversation as messages
 context_1.jsonl ...         what compactions replaced, and the other branches
 stream-claude-code.jsonl    the file of the other program, byte for byte
 tool-results/               long results of tools, which Claude Code keeps in files of their own
+stream-source.jsonl         where the file is, see `SourceNote`
 state.json                  the title, and the program as a label
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 
 from steno.local import sync_file, sync_folder
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
+from steno_agents.following import Digest, pieces_of
+from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
 from steno_cli.command_limits import (
@@ -29,17 +34,17 @@ from steno_cli.command_limits import (
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.import_sources import check_session_id
-from steno_cli.source_tree import SourceTree, Walk
-from steno_cli.transcripts import detected, first_objects, lenient_object, objects_of
+from steno_cli.source_tree import Entry, SourceTree, Walk
+from steno_cli.transcripts import detected, first_objects, line_within
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, StenoError, TooLarge
-from steno_redact.records import is_same_line
-from steno_redact.redactor import Redactor
 
 _SUBAGENTS: Final = "subagents"
 """Claude Code's folder of a session's subagents, beside the session's file."""
 
 _SUFFIX: Final = ".jsonl"
+
+_ENDINGS: Final = (_SUFFIX, _SUFFIX + compressed.SUFFIX)
 
 _DIGEST_CHARS: Final = 12
 """Characters of a digest at the end of a name that was cut: no two names of a user are alike."""
@@ -49,6 +54,9 @@ _INDEX_ABOVE_MAX: Final = 5
 
 _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
+
+SOURCE: Final = "source"
+"""The stream with notes about the file."""
 
 PASSES: Final = 3
 """How often the lines of a transcript are read: to copy, to learn branches, and to convert."""
@@ -137,27 +145,56 @@ class ForeignSource:
         stat = self.tree.stat(self.inside)
         return stat.st_ino, stat.st_dev
 
-    def compare(self, folder: Path, redactor: Redactor | None = None) -> int | None:
-        """Compare the file with the stream of an existing session.
+    def identity(self) -> str:
+        """What the file is, wherever it lies.
 
-        Args:
-            folder: the session's folder.
-            redactor: what masked the stream, if something did.
-
-        Returns:
-            The bytes of the whole lines that were added since the import; None if the session does
-            not come from this file.
+        Raises:
+            OSError: it cannot be read.
         """
-        try:
-            with (folder / self.stream).open("rb") as kept, _opened(self.tree, self.inside) as file:
-                lines = whole_lines(file, self.file, [])
-                if all(is_same_line(redactor, line, next(lines, b"")) for line in kept):
-                    return sum(map(len, lines))
-                return None
-        except FileNotFoundError:
-            return None
+        named = _session_of(self.tree, self.inside, self.format, None)
+        if self.format is ClaudeCode:
+            # The name of the project's folder is that of a place.
+            return f"{self.format.stream}/{self._session_in_records()}/{_stem(self.inside.name)}"
+        return named
 
-    def write(self, folder: Path, show: Callable[[int], None]) -> None:
+    def _session_in_records(self) -> str | None:
+        transcript = self.format()
+        with _opened(self.tree, self.inside) as content:
+            for place, record in enumerate(first_objects(content)):
+                transcript.scan(place, record)
+                if transcript.session is not None:
+                    break
+        return transcript.session
+
+    @contextmanager
+    def seekable(self) -> Generator[BinaryIO]:
+        """The open file; a compressed one is decompressed into a file without a name.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with _opened(self.tree, self.inside) as file:
+            if not self.inside.name.endswith(compressed.SUFFIX):
+                yield file
+                return
+            with tempfile.TemporaryFile() as whole:
+                shutil.copyfileobj(file, whole, limits.COPY_BYTES)
+                whole.seek(0)
+                yield cast("BinaryIO", whole)
+
+    def title_of(self, transcript: ForeignTranscript) -> str:
+        """The title that the program shows, or the first words that a person typed."""
+        title = (
+            transcript.own_title
+            or self._title_beside()
+            or self._indexed_title(transcript)
+            or transcript.title(transcript.histories())
+        )
+        return (title or "")[: limits.TITLE_CHARS_MAX]
+
+    def write(
+        self, folder: Path, show: Callable[[int], None], mask: Callable[[bytes], bytes] | None
+    ) -> None:
         """Write the session's files; durable once the folder is synced.
 
         Only whole lines are taken: the program may be writing the next one.
@@ -165,13 +202,14 @@ class ForeignSource:
         Args:
             folder: an empty folder.
             show: called with the bytes of each line, `PASSES` times altogether.
+            mask: hides secrets in a line that is kept as Base64; the caller masks the files.
 
         Raises:
             EmptyTranscript: no record is a message.
             TooLarge: a line is too long to be read.
             OSError: a file cannot be read or written.
         """
-        transcript = self.format()
+        transcript, digest = self.format(), Digest()
         for found in (self.skipped, self.undecoded, self.unfinished, self.counted):
             found.clear()
         with (
@@ -180,6 +218,7 @@ class ForeignSource:
         ):
             for line in whole_lines(source, self.file, self.unfinished):
                 copy.write(line)
+                digest.feed(line)
                 show(len(line))
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
@@ -196,11 +235,38 @@ class ForeignSource:
             )
         )
         self._copy_companions(folder)
-        self._write_state(transcript, histories, folder)
+        lines = self._wrap(folder, mask)
+        title = self.title_of(transcript)
+        cursor = digest.cursor(0)
+        self._write_state(transcript, title, folder)
+        note = SourceNote(
+            path=str(self.file), identity=self.identity(), title=title,
+            generation=0, lines=lines, offset=cursor.offset, digest=cursor.digest,
+        )  # fmt: skip
+        with _new(folder / paths.stream_file(SOURCE)) as file:
+            file.write(msgspec.json.encode(note) + b"\n")
+            _sync(file)
         # `steno sessions` sorts by the last change, which is the other program's.
         changed = self.tree.stat(self.inside)
         for each in folder.iterdir():
             os.utime(each, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+
+    def _wrap(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> int:
+        """Give the stream its records; a daemon would cut a damaged last line.
+
+        Returns:
+            The number of its lines.
+        """
+        exact, count = folder / self.stream, 0
+        wrapped = exact.with_suffix(".wrapped")
+        with exact.open("rb") as lines, _new(wrapped) as records:
+            for line in lines:
+                for piece in pieces_of(line, mask):
+                    records.write(piece.record + b"\n")
+                    count += 1
+            _sync(records)
+        wrapped.replace(exact)
+        return count
 
     def _scan(
         self, transcript: ForeignTranscript, stream: Path, show: Callable[[int], None]
@@ -300,16 +366,7 @@ class ForeignSource:
                     _sync(copy)
             sync_folder(folder / name)
 
-    def _write_state(
-        self, transcript: ForeignTranscript, histories: Sequence[History], folder: Path
-    ) -> None:
-        title = (
-            transcript.own_title
-            or self._title_beside()
-            or self._indexed_title(transcript)
-            or transcript.title(histories)
-        )
-        title = (title or "")[: limits.TITLE_CHARS_MAX]
+    def _write_state(self, transcript: ForeignTranscript, title: str, folder: Path) -> None:
         state = {"version": 1, "custom_title": title or None, "labels": [transcript.stream]}
         with _new(folder / paths.STATE) as file:
             file.write(json.dumps(state, ensure_ascii=False).encode(errors="replace"))
@@ -349,6 +406,37 @@ class ForeignSource:
                     and isinstance(title := entry.get(index.title), str)
                 )
                 return next(titles, None)
+        return None
+
+
+class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A note that a session has its file up to an offset, in the stream `source`.
+
+    Attributes:
+        path: its path.
+        identity: what it is, wherever it lies.
+        title: the title that its session got from it.
+        generation: the generation of the stream with its bytes.
+        lines: the lines of that stream.
+        offset: the bytes of the file in it.
+        digest: a digest of them.
+        is_gone: the file was deleted.
+    """
+
+    path: str
+    identity: str
+    title: str = ""
+    generation: int = 0
+    lines: int = 0
+    offset: int = 0
+    digest: str = ""
+    is_gone: bool = False
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> "SourceNote | None":
+        """Return the note in a record; None if the record is none."""
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(record, cls)
         return None
 
 
@@ -435,6 +523,17 @@ def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
     return Unknown(tree.path(inside), next(guesses, None))
 
 
+def find_one(tree: SourceTree, inside: PurePath) -> ForeignSource | None:
+    """Return the transcript in a file; None if no reader understands it yet.
+
+    Raises:
+        OSError, StenoError: it cannot be read.
+    """
+    found = Found()
+    _look(tree, inside, None, found)
+    return next(iter(found.sources), None)
+
+
 def _look(tree: SourceTree, inside: PurePath, prefix: str | None, found: Found) -> None:
     """Find out what a file is."""
     with _opened(tree, inside) as content:
@@ -469,18 +568,24 @@ def _both(first: list[dict[str, Any]], rest: Iterator[dict[str, Any]]) -> Iterat
 def _files(walk: Walk) -> Iterator[PurePath]:
     """The files with lines of JSON that belong to no session folder, those above first."""
     waiting = [PurePath()]
-    companions = {name for each in FORMATS for name in each.companions}
     while waiting:
         folder = waiting.pop()
-        entries = [each for each in walk.below(folder) if not each.name.startswith(".")]
-        names = {each.name for each in entries if not each.is_folder}
-        if paths.CONTEXT in names:
-            continue
-        for name in sorted(names - BESIDE):
-            if name.endswith((_SUFFIX, _SUFFIX + compressed.SUFFIX)):
-                yield folder / name
-        below = [each.name for each in entries if each.is_folder and each.name not in companions]
+        files, below = perhaps_transcripts(walk.below(folder))
+        yield from (folder / name for name in files)
         waiting += [folder / name for name in reversed(below)]
+
+
+_COMPANIONS: Final = frozenset(name for each in FORMATS for name in each.companions)
+
+
+def perhaps_transcripts(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
+    """Return the files of a folder that may be transcripts, and the folders to search."""
+    shown = [each for each in entries if not each.name.startswith(".")]
+    names = {each.name for each in shown if not each.is_folder}
+    if paths.CONTEXT in names:
+        return [], []
+    files = [name for name in sorted(names - BESIDE) if name.endswith(_ENDINGS)]
+    return files, [each.name for each in shown if each.is_folder and each.name not in _COMPANIONS]
 
 
 def _opened(tree: SourceTree, inside: PurePath) -> BinaryIO:
@@ -556,14 +661,14 @@ def whole_lines(source: BinaryIO, path: Path, unfinished: list[int]) -> Iterator
         TooLarge: a line is too long to be kept in memory.
     """
     offset = 0
-    while line := source.readline(TRANSCRIPT_LINE_BYTES_MAX + 1):
-        if len(line) > TRANSCRIPT_LINE_BYTES_MAX:
-            raise too_long_line(path, offset)
+    while line := line_within(source, TRANSCRIPT_LINE_BYTES_MAX):
         if not line.endswith(b"\n"):
             unfinished.append(len(line))
             return
         yield line
         offset += len(line)
+    if line is None:
+        raise too_long_line(path, offset)
 
 
 def too_long_line(path: Path, offset: int) -> TooLarge:

@@ -2,33 +2,31 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 from steno.local import NotRegular
-from steno.values import decode_object
 from steno_agents.detection import Detector, is_record
+from steno_agents.json_lines import objects_of
 from steno_agents.transcript import ForeignTranscript
 from steno_cli.command_limits import (
     CHECK_HANDLES_MAX,
     DETECTED_BYTES_MAX,
     DETECTED_LINE_BYTES_MAX,
     DETECTED_LINES_MAX,
-    TRANSCRIPT_LINE_VALUES_MAX,
 )
 from steno_protocol import limits, paths
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.file_types import kind_of
-from steno_protocol.record_salvage import is_well_formed, whole_records
-from steno_protocol.surrogates import replace_lone_surrogates
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PIECE_BYTES: Final = limits.MIB
+"""Bytes of one piece of a long line."""
 
-_VALUE_MARKS: Final = (b"{", b"[", b",")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def foreign_format(file: Path) -> type[ForeignTranscript] | None:
@@ -62,80 +60,36 @@ def _first_lines(content: BinaryIO) -> Iterator[bytes]:
     for _ in range(DETECTED_LINES_MAX):
         if read >= DETECTED_BYTES_MAX:
             return
-        part = line = content.readline(DETECTED_LINE_BYTES_MAX)
-        read += len(part)
-        while _is_cut(part) and read < DETECTED_BYTES_MAX:
-            part = content.readline(DETECTED_LINE_BYTES_MAX)
-            read += len(part)
-        if not line:
-            return
-        if not _is_cut(line):
+        line = line_within(content, DETECTED_LINE_BYTES_MAX)
+        if line is None:
+            read += DETECTED_LINE_BYTES_MAX
+            # The rest of the line, in pieces.
+            while read < DETECTED_BYTES_MAX:
+                part = content.readline(min(_PIECE_BYTES, DETECTED_BYTES_MAX - read))
+                read += len(part)
+                if not part or part.endswith(b"\n"):
+                    break
+        elif line:
+            read += len(line)
             yield line
+        else:
+            return
 
 
-def _is_cut(part: bytes) -> bool:
-    """Whether a line may go on after a part of it that was read."""
-    return len(part) == DETECTED_LINE_BYTES_MAX and not part.endswith(b"\n")
+def line_within(content: BinaryIO, bytes_max: int) -> bytes | None:
+    """The next line; None if it is longer, of which no more than the bound is read.
 
-
-class Placed(NamedTuple):
-    """A record in a line.
-
-    Attributes:
-        start: the offset of its first byte in the line.
-        end: the offset behind its last byte.
-        value: the record.
+    It is read in pieces, because `readline` needs the memory of a long line twice.
     """
-
-    start: int
-    end: int
-    value: dict[str, Any]
-
-
-def objects_of(line: bytes, is_own: Callable[[dict[str, Any]], bool]) -> list[Placed]:
-    """The JSON objects of a line: one, or none, or the whole ones in a damaged line.
-
-    Two writers without a lock leave lines that contain the rest of one record and all of another.
-
-    Args:
-        line: the line with its newline.
-        is_own: whether an object behind damaged bytes is a record, and no part of the damaged one.
-    """
-    value = lenient_object(line)
-    if value is not None:
-        return [Placed(0, len(line), value)]
-    if not _is_decodable(line) or is_well_formed(line):
-        return []
-
-    def is_whole(data: bytes) -> bool:
-        found = lenient_object(data)
-        return found is not None and is_own(found)
-
-    spans = whole_records(line.rstrip(b"\r\n"), is_whole, ended=line.endswith(b"\n"))
-    placed = [(span, lenient_object(line[span.start : span.end])) for span in spans]
-    return [Placed(span.start, span.end, each) for span, each in placed if each is not None]
-
-
-def lenient_object(line: bytes) -> dict[str, Any] | None:
-    """The JSON object of a line of any program, None if it is none.
-
-    U+FFFD takes the place of half a surrogate pair, for which strict readers refuse a line.
-    """
-    if not _is_decodable(line):
-        return None
-    record = decode_object(line)
-    if record is not None:
-        return record
-    replaced = replace_lone_surrogates(line)
-    return None if replaced == line else decode_object(replaced)
-
-
-def _is_decodable(line: bytes) -> bool:
-    """Whether the values of a line fit into memory; counting their marks overestimates them."""
-    return (
-        len(line) <= TRANSCRIPT_LINE_VALUES_MAX
-        or sum(map(line.count, _VALUE_MARKS)) <= TRANSCRIPT_LINE_VALUES_MAX
-    )
+    pieces: list[bytes] = []
+    left = bytes_max
+    while left:
+        piece = content.readline(min(_PIECE_BYTES, left))
+        pieces.append(piece)
+        left -= len(piece)
+        if piece.endswith(b"\n") or not piece:
+            return b"".join(pieces)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

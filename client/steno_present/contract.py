@@ -77,7 +77,10 @@ export      session title labels archived forked_from head generation records [{
             `export --format json`
 exported    session format path                 `export -o`
 imported    session folder head bytes damaged state why      `import`: one a line; state is
-            imported, there, or left_out: then why is the reason, and unknown keys are null
+            imported, grown, rewritten, there, or left_out: then why is the reason, and unknown
+            keys are null
+watched     session path state bytes messages     `watch`: one a line; state is imported, grown,
+            rewritten, deleted or left_out: then session is null
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies
@@ -98,7 +101,7 @@ Positions are text, `generation:line`; times are Unix seconds. Keys may be added
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -275,7 +278,11 @@ def mail(session: str, value: Mail | None) -> dict[str, Any]:
     return {"session": session, "mail": {**fields, "cursor": str(value.cursor)}}
 
 
-def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> dict[str, Any]:
+ImportState = Literal["imported", "grown", "rewritten", "there"]
+"""What an import did: took a session in, added to it, began it anew, or nothing."""
+
+
+def imported(stat: SessionStat, folder: Path, damaged: int, state: ImportState) -> dict[str, Any]:
     """A session of an import; `folder` is its source."""
     return {
         "session": stat.session,
@@ -283,7 +290,7 @@ def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> 
         "head": stat.head,
         "bytes": stat.bytes,
         "damaged": damaged,
-        "state": "there" if was_there else "imported",
+        "state": state,
         "why": None,
     }
 
@@ -292,6 +299,15 @@ def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
     """A session that could not be imported; its id is None if its path is no id."""
     known = {"session": session, "folder": str(folder), "state": "left_out", "why": why}
     return {**known, "head": None, "bytes": None, "damaged": None}
+
+
+def watched(
+    session: str | None, path: str, state: str, file_bytes: int, messages: int
+) -> dict[str, Any]:
+    """A change of a session that follows the transcript at a path."""
+    return {
+        "session": session, "path": path, "state": state, "bytes": file_bytes, "messages": messages,
+    }  # fmt: skip
 
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import steno
+from steno_agents.following import lines_of
 from steno_cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
 from steno_cli.commands import import_
 from steno_cli.entry import main
@@ -37,6 +38,11 @@ def write(path: Path, records: Sequence[object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
     return path
+
+
+def kept_in(stream: Path) -> bytes:
+    """The bytes of a file of another program that a stream has kept."""
+    return b"".join(lines_of(line[:-1] for line in stream.read_bytes().splitlines(keepends=True)))
 
 
 @pytest.fixture
@@ -85,13 +91,11 @@ def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
     assert f"the last line of {file} ({len(torn)} bytes) has no end and is left out" in imported.err
     assert file.read_bytes() == before + torn
     kept = root / "sessions" / "till" / "stream-claude-code.jsonl"
-    assert kept.read_bytes() == before
+    assert kept_in(kept) == before
     run("stop")
 
 
-def test_an_import_is_repeated_without_harm_and_a_longer_file_asks_for_replace(
-    root: Path, projects: Path
-) -> None:
+def test_a_repeated_import_appends_what_was_added(root: Path, projects: Path) -> None:
     run = Steno(root)
     run("import", str(projects))
     again = run("import", str(projects))
@@ -100,11 +104,118 @@ def test_an_import_is_repeated_without_harm_and_a_longer_file_asks_for_replace(
     file = projects / "-srv-shop" / f"{SESSION}.jsonl"
     with file.open("a") as more:
         more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
-    refused = run("import", str(projects))
-    assert refused.code == 1
-    assert f"steno import --replace {file} {CLAUDE}" in refused.err
-    assert run("import", "--replace", str(file), CLAUDE).code == 0
+    grown = {
+        each["session"]: each["state"] for each in run("import", str(projects), "--json").documents
+    }
+    assert grown == {CLAUDE: "grown", f"{CLAUDE}/subagents/agent-7": "there"}
     assert "and the lamp" in run("show", CLAUDE).out
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.session(CLAUDE)
+        assert client.stat(CLAUDE).generation == 0
+        assert [each.record["content"] for each in session.records()][-1] == "and the lamp"
+        kept = [each.data for each in session.stream("claude-code").records()]
+    assert b"".join(lines_of(kept)) == file.read_bytes()
+    assert run("import", str(projects), "--json").documents[0]["state"] == "there"
+    run("stop")
+
+
+def test_the_option_of_earlier_versions_is_refused_with_what_to_do(
+    root: Path, projects: Path
+) -> None:
+    refused = Steno(root)("import", "--replace", str(projects))
+    assert refused.code == 2
+    assert "leave it out" in refused.err
+
+
+def test_a_rewritten_file_begins_its_session_anew_and_what_it_had_is_kept(
+    root: Path, projects: Path
+) -> None:
+    run = Steno(root)
+    run("import", str(projects))
+    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    before = file.read_bytes()
+    write(file, [
+        node("1", None, "user", "Mend the till"),
+        node("2", "1", "assistant", [{"type": "text", "text": "It is sold."}]),
+    ])  # fmt: skip
+    rewritten = run("import", str(file))
+    assert rewritten.code == 0
+    assert "was rewritten" in rewritten.err
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.session(CLAUDE)
+        assert [each.record["content"] for each in session.records()] == [
+            "Mend the till", "It is sold.",
+        ]  # fmt: skip
+        stream = session.stream("claude-code")
+        assert b"".join(lines_of(each.data for each in stream.records())) == file.read_bytes()
+        past = b"".join(lines_of(each.data for each in stream.records(after="0:0")))
+        assert past == before
+        assert client.stat(CLAUDE).generation == 1
+    assert "It is mended." in run("show", CLAUDE, "--generation", "0").out
+    run("stop")
+
+
+def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None:
+    run = Steno(root)
+    run("import", str(projects))
+    (projects / "-srv-shop").rename(projects / "-srv-store")
+    moved = run("import", str(projects), "--json")
+    assert {each["session"]: each["state"] for each in moved.documents} == {
+        CLAUDE: "there", f"{CLAUDE}/subagents/agent-7": "there",
+    }  # fmt: skip
+    file = projects / "-srv-store" / f"{SESSION}.jsonl"
+    with file.open("a") as more:
+        more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
+    assert run("import", str(file), "--json").document["session"] == CLAUDE
+    assert "and the lamp" in run("show", CLAUDE).out
+    run("stop")
+
+
+def test_a_deleted_file_leaves_its_session_with_a_label(root: Path, projects: Path) -> None:
+    run = Steno(root)
+    run("import", str(projects))
+    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    content = file.read_bytes()
+    file.unlink()
+    assert "its transcript was deleted" in run("import", str(projects)).err
+    assert "deleted" not in run("import", str(projects)).err
+    labelled = run("sessions", "--label", "source-deleted", "--json").document["sessions"]
+    assert [each["session"] for each in labelled] == [CLAUDE]
+    file.write_bytes(content)
+    run("import", str(projects))
+    assert run("sessions", "--label", "source-deleted", "--json").document["sessions"] == []
+    run("stop")
+
+
+def test_another_copy_with_other_records_becomes_another_session(
+    root: Path, projects: Path
+) -> None:
+    run = Steno(root)
+    run("import", str(projects))
+    copy = write(projects.parent / "backup" / "-srv-shop" / f"{SESSION}.jsonl", [
+        node("1", None, "user", "Mend the door"),
+    ])  # fmt: skip
+    first = run("import", str(copy), "--json").document
+    assert first["session"].startswith(f"{CLAUDE}-")
+    assert first["state"] == "imported"
+    assert run("import", str(copy), "--json").document == {**first, "state": "there"}
+    assert "mended" in run("show", CLAUDE).out
+    run("stop")
+
+
+def test_a_context_that_was_changed_in_steno_is_left_as_it_is(root: Path, projects: Path) -> None:
+    run = Steno(root)
+    run("import", str(projects))
+    run("append", CLAUDE, "a word of mine")
+    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    with file.open("a") as more:
+        more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
+    grown = run("import", str(file))
+    assert "was changed in steno" in grown.err
+    shown = run("show", CLAUDE).out
+    assert "a word of mine" in shown
+    assert "and the lamp" not in shown
+    assert "and the lamp" in run("stream", CLAUDE, "claude-code").out
     run("stop")
 
 
@@ -141,7 +252,7 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
     assert "It is mended \N{REPLACEMENT CHARACTER}" in run("show", "till").out
     assert run("grep", "mended").code == 0
     kept = root / "sessions" / "till" / "stream-claude-code.jsonl"
-    assert kept.read_bytes() == file.read_bytes()
+    assert kept_in(kept) == file.read_bytes()
     run("stop")
 
 
@@ -278,7 +389,7 @@ def test_a_session_of_each_program_is_imported_from_its_place(
     [listed] = run("sessions", "--json").document["sessions"]
     assert listed["title"] == title
     stream = root / "sessions" / session / f"stream-{program}.jsonl"
-    assert stream.read_bytes() == damaged[: damaged.rindex(b"\n") + 1]
+    assert kept_in(stream) == damaged[: damaged.rindex(b"\n") + 1]
     again = run("import", str(file))
     assert (again.code, again.out) == (0, f"{session}\n")
     run("stop")
@@ -390,7 +501,7 @@ def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
     with steno.connect_sync(root, spawn=False) as client:
         history = client.open("till").history
     assert [each["content"] for each in history] == ["Mend the till", "It is mended.", "thanks"]
-    assert (root / "sessions/till/stream-claude-code.jsonl").read_bytes() == file.read_bytes()
+    assert kept_in(root / "sessions/till/stream-claude-code.jsonl") == file.read_bytes()
     run("stop")
 
 
@@ -417,7 +528,7 @@ def test_a_compressed_rollout_is_imported_with_its_name(root: Path, tmp_path: Pa
         imported = run("import", str(folder))
         assert (imported.code, imported.out) == (0, f"codex/{SESSION}\n")
     kept = root / "sessions" / "codex" / SESSION / "stream-codex.jsonl"
-    assert kept.read_bytes() == content
+    assert kept_in(kept) == content
     (entry,) = run("sessions", "--json").document["sessions"]
     assert entry["title"] == "Till"
     packed.write_bytes(b"no archive")

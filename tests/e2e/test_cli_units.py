@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from steno_cli.parser import build_parser as command_parser
 from stenod.cli import build_parser
 from support.command import Steno
 
@@ -48,6 +49,32 @@ def test_the_service_runs_the_daemon_of_this_root_on_its_socket(root: Path, tmp_
     assert (options.root, options.foreground) == (str(root), True)
     assert _setting(listening["text"], "ListenStream") == options.socket == f"{root}/stenod.sock"
     assert _setting(service["text"], "Type") == "notify"
+
+
+def test_a_watch_is_a_unit_of_its_own(root: Path, tmp_path: Path) -> None:
+    moved = tmp_path / 'a "b" 100% $c'
+    steno = Steno(
+        root, XDG_CONFIG_HOME=str(tmp_path / "config"), XDG_STATE_HOME=str(tmp_path),
+        CODEX_HOME=str(moved),
+    )  # fmt: skip
+    written = steno("service", "install", "--watch", "--json").document
+    assert [each["state"] for each in written["files"]] == ["installed"] * 3
+    unit = written["files"][2]
+    name = Path(unit["path"]).name
+    assert f"systemctl --user enable --now {name}" in written["next"]
+    words = shlex.split(_setting(unit["text"], "ExecStart"))
+    assert words[:4] == [sys.executable, "-P", "-m", "steno_cli"]
+    options = command_parser(words[4:]).parse_args(words[4:])
+    assert (options.command, options.root, options.paths) == ("watch", str(root), [])
+    assert _setting(unit["text"], "Environment").replace("%%", "%") == (
+        f'"CODEX_HOME={tmp_path}/a \\"b\\" 100% $c"'
+    )
+    assert _setting(unit["text"], "Restart") == "always"
+    assert len(steno("service", "show", "--json").document["files"]) == 3
+    removed = steno("service", "uninstall", "--json").document
+    assert [each["state"] for each in removed["files"]] == ["missing"] * 3
+    assert f" {name} " in removed["next"][0]
+    assert len(steno("service", "show", "--json").document["files"]) == 2
 
 
 def test_the_default_root_has_the_plain_name(tmp_path: Path) -> None:
@@ -102,7 +129,7 @@ def test_a_root_with_blanks_and_signs_is_quoted(root: Path, tmp_path: Path) -> N
 def test_systemd_finds_nothing_wrong_with_the_units(root: Path, tmp_path: Path, name: str) -> None:
     steno = _steno(root, tmp_path)
     odd = str(root / name)
-    files = steno("service", "install", "--json", "--root", odd).document["files"]
+    files = steno("service", "install", "--watch", "--json", "--root", odd).document["files"]
     ran = subprocess.run(
         ["systemd-analyze", "--user", "verify", *(each["path"] for each in files)],
         env={**os.environ, "XDG_RUNTIME_DIR": str(root)},

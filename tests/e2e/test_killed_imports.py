@@ -16,14 +16,14 @@ DEADLINE_S = 60
 
 _DIE_IN_IMPORT = """
 import os, signal, sys
-from steno_cli.commands import import_
+from steno_cli import taking_in
 from steno_cli.entry import main
-ask = import_._take_in
+ask = taking_in._take_in
 def die(client, source, key):
     if sys.argv[1] == "after":
         ask(client, source, key)
     os.kill(os.getpid(), signal.SIGKILL)
-import_._take_in = die
+taking_in._take_in = die
 main(sys.argv[2:])
 """
 

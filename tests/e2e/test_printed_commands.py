@@ -31,6 +31,7 @@ VALUES: Final = {
     "{session.id}": "demo",
     "{moved.session}": "demo",
     "{source.session}": "imported",
+    "{found.session}": "demo",
     "{shlex.quote(str(source.file))}": "FILE",
     "{shlex.quote(str(path))}": "FILE",
     "{shlex.quote(path)}": "FILE",
@@ -55,7 +56,7 @@ MENTIONS: Final = {
     "steno label", "steno mcp", "steno mcp --http", "steno redact", "steno redo",
     "steno tail -f --json", "steno timeline",
     "steno title", "steno top", "steno undelete --trash",
-    "steno view", "steno view --write",
+    "steno view", "steno view --write", "steno watch",
 }  # fmt: skip
 """Commands that a text names for a purpose; the user chooses their arguments."""
 

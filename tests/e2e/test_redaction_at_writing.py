@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import steno as client_of
+from steno_agents.following import lines_of
 from support.command import Steno
 
 KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
@@ -103,16 +104,20 @@ def test_an_import_that_was_masked_is_recognised_and_grows_as_any_other(
     assert "was imported before and is unchanged" in again.err
     with foreign.open("a") as more:
         more.write(_line_of(session, 2, f"more {KEY}"))
-    grown = steno("import", str(folder))
-    assert grown.code != 0
-    assert "more than at its import: `steno import --replace" in grown.err
-    assert steno("import", "--replace", str(folder)).code == 0
+    grown = steno("import", str(folder), "--json")
+    assert grown.document["state"] == "grown"
     assert f"more {MASK}" in steno("show", f"claude-code/srv-shop/{session}").out
     assert KEY not in stored(writing)
+    with foreign.open("a") as more:
+        more.write(f"no object either, {KEY}\n")
+    assert steno("import", str(folder), "--json").document["damaged"] == 1
+    assert steno("import", str(folder), "--json").document["state"] == "there"
+    with client_of.connect_sync(writing, spawn=False) as client:
+        stream = client.session(f"claude-code/srv-shop/{session}").stream("claude-code")
+        assert KEY.encode() not in b"".join(lines_of(each.data for each in stream.records()))
     foreign.write_text(_line_of(session, 1, "other words"))
-    rewritten = steno("import", str(folder))
-    assert rewritten.code != 0
-    assert "another session is at" in rewritten.err
+    assert steno("import", str(folder), "--json").document["state"] == "rewritten"
+    assert "other words" in steno("show", f"claude-code/srv-shop/{session}").out
 
 
 def test_a_masked_import_of_sessions_of_kimi_cli_is_recognised(

@@ -1,64 +1,31 @@
-"""`steno import`: session folders imported byte for byte.
+"""`steno import`: session folders imported byte for byte, and transcripts followed to their end."""
 
-A session is copied to a folder aside in the tree of the root and synced; the daemon, the only
-writer of sessions, moves it to its place by one rename. Appends would give checkpoints new ids,
-lose damaged lines, and could stop in the middle. A session that exists is compared: if it begins as
-the source does, it was imported before.
-
-    sessions/.imports/<key>/            locked by this process; the key of the daemon's command
-    sessions/.imports/<key>/session/    the copy, which the daemon locks as it moves it
-"""
-
-import fcntl
 import os
-import shlex
-import shutil
-from argparse import Namespace
-from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
-from itertools import accumulate, chain
-from pathlib import Path, PurePath
-from typing import BinaryIO
+from argparse import SUPPRESS, Namespace
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import accumulate
+from pathlib import Path
 
 from steno import BlockingClient
-from steno.local import make_private, sync_file, sync_folder
-from steno.parts import new_key
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
-from steno_cli.connection import connected, local_root
-from steno_cli.exits import Exit
-from steno_cli.foreign_sources import (
-    EmptyTranscript,
-    ForeignSource,
-    LineLength,
-    find_foreign,
-    unknown_context,
-    whole_lines,
-)
+from steno_cli.connection import connected
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.following import Followed, mark_gone, notes_of
+from steno_cli.foreign_sources import EmptyTranscript, ForeignSource, find_foreign
 from steno_cli.import_sources import ImportSource, damaged_lines, find
-from steno_cli.redaction import mask_files, writing_redactor
+from steno_cli.known_files import KnownFiles
+from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.source_tree import SourceTree
+from steno_cli.taking_in import Importer, Source, folder_aside, nest_in, own_root, work_bytes
 from steno_cli.work_dirs import note_work_dirs
 from steno_present import contract
 from steno_present.safe_text import printable
-from steno_present.wording import count, number, size
-from steno_protocol import limits, paths
-from steno_protocol.commands import TakeIn
-from steno_protocol.errors import (
-    BadRequest,
-    Busy,
-    Exists,
-    NotFound,
-    OutcomeUnknown,
-    StenoError,
-    TooLarge,
-)
-from steno_protocol.replies import SessionStat
-from steno_redact.records import is_same_line
-from steno_redact.redactor import Redactor
-
-Source = ImportSource | ForeignSource
+from steno_present.wording import count, number
+from steno_protocol import paths
+from steno_protocol.errors import BadRequest, NotFound, StenoError
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -72,7 +39,9 @@ def add_parser(commands: Subcommands) -> None:
         " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
         " (~/.codex/sessions): the branch with the last record becomes the context, other branches"
         " and what a compaction replaced become past generations, and the file is kept byte for"
-        " byte in a stream of the session. FOLDER is only read, links in it are passed over. The"
+        " byte in a stream of the session. A transcript that has grown is imported up to its new"
+        " end, and one that was rewritten begins anew, with past generations of what it had;"
+        " `steno watch` does so all the time. FOLDER is only read, links in it are passed over. The"
         " root must be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
         "steno import ~/.claude/projects",
@@ -88,50 +57,46 @@ def add_parser(commands: Subcommands) -> None:
         "the id of the session, or a prefix for the ids of a tree (default: the folder name for a"
         " session, no prefix for a tree, the program's name for transcripts of other agents)",
     )  # fmt: skip
-    parser.add_argument(
-        "--replace",
-        action="store_true",
-        help="import a transcript of another agent again that was continued since its import; the"
-        " session of the first import goes to the trash",
-    )
+    parser.add_argument("--replace", action="store_true", help=SUPPRESS)
     parser.set_defaults(changes=True, makes_root=True)
 
 
-class NotCopied(StenoError):
-    """A session could not be copied; nothing of it is in the root."""
-
-
-class Unanswered(StenoError):
-    """The daemon did not say whether it took a session in; it is there whole or not at all."""
-
-
 def run(options: Namespace, output: Output) -> int:
-    """Import every session of a folder; report failures and continue."""
+    """Import every session of a folder; report failures and continue.
+
+    Raises:
+        WrongUsage: --replace was given, which earlier versions had.
+    """
+    if options.replace:
+        raise WrongUsage(
+            "--replace is not needed any more: `steno import` appends what a transcript has more,"
+            " and keeps what was rewritten as past generations; leave it out"
+        )
     with closing(SourceTree(Path(options.folder))) as tree:
         return _run(options, output, tree)
 
 
 def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
+    is_named = options.session is not None
     found, left_out = _find(source_tree, options.session)
     for path, why in left_out:
         _print_left_out(output, None, path, why)
     refused = len(left_out)
     imported: list[Source] = []
     with connected(options) as client, Progress(output, "importing") as progress:
-        tree = _local_root(client) / paths.SESSIONS
+        tree = own_root(client) / paths.SESSIONS
         redactor_for = writing_redactor(tree.parent)
-        with _folder_aside(tree) as aside:
-            sizes = [_work_bytes(source) for source in found]
+        known = KnownFiles(tree)
+        importer = Importer(client, tree, known, redactor_for)
+        with folder_aside(tree) as aside:
+            sizes = [work_bytes(source) for source in found]
             progress.expect(sum(sizes))
             begins = accumulate(sizes[:-1], initial=0)
             for source, begin in zip(progress.over(found), begins, strict=False):
                 # The one before was perhaps not copied: it failed, or was imported before.
                 progress.add(begin - progress.done_bytes)
                 try:
-                    redactor = redactor_for(source.session)
-                    if options.replace:
-                        _remove_outdated(client, source, tree, redactor)
-                    is_new = _import_one(client, source, tree, aside, progress, redactor)
+                    placed, there = importer.bring(source, aside, progress, is_named=is_named)
                 except StenoError as error:
                     if len(found) + len(left_out) == 1:
                         raise
@@ -141,10 +106,12 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                     refused += not (isinstance(error, EmptyTranscript) and error.is_known)
                     continue
                 progress.make_room()
-                imported.append(source)
-                _print_result(output, client, source, was_there=not is_new)
+                imported.append(placed)
+                _print_result(output, client, placed, there)
+            for session in _mark_gone(client, source_tree, known):
+                output.say(f"{session} is kept, and its transcript was deleted")
             own = [source for source in imported if isinstance(source, ImportSource)]
-            with _nest(aside) as nest:
+            with nest_in(aside) as nest:
                 note_work_dirs(Path(options.folder), own, tree, nest)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(left_out))} left out")
@@ -182,312 +149,49 @@ def _find(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tuple
     return sources, left_out
 
 
-def _work_bytes(source: Source) -> int:
-    try:
-        return source.work_bytes()
-    except (OSError, TooLarge):
-        # The copy reports it.
-        return 0
-
-
-def _remove_outdated(
-    client: BlockingClient, source: Source, tree: Path, redactor: Redactor | None
-) -> None:
-    """Move the session of an earlier import to the trash, if its source was continued since."""
-    _, segments = paths.split_session(source.session)
-    folder = tree.joinpath(*segments)
-    if isinstance(source, ForeignSource) and source.compare(folder, redactor):
-        client.delete(source.session)
-
-
-def _local_root(client: BlockingClient) -> Path:
-    """The root of the daemon, which must run on this machine.
-
-    Raises:
-        BadRequest: it runs on another machine.
-    """
-    root = local_root(client)
-    if root is None:
-        raise BadRequest(
-            f"the root {client.welcome.root} is not on this machine: copy the folder to the"
-            " machine where the daemon runs, and run the import there"
-        )
-    return root
-
-
-@contextmanager
-def _folder_aside(tree: Path) -> Generator[Path]:
-    """The folder of unfinished copies; removes those of an import that was killed.
-
-    It is in the tree, so that a rename stays in its file system.
-
-    Raises:
-        Busy: another import is running.
-    """
-    aside = tree / paths.IMPORTS
-    make_private(aside)
-    handle = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(f"another import into {tree} is running: wait until it is done") from None
-        _empty(aside)
-        try:
-            yield aside
-        finally:
-            _empty(aside)
-    finally:
-        os.close(handle)
-
-
-def _empty(aside: Path) -> None:
-    for path in aside.iterdir():
-        _discard(path)
-
-
-@contextmanager
-def _nest(aside: Path) -> Generator[Path]:
-    """A new folder named by a key, locked so that the daemon does not remove it."""
-    while True:
-        nest = aside / new_key()
-        nest.mkdir(mode=0o700)
-        # A daemon that starts may have removed it before it was locked.
-        with suppress(FileNotFoundError), _locked(nest) as is_locked:
-            if is_locked and nest.exists():
-                try:
-                    yield nest
-                finally:
-                    _discard(nest)
-                return
-
-
-def _discard(nest: Path) -> None:
-    """Remove a folder with an unfinished copy, unless the daemon moves the copy to its place now.
-
-    It removes the rest itself, at the next start and daily.
-    """
-    with suppress(FileNotFoundError):
-        copy = nest / paths.PREPARED
-        if not copy.is_dir():
-            shutil.rmtree(nest)
-            return
-        with _locked(copy) as is_locked:
-            if is_locked:
-                shutil.rmtree(nest)
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[bool]:
-    """Lock a folder until the block ends; False if another process has it locked."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
-
-
-def _import_one(
-    client: BlockingClient,
-    source: Source,
-    tree: Path,
-    aside: Path,
-    progress: Progress,
-    redactor: Redactor | None,
-) -> bool:
-    try:
-        if _is_there(source, tree, redactor):
-            return False
-        with _nest(aside) as nest:
-            _prepare(source, nest / paths.PREPARED, progress, redactor)
-            _take_in(client, source, nest.name)
-        return True
-    except OSError as error:
-        raise NotCopied(
-            f"{error.filename or source.folder} cannot be copied ({error.strerror or error}):"
-            " nothing of the session was kept; remove the cause and import it again",
-            session=source.session,
-        ) from error
-
-
-def _is_there(source: Source, tree: Path, redactor: Redactor | None) -> bool:
-    """Whether a session was imported before, now durable.
-
-    Raises:
-        BadRequest: its context is that of another program.
-        Exists: another session has the id.
-    """
-    if isinstance(source, ImportSource):
-        unknown = unknown_context(source.tree, source.context)
-        if unknown is not None:
-            raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
-    _, segments = paths.split_session(source.session)
-    target = tree.joinpath(*segments)
-    if not target.exists():
-        return False
-    _check_same(source, target, redactor)
-    # The daemon that took it in may have died before the names on its path were synced.
-    for folder in target.parents:
-        sync_folder(folder)
-        if folder == tree.parent:
-            break
-    return True
-
-
-def _prepare(source: Source, copy: Path, progress: Progress, redactor: Redactor | None) -> None:
-    """Copy one session to a new folder, masked and synced.
-
-    Raises:
-        Busy: it was rewritten while it was copied.
-        OSError: it could not be copied.
-    """
-    copy.mkdir(mode=0o700)
-    before = source.shape()
-    _copy(source, copy, progress)
-    if source.shape() != before:
-        raise Busy(
-            f"{source.folder} was rewritten while it was copied: import it again while the"
-            " program that owns it is idle",
-            session=source.session,
-        )
-    if redactor is not None:
-        mask_files(redactor, copy)
-
-
-def _take_in(client: BlockingClient, source: Source, key: str) -> None:
-    """Let the daemon move the prepared folder of a key to its place.
-
-    Raises:
-        Exists: another session has the id now.
-        Unanswered: it may be in its place.
-        StenoError: the daemon refused it.
-    """
-    try:
-        client.request(TakeIn(session=source.session, key=key), SessionStat)
-    except OutcomeUnknown as error:
-        raise Unanswered(
-            f"{source.session} is in the root as a whole, or not at all ({error.message}): import"
-            f" {source.origin} again",
-            session=source.session,
-        ) from error
-
-
-def _check_same(source: Source, target: Path, redactor: Redactor | None) -> None:
-    """Return if the existing session begins as the source does.
-
-    Raises:
-        Exists: it does not, or a transcript of another agent was continued since its import.
-    """
-    if isinstance(source, ForeignSource):
-        _check_unchanged(source, target, redactor)
+def _mark_gone(client: BlockingClient, tree: SourceTree, known: KnownFiles) -> Iterator[str]:
+    """Mark the sessions whose files were in a folder, and are there no more; yields their ids."""
+    if tree.only is not None:
         return
-    contexts = [
-        path
-        for path in sorted(target.glob("context*.jsonl"))
-        if path.name == paths.CONTEXT or paths.generation_of(path.name) is not None
-    ]
-    if not any(_begins_with(path, source, redactor) for path in contexts):
-        raise Exists(
-            f"another session is at {target}, or this one was continued since its import:"
-            " import it under another id",
-            session=source.session,
-        )
-
-
-def _check_unchanged(source: ForeignSource, target: Path, redactor: Redactor | None) -> None:
-    added = source.compare(target, redactor)
-    if added is None:
-        raise Exists(
-            f"another session is at {target}, or {source.file} was rewritten since its import:"
-            " import it under another id",
-            session=source.session,
-        )
-    if added:
-        raise Exists(
-            f"{source.file} has {size(added)} more than at its import: `steno import --replace"
-            f" {shlex.quote(str(source.file))} {source.session}` imports it again",
-            session=source.session,
-        )
-
-
-def _begins_with(path: Path, source: ImportSource, redactor: Redactor | None) -> bool:
-    """Whether a file begins with the whole lines of a context; an empty one only if both are.
-
-    Opening for writing truncates a partial line.
-    """
-    with source.tree.open(source.context) as wanted, path.open("rb") as file:
-        lines = whole_lines(wanted, source.origin, [])
-        first = next(lines, None)
-        if first is None:
-            return path.stat().st_size == 0
-        return all(is_same_line(redactor, file.readline(), line) for line in chain([first], lines))
-
-
-def _copy(source: Source, folder: Path, progress: Progress) -> None:
-    if isinstance(source, ForeignSource):
-        _convert(source, folder, progress)
-        return
-    folders = {folder}
-    for inside, below, is_folder in source.files():
-        target = folder / below
-        if is_folder:
-            # A folder comes before its files.
-            target.mkdir(mode=0o700)
-            folders.add(target)
-            continue
-        # A daemon reads the lines of these files, and keeps one at a time in memory.
-        line = LineLength(source.tree.path(inside)) if _has_lines(below) else None
-        with source.tree.open(inside) as old, _new(target) as new:
-            while block := old.read(limits.COPY_BYTES):
-                if line is not None:
-                    line.feed(block)
-                new.write(block)
-                progress.add(len(block), source.session)
-            new.flush()
-            sync_file(new.fileno())
-            stat = os.fstat(old.fileno())
-        os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    for each in folders:
-        sync_folder(each)
-
-
-def _has_lines(below: PurePath) -> bool:
-    return len(below.parts) == 1 and below.suffix == ".jsonl"
-
-
-def _convert(source: ForeignSource, folder: Path, progress: Progress) -> None:
-    source.write(folder, lambda more: progress.add(more, source.session))
-    sync_folder(folder)
-
-
-def _new(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    for each in known.all():
+        path = Path(each.note.path)
+        if not each.note.is_gone and path.is_relative_to(tree.top) and not os.path.lexists(path):
+            with suppress(NotFound):
+                if mark_gone(client, each.session, each.note.path):
+                    yield each.session
 
 
 def _print_result(
-    output: Output, client: BlockingClient, source: Source, *, was_there: bool
+    output: Output, client: BlockingClient, source: Source, found: Followed | None
 ) -> None:
     stat = client.stat(source.session)
     damaged = sum(damaged_lines(Path(stat.folder, name)) for name in (paths.CONTEXT, paths.WIRE))
     foreign = source if isinstance(source, ForeignSource) else None
     if output.as_json:
         damaged += len(foreign.undecoded) if foreign else 0
-        output.document(contract.imported(stat, source.origin, damaged, was_there))
+        damaged += found.damaged_count if found else 0
+        output.document(contract.imported(stat, source.origin, damaged, _state_of(found)))
     else:
         output.write(printable(stat.session))
-        if was_there:
+        if found is not None and not found.has_changed:
             output.say(f"{stat.session} was imported before and is unchanged")
         elif damaged:
             what = "line is no record" if damaged == 1 else "lines are no records"
             output.say(f"{number(damaged)} {what} in {stat.session}: kept, and skipped by readers")
-    if foreign:
+    if foreign and found:
+        for text in notes_of(found, foreign):
+            output.say(text)
+    elif foreign:
         _print_histories(output, foreign)
         _print_not_converted(output, foreign)
+
+
+def _state_of(found: Followed | None) -> contract.ImportState:
+    if found is None:
+        return "imported"
+    if found.was_rewritten:
+        return "rewritten"
+    return "grown" if found.has_changed else "there"
 
 
 def _print_histories(output: Output, source: ForeignSource) -> None:
@@ -536,8 +240,8 @@ def _print_not_converted(output: Output, source: ForeignSource) -> None:
         output.say(f"{lines} of {source.session} {what}, kept in its stream only")
     for left in source.unfinished:
         output.say(
-            f"the last line of {source.origin} ({number(left)} bytes) has no end and is left out;"
-            " once it is whole, --replace takes it"
+            f"the last line of {source.origin} ({number(left)} bytes) has no end and is left out:"
+            " import it again once it is whole"
         )
 
 

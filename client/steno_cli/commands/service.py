@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from steno.local import make_target, own_private, read_regular
+from steno_agents.places import VARIABLES
 from steno_cli.arguments import Subcommands, action, actions, command
-from steno_cli.command_limits import WATCHDOG_S
+from steno_cli.command_limits import WATCH_RESTART_S, WATCHDOG_S
 from steno_cli.connection import refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
@@ -21,6 +22,9 @@ from steno_protocol.private_files import check_root
 
 _MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
 """The first line of a unit file of steno; other files are never replaced or removed."""
+
+_WATCH_SUFFIX: Final = "-watch.service"
+"""The end of the name of the unit that follows transcripts."""
 
 _CACHE_MARK: Final = "CACHEDIR.TAG"
 """The file in a folder that marks everything below it as a cache."""
@@ -63,6 +67,25 @@ RemoveOnStop=yes
 WantedBy=sockets.target
 """
 
+_WATCH: Final = """\
+{mark}
+[Unit]
+Description=steno, which follows the transcripts of other agents into {plain_root}
+Requires={name}.socket
+After={name}.socket
+
+[Service]
+ExecStart={command}
+{environment}Restart=always
+RestartSec={pause_s:g}
+UMask=0077
+NoNewPrivileges=yes
+Nice=5
+
+[Install]
+WantedBy=default.target
+"""
+
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
@@ -73,12 +96,15 @@ def add_parser(commands: Subcommands) -> None:
         example="steno service install",
     )  # fmt: skip
     inner = actions(parser)
-    action(
+    install = action(
         inner, "install", _install, "write the unit files",
         "A socket unit that always listens, and the daemon's unit, started by the first"
-        " connection.",
-        example="steno service install",
+        " connection. With --watch also a unit that keeps `steno watch` running.",
+        example="steno service install\nsteno service install --watch",
     )  # fmt: skip
+    install.add_argument(
+        "--watch", action="store_true", help="follow the transcripts of other agents, too"
+    )
     action(
         inner, "uninstall", _uninstall, "remove the unit files", example="steno service uninstall"
     )
@@ -117,6 +143,7 @@ def _install(options: Namespace, output: Output) -> int:
     _refuse_cache(Path(sys.prefix))
     root, name, units = _units(options)
     _refuse_foreign(root)
+    units = [*units, _watch_unit(options, root, name)] if options.watch else units
     for unit in units:
         if unit.state == "foreign":
             raise Exists(
@@ -133,6 +160,7 @@ def _install(options: Namespace, output: Output) -> int:
         f"steno stop --root {root}",
         "systemctl --user daemon-reload",
         f"systemctl --user enable --now {name}.socket",
+        *([f"systemctl --user enable --now {name}{_WATCH_SUFFIX}"] if options.watch else []),
     ]
     _print_result(units, output, following)
     return Exit.DONE
@@ -174,12 +202,13 @@ def _refuse_foreign(root: Path) -> None:
 
 def _uninstall(options: Namespace, output: Output) -> int:
     """Remove the units that `install` wrote."""
-    _, name, units = _units(options)
+    _, name, units = _units_there(options)
     removed = [unit for unit in units if unit.state in {"installed", "outdated"}]
     for unit in removed:
         unit.path.unlink()
+    names = [each.path.name for each in units[2:]]
     following = [
-        f"systemctl --user disable --now {name}.socket {name}.service",
+        " ".join(["systemctl --user disable --now", *names, f"{name}.socket", f"{name}.service"]),
         "systemctl --user daemon-reload",
     ]
     _print_result(units, output, following if removed else [])
@@ -188,7 +217,7 @@ def _uninstall(options: Namespace, output: Output) -> int:
 
 def _show(options: Namespace, output: Output) -> int:
     """Print the units, and whether they are installed."""
-    _, _, units = _units(options)
+    _, _, units = _units_there(options)
     if output.as_json:
         output.document(_document(units, []))
         return Exit.DONE
@@ -245,6 +274,29 @@ def _units(options: Namespace) -> tuple[Path, str, list[Unit]]:
     return root, name, units
 
 
+def _units_there(options: Namespace) -> tuple[Path, str, list[Unit]]:
+    """As `_units`, and the unit of the watch if it was installed."""
+    root, name, units = _units(options)
+    watch = _watch_unit(options, root, name)
+    return root, name, units if watch.state == "missing" else [*units, watch]
+
+
+def _watch_unit(options: Namespace, root: Path, name: str) -> Unit:
+    given = [] if options.socket is None else ["--socket", str(Path(options.socket).absolute())]
+    words = [sys.executable, "-P", "-m", "steno_cli", "--root", str(root), *given, "watch"]
+    # A user unit has none of the variables of this shell.
+    moved = [f"{each}={os.environ[each]}" for each in VARIABLES if os.environ.get(each)]
+    text = _WATCH.format(
+        mark=_MARK,
+        name=name,
+        plain_root=_plain(str(root)),
+        command=" ".join(map(_quoted, words)),
+        environment="".join(f"Environment={_assigned(each)}\n" for each in moved),
+        pause_s=WATCH_RESTART_S,
+    )
+    return Unit(_units_folder() / f"{name}{_WATCH_SUFFIX}", text)
+
+
 def _units_folder() -> Path:
     config = os.environ.get("XDG_CONFIG_HOME")
     if not config:
@@ -274,3 +326,9 @@ def _quoted(word: str) -> str:
     """A word of a command line of systemd, which splits at blanks and expands variables."""
     escaped = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
     return f'"{escaped}"' if set(escaped) & set(" \t'\"\\;") else escaped
+
+
+def _assigned(setting: str) -> str:
+    """A variable with its value as systemd reads it, which expands no variables there."""
+    escaped = _plain(setting).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -29,7 +29,7 @@ _shtab_steno_commands() {
     gc:'remove old generations and expired trash'
     grep:'find text in the messages of sessions'
     help:'list the commands, or show the help of one'
-    import:'import session folders byte for byte'
+    import:'import session folders and transcripts'
     info:'show the state of a session'
     keys:'manage the keys of clients on other machines'
     label:'show or change the labels of a session'
@@ -65,6 +65,7 @@ _shtab_steno_commands() {
     usage:'show the token counts, or append one'
     verify:'check sessions and transcripts for damage'
     view:'show sessions in the browser as they grow'
+    watch:'import transcripts as they grow'
     wire:'list the events of a session'"'"'s wire file'
   )
   _describe 'steno commands' _commands
@@ -624,7 +625,6 @@ _shtab_steno_import_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  "--replace[import a transcript of another agent again that was continued since its import\; the session of the first import goes to the trash]"
   ":a session folder, a tree of them, or one old file:_files -/"
   ":the id of the session, or a prefix for the ids of a tree (default\: the folder name for a session, no prefix for a tree, the program\'s name for transcripts of other agents):_steno_session_ids"
 )
@@ -1006,6 +1006,7 @@ _shtab_steno_service_install_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--watch[follow the transcripts of other agents, too]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -1348,6 +1349,21 @@ _shtab_steno_view_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_view_defaults_added=0
 
+_shtab_steno_watch_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "*:a folder, or one transcript:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_watch_defaults_added=0
+
 _shtab_steno_wire_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
@@ -1440,6 +1456,7 @@ _shtab_steno() {
         usage) _arguments -C -s $_shtab_steno_usage_options ;;
         verify) _arguments -C -s $_shtab_steno_verify_options ;;
         view) _arguments -C -s $_shtab_steno_view_options ;;
+        watch) _arguments -C -s $_shtab_steno_watch_options ;;
         wire) _arguments -C -s $_shtab_steno_wire_options ;;
       esac
   esac

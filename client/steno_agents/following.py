@@ -1,0 +1,344 @@
+"""A transcript that grows: where its reader is, and the messages that it adds; pure.
+
+A file of another program is kept in a stream of its session, line by line. The key of each append
+is a `Cursor`: it names the bytes of the file that the stream has then, so the stream alone says
+where to go on, whatever was killed.
+
+    file-0-48211-1f6e0c2b9a7d4e35      generation of the stream, offset in the file, digest
+
+The context is what the reader makes of the file up to there. `Conversation` converts what was
+added, and raises `Changed` if the reader sees earlier messages otherwise now; then `agreement`
+finds the messages that stay.
+"""
+
+import copy
+import re
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from steno_agents.json_lines import objects_of
+from steno_agents.limits import DAMAGED_NAMED_MAX, RAW_BYTES, TAIL_BYTES
+from steno_agents.transcript import Converter, ForeignTranscript, Message, text_field
+from steno_protocol.errors import BadRequest, TooLarge
+from steno_protocol.limits import RECORD_BYTES_MAX
+from steno_protocol.records import check_message, check_record
+
+RecordAt = Callable[[int], dict[str, Any] | None]
+"""Reads the record at an offset of the file again."""
+
+_KEY: Final = re.compile(r"file-(\d{1,9})-(\d{1,16})-([0-9a-f]{16})")
+_DIGEST_BYTES: Final = 8
+_RAW: Final = "steno_raw"
+"""The field of a record with the bytes of a line that is no record itself."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Cursor(NamedTuple):
+    """The bytes of a file that a stream has.
+
+    Attributes:
+        generation: the generation of the stream.
+        offset: the number of the bytes.
+        digest: a digest of them.
+
+    Example:
+        >>> Cursor.of_key("file-0-12-00112233445566ff").offset
+        12
+    """
+
+    generation: int
+    offset: int
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the append that leads here."""
+        return f"file-{self.generation}-{self.offset}-{self.digest}"
+
+    @classmethod
+    def of_key(cls, key: str) -> "Cursor | None":
+        """Return the cursor in a key; None if another command has it."""
+        found = _KEY.fullmatch(key)
+        return None if found is None else cls(int(found[1]), int(found[2]), found[3])
+
+
+class Digest:
+    """The number and a digest of the bytes that were given."""
+
+    def __init__(self) -> None:
+        self.offset: int = 0
+        self._hash = blake2b(digest_size=_DIGEST_BYTES)
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes."""
+        self._hash.update(data)
+        self.offset += len(data)
+
+    def cursor(self, generation: int, following: bytes = b"") -> Cursor:
+        """Return the cursor behind the bytes, and behind some that follow."""
+        found = self._hash
+        if following:
+            found = found.copy()
+            found.update(following)
+        return Cursor(generation, self.offset + len(following), found.hexdigest())
+
+
+class Piece(NamedTuple):
+    """A record of the stream.
+
+    Attributes:
+        record: the bytes of a JSON object.
+        size: the bytes of the file that it stands for.
+    """
+
+    record: bytes
+    size: int
+
+
+def pieces_of(
+    line: bytes, mask: Callable[[bytes], bytes] | None = None, *, is_rest: bool = False
+) -> Iterator[Piece]:
+    """Return the records that keep a line.
+
+    A line that a stream takes as it is stays so. Others, which are damaged or too long, become
+    Base64, and several records if need be.
+
+    Args:
+        line: the line with its newline.
+        mask: hides secrets in a line; the daemon's client cannot look into Base64.
+        is_rest: the beginning of the line is in the stream already.
+    """
+    if not is_rest and _is_record(line):
+        yield Piece(line[:-1], len(line))
+        return
+    for begin in range(0, len(line), RAW_BYTES):
+        part = line[begin : begin + RAW_BYTES]
+        shown = part if mask is None else mask(part)
+        yield Piece(_encode({_RAW: b64encode(shown).decode()}), len(part))
+
+
+def lines_of(records: Iterable[bytes]) -> Iterator[bytes]:
+    """Return the bytes that the records of a stream keep, in the order of the file."""
+    for record in records:
+        raw = _raw_of(record) if _RAW.encode() in record[: len(_RAW) + 4] else None
+        yield record + b"\n" if raw is None else raw
+
+
+def _raw_of(record: bytes) -> bytes | None:
+    value = msgspec.json.decode(record)
+    raw = value.get(_RAW)
+    return b64decode(raw) if isinstance(raw, str) and len(value) == 1 else None
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether a stream keeps the bytes of a line as they are."""
+    try:
+        return check_record(line[:-1]) == line[:-1] and _RAW.encode() not in line[: len(_RAW) + 4]
+    except (BadRequest, TooLarge):
+        return False
+
+
+class Damage(NamedTuple):
+    """A line that has no whole record: its offset and its bytes."""
+
+    offset: int
+    size: int
+
+
+class Reading:
+    """One transcript as far as it was read.
+
+    Args:
+        kind: the format of the file.
+
+    Attributes:
+        transcript: what the records were given to.
+        salvaged: the bytes of each record that shares its line with damage, by offset.
+        damaged: the first lines without a whole record.
+        damaged_count: the number of all of them.
+        tail: the last bytes that were read.
+    """
+
+    def __init__(self, kind: type[ForeignTranscript]) -> None:
+        self.transcript = kind()
+        self.salvaged: dict[int, int] = {}
+        self.damaged: list[Damage] = []
+        self.damaged_count = 0
+        self.tail = b""
+        self._kind = kind
+        self._digest = Digest()
+
+    @property
+    def offset(self) -> int:
+        """The bytes of the whole lines that were read."""
+        return self._digest.offset
+
+    def feed(self, line: bytes) -> None:
+        """Read the next line, which has its newline."""
+        records = objects_of(line, self._kind.is_record)
+        for record in records:
+            place = self.offset + record.start
+            if record.end - record.start != len(line):
+                self.salvaged[place] = record.end - record.start
+            self.transcript.scan(place, record.value)
+        if not records and line.strip():
+            self.damaged_count += 1
+            if len(self.damaged) < DAMAGED_NAMED_MAX:
+                self.damaged.append(Damage(self.offset, len(line)))
+        self._digest.feed(line)
+        self.tail = (self.tail + line[-TAIL_BYTES:])[-TAIL_BYTES:]
+
+    def cursor(self, generation: int, following: bytes = b"") -> Cursor:
+        """Return the cursor behind what was read, and behind some bytes that follow."""
+        return self._digest.cursor(generation, following)
+
+
+class Changed(Exception):  # not an error: it ends a conversation that went on
+    """The reader sees messages otherwise that were added before."""
+
+
+class Conversation:
+    """The messages of the live history, converted as the transcript grows.
+
+    A message may wait for a later record, such as the parts of an answer. It is added early when
+    the file is settled, and compared once it is complete.
+
+    Attributes:
+        skipped: the bytes of each message that no context takes.
+    """
+
+    def __init__(self) -> None:
+        self.skipped: list[int] = []
+        self._places: list[int] = []
+        self._converter: Converter | None = None
+        self._early: list[int] = []
+
+    def more(
+        self,
+        transcript: ForeignTranscript,
+        record_at: RecordAt,
+        *,
+        is_settled: bool,
+        present: int = 0,
+    ) -> Iterator[bytes]:
+        """Yield the messages that were added since the last call; each must be taken.
+
+        Args:
+            transcript: what has scanned the file.
+            record_at: reads a record again.
+            is_settled: nothing was written for a while, so that messages need not wait.
+            present: the number of messages that another conversation added before; these do not
+                wait, either.
+
+        Raises:
+            Changed: messages that were yielded before are others now; this object is spent.
+        """
+        places = live_places(transcript)
+        known = len(self._places)
+        if places[:known] != self._places:
+            raise Changed
+        converter = self._converter = self._converter or transcript.converter()
+        early = deque(self._early)
+        for line in self._lines(_converted(converter, places[known:], record_at)):
+            present -= 1
+            if not early:
+                yield line
+            elif early.popleft() != hash(line):
+                raise Changed
+        # The converter goes on later: a copy of it ends here.
+        waiting = list(self._lines(copy.deepcopy(converter).finish()))
+        added, self._places = len(early), places
+        hashes = list(map(hash, waiting))
+        if hashes[:added] != list(early):
+            if is_settled:
+                raise Changed
+            self._early = list(early)
+            return
+        ready = max(added, _ready(waiting), min(present, len(waiting)))
+        ready = len(waiting) if is_settled else ready
+        yield from waiting[added:ready]
+        self._early = hashes[:ready]
+
+    def _lines(self, messages: Iterator[Message]) -> Iterator[bytes]:
+        for message in messages:
+            line = line_of(message)
+            if line is not None:
+                yield line
+            else:
+                self.skipped.append(len(_encode(message)))
+
+
+def live_places(transcript: ForeignTranscript) -> list[int]:
+    """Return the places of the records that the program would send now."""
+    histories = transcript.histories()
+    return list(histories[-1].places) if histories and histories[-1].end == "live" else []
+
+
+def line_of(message: Message) -> bytes | None:
+    """Return a message as a context has it; None if no context takes it."""
+    line = _encode(message)
+    if (text_field(message, "role") or "").startswith("_"):
+        return line if len(line) <= RECORD_BYTES_MAX else None
+    try:
+        return check_message(line).data
+    except (BadRequest, TooLarge):
+        return None
+
+
+def _ready(waiting: list[bytes]) -> int:
+    """The number of waiting messages that are complete: all before the last answer."""
+    answers = [at for at, line in enumerate(waiting) if b'"role":"assistant"' in line[:64]]
+    return answers[-1] if answers else 0
+
+
+def _converted(
+    converter: Converter, places: Iterable[int], record_at: RecordAt
+) -> Iterator[Message]:
+    for place in places:
+        record = record_at(place)
+        if record is not None:
+            yield from converter.messages(place, record)
+
+
+class Agreement(NamedTuple):
+    """How far a context has the messages that it should have.
+
+    Attributes:
+        same: the number of its first lines that stay.
+        has_more: the context has other lines behind them.
+        missing: the messages that come behind them.
+    """
+
+    same: int
+    has_more: bool
+    missing: Iterator[bytes]
+
+
+def agreement(
+    present: Iterable[Message],
+    wanted: Iterator[bytes],
+    is_same: Callable[[Message, Message], bool],
+) -> Agreement:
+    """Compare a context with the messages that it should have.
+
+    Args:
+        present: the records of the context without the keys of steno.
+        wanted: the messages; they are read as far as both agree, and one further.
+        is_same: whether a record is the wanted message.
+    """
+    same = 0
+    for record in present:
+        line = next(wanted, None)
+        if line is None:
+            return Agreement(same, has_more=True, missing=iter(()))
+        if not is_same(record, msgspec.json.decode(line)):
+            return Agreement(same, has_more=True, missing=chain([line], wanted))
+        same += 1
+    return Agreement(same, has_more=False, missing=wanted)

@@ -1,0 +1,146 @@
+"""`steno watch`: the transcripts of other agents, followed until a signal."""
+
+import os
+import signal
+import time
+from argparse import Namespace
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from steno_agents.places import places_of
+from steno_cli.arguments import Subcommands, command, path_text
+from steno_cli.command_limits import WATCH_RESCAN_S
+from steno_cli.connection import connected
+from steno_cli.exits import Exit
+from steno_cli.file_watch import FileWatch
+from steno_cli.inotify import Inotify
+from steno_cli.redaction import writing_redactor
+from steno_cli.render.output import Output
+from steno_cli.taking_in import own_root
+from steno_cli.watching import AWAY, Seen, Watcher
+from steno_present import contract
+from steno_present.safe_text import printable
+from steno_present.wording import count, size
+from steno_protocol import paths
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "watch", run,
+        "Imports each transcript of another agent below PATH and follows it: what its program adds"
+        " is in steno seconds later. Without PATH, the folders of Claude Code, Codex, Gemini CLI,"
+        " Copilot CLI, Kimi Code, pi and Qwen Code. The files are only read. A line is printed for"
+        " each session that begins or grows. The command may be killed at any time: the next one"
+        " goes on where it was. The root must be on this machine.",
+        example="steno watch\nsteno watch ~/.claude/projects",
+    )  # fmt: skip
+    parser.add_argument(
+        "paths", metavar="PATH", type=path_text, nargs="*", help="a folder, or one transcript"
+    )
+    parser.set_defaults(changes=True, makes_root=True)
+
+
+class _Ended(BaseException):
+    """A signal came. Whatever it interrupts, the next watcher finds and completes."""
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Follow the files until SIGINT or SIGTERM, which are its regular end."""
+    given = [Path(each) for each in options.paths]
+    places = given or [Path(each) for each in places_of(Path.home(), os.environ)]
+    try:
+        with (
+            _ended_by_signals(),
+            closing(FileWatch(places)) as watch,
+            closing(Inotify()) as notes,
+            connected(options) as client,
+        ):
+            tree = own_root(client) / paths.SESSIONS
+            watcher = Watcher(client, tree, writing_redactor(tree.parent), watch)
+            _watch(watcher, watch, notes, output)
+    except _Ended:
+        return Exit.DONE
+    raise AssertionError("the watch ends by a signal only")
+
+
+@contextmanager
+def _ended_by_signals() -> Generator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise _Ended
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _watch(watcher: Watcher, watch: FileWatch, notes: Inotify, output: Output) -> None:
+    """Look and work by turns.
+
+    Raises:
+        BrokenPipeError: the reader of stdout has gone.
+    """
+    is_away, looked_at = False, time.monotonic()
+    watcher.look()
+    _print_begin(watcher, watch, output)
+    while True:
+        for folder in watch.new_folders:
+            notes.add(Path(folder))
+        for path, why in watch.left_out:
+            output.say(f"{path} is left out: {why}")
+        is_away = _work(watcher, output, is_away=is_away)
+        output.flush()
+        if not output.has_reader:
+            raise BrokenPipeError
+        rest_s = max(0.0, looked_at + WATCH_RESCAN_S - time.monotonic())
+        if is_away:
+            time.sleep(rest_s)
+        changed = notes.wait(0 if is_away else min(rest_s, watcher.pause_s(rest_s)))
+        if time.monotonic() >= looked_at + WATCH_RESCAN_S:
+            looked_at = time.monotonic()
+            watcher.look()
+        else:
+            watcher.look(changed)
+
+
+def _work(watcher: Watcher, output: Output, *, is_away: bool) -> bool:
+    """Bring files up to their ends; returns whether the daemon is away."""
+    try:
+        for seen in watcher.work():
+            _print_seen(seen, output)
+    except AWAY as error:
+        if not is_away:
+            output.say(f"{error.message}: the watch waits for the daemon, and nothing is lost")
+        return True
+    if is_away:
+        output.say("the daemon is there again")
+    return False
+
+
+def _print_begin(watcher: Watcher, watch: FileWatch, output: Output) -> None:
+    files = count(len(watch.files), "file")
+    where = ", ".join(map(str, watch.tops)) or "none of the folders that agents write is there yet"
+    output.say(f"watching {files} ({watcher.idle} complete) in {where}")
+
+
+def _print_seen(seen: Seen, output: Output) -> None:
+    if output.as_json:
+        output.document(contract.watched(
+            seen.session, seen.path, seen.state, seen.file_bytes, seen.messages
+        ))  # fmt: skip
+    elif seen.state == "left_out":
+        output.say(f"{seen.path} is left out: {', '.join(seen.notes)}")
+        return
+    elif seen.state == "grown":
+        added = f"+{count(seen.messages, 'record')}, {size(seen.file_bytes)}"
+        output.write(printable(f"{seen.session}  {added}"))
+    else:
+        output.write(printable(f"{seen.session}  {seen.state}: {seen.path}"))
+    for note in seen.notes:
+        output.say(note)

@@ -1,0 +1,283 @@
+"""The transcripts of other agents below some folders, followed until a signal.
+
+A look finds the files that changed; each of them is then brought up to its end, the newest first.
+A file that fails is said once and tried again later, and the others go on. While no daemon answers,
+all wait: nothing is lost, because the session itself says where to go on.
+"""
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from steno import BlockingClient
+from steno_cli.command_limits import (
+    WATCH_BACKOFF_MAX_S,
+    WATCH_BACKOFF_MIN_S,
+    WATCH_READERS_BYTES_MAX,
+    WATCH_READERS_MAX,
+    WATCH_SETTLED_S,
+    WATCH_WORK_S,
+)
+from steno_cli.file_watch import FileWatch, WatchedFile
+from steno_cli.following import AnotherCopy, Followed, Follower, mark_gone, notes_of
+from steno_cli.foreign_sources import SOURCE, EmptyTranscript, ForeignSource, find_one
+from steno_cli.known_files import KnownFiles, id_of_copy
+from steno_cli.taking_in import folder_aside, take_in
+from steno_protocol import paths
+from steno_protocol.errors import (
+    Busy,
+    NotFound,
+    OutcomeUnknown,
+    ShuttingDown,
+    StenoError,
+    Unreachable,
+)
+from steno_redact.redactor import Redactor
+
+State = Literal["imported", "grown", "rewritten", "deleted", "left_out"]
+
+AWAY: Final = (Unreachable, ShuttingDown, OutcomeUnknown)
+"""The daemon's own trouble, which is no fault of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the watcher did.
+
+    Attributes:
+        session: the id of the session; None if the file is none yet.
+        path: the file.
+        state: what happened.
+        file_bytes: the bytes that were added.
+        messages: the records that were added to the context.
+        notes: what there is to say of it.
+    """
+
+    session: str | None
+    path: str
+    state: State
+    file_bytes: int = 0
+    messages: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Work:
+    """A file that has to be looked at.
+
+    Attributes:
+        file: the file.
+        at: when, in seconds of the watcher's clock.
+        failures: how often it failed in a row.
+        failure: the last reason that was said.
+    """
+
+    file: WatchedFile
+    at: float
+    failures: int = 0
+    failure: str = ""
+
+
+class Watcher:
+    """Follows files until it is not called any more.
+
+    Args:
+        client: of the daemon of a root on this machine.
+        tree: the folder of its sessions.
+        redactor_for: what masks a session as it is written, by its id.
+        watch: the files.
+        clock: seconds that only rise.
+
+    Attributes:
+        idle: the files that were complete when they were first seen.
+        sources: the transcripts that were looked at, by path.
+        followers: those whose readers are in memory, the one that was used last at the end.
+    """
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        tree: Path,
+        redactor_for: Callable[[str], Redactor | None],
+        watch: FileWatch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.idle: int = 0
+        self._client = client
+        self._tree = tree
+        self._redactor_for = redactor_for
+        self._watch = watch
+        self._clock = clock
+        self._known = KnownFiles(tree)
+        self._complete = {each.note.path: each for each in self._known.all()}
+        self.sources: dict[str, ForeignSource] = {}
+        self.followers: OrderedDict[str, Follower] = OrderedDict()
+        self._work: dict[str, _Work] = {}
+
+    def look(self, paths: Iterable[Path] | None = None) -> None:
+        """Find the files that changed, of all or of these."""
+        now, clock_ns = self._clock(), time.time_ns()
+        found = (
+            self._watch.look(now, clock_ns)
+            if paths is None
+            else self._watch.look_at(paths, now, clock_ns)
+        )
+        for file in found:
+            if file.shape is not None and self._is_complete(file):
+                self.idle += 1
+            else:
+                before = self._work.get(file.path)
+                # A file that fails is not tried more often because it grows.
+                if before is None or not before.failures or file.shape is None:
+                    # One that was moved is found at its new place first.
+                    pause = WATCH_SETTLED_S if file.shape is None else 0.0
+                    self._work[file.path] = _Work(file, self._clock() + pause)
+
+    def _is_complete(self, file: WatchedFile) -> bool:
+        """Whether the session of a file has it as it is; asked once, when the watch begins."""
+        known = self._complete.pop(file.path, None)
+        if known is None or known.note.is_gone or file.shape is None:
+            return False
+        with suppress(OSError):
+            noted = (known.folder / paths.stream_file(SOURCE)).stat()
+            is_later = file.shape.changed_ns > noted.st_mtime_ns
+            return known.note.offset == file.shape.size and not is_later
+        return False
+
+    def _deleted(self) -> Iterator[Seen]:
+        """Mark the sessions whose files went while nobody watched; yields them."""
+        while self._complete:
+            known = next(iter(self._complete.values()))
+            below = any(map(Path(known.note.path).is_relative_to, self._watch.tops))
+            if below and not known.note.is_gone and not os.path.lexists(known.note.path):
+                with suppress(NotFound):
+                    if mark_gone(self._client, known.session, known.note.path):
+                        yield Seen(known.session, known.note.path, "deleted")
+            # Only now: the daemon may have been away.
+            del self._complete[known.note.path]
+
+    def work(self) -> Iterator[Seen]:
+        """Bring files up to their ends, the newest first, for a while; yields what was done.
+
+        Raises:
+            Unreachable, ShuttingDown, OutcomeUnknown: the daemon is away; a later call goes on.
+        """
+        yield from self._deleted()
+        begun = self._clock()
+        due = [each for each in self._work.values() if each.at <= begun]
+        due.sort(key=lambda each: each.file.changed_at, reverse=True)
+        for each in due:
+            if self._clock() - begun > WATCH_WORK_S:
+                return
+            yield from self._try(each)
+
+    def pause_s(self, longest_s: float) -> float:
+        """The time until a file waits for `work`."""
+        due = (each.at - self._clock() for each in self._work.values())
+        return max(0.0, min(due, default=longest_s))
+
+    def _try(self, work: _Work) -> Iterator[Seen]:
+        file = work.file
+        try:
+            seen = self._gone(file) if file.shape is None else self._follow(file)
+        except AWAY:
+            raise
+        except Busy:
+            # Another import, or other writers: the next look finds them gone.
+            work.at = self._clock() + 1
+            return
+        except (StenoError, OSError) as error:
+            self.followers.pop(file.path, None)
+            reason = error.message if isinstance(error, StenoError) else _reason_of(error)
+            work.failures += 1
+            pause = min(WATCH_BACKOFF_MIN_S * 2 ** (work.failures - 1), WATCH_BACKOFF_MAX_S)
+            work.at = self._clock() + pause
+            if reason != work.failure:
+                work.failure = reason
+                yield Seen(None, file.path, "left_out", notes=(reason,))
+            return
+        is_settled = self._is_settled(file)
+        if file.shape is None or is_settled or file.path not in self.sources:
+            self._work.pop(file.path, None)
+        else:
+            self._work[file.path] = _Work(file, file.changed_at + WATCH_SETTLED_S)
+        if seen is not None:
+            yield seen
+
+    def _is_settled(self, file: WatchedFile) -> bool:
+        return self._clock() - file.changed_at >= WATCH_SETTLED_S
+
+    def _gone(self, file: WatchedFile) -> Seen | None:
+        self.followers.pop(file.path, None)
+        source = self.sources.pop(file.path, None)
+        if source is None:
+            return None
+        with suppress(NotFound):
+            if mark_gone(self._client, source.session, file.path):
+                return Seen(source.session, file.path, "deleted")
+        return None
+
+    def _follow(self, file: WatchedFile) -> Seen | None:
+        source = self.sources.get(file.path)
+        if source is None:
+            found = find_one(file.tree, file.inside)
+            if found is None:
+                return None
+            source = replace(found, session=self._known.session_of(found))
+        try:
+            return self._bring(source, file)
+        except AnotherCopy:
+            return self._bring(replace(source, session=id_of_copy(source)), file)
+
+    def _bring(self, source: ForeignSource, file: WatchedFile) -> Seen | None:
+        _, segments = paths.split_session(source.session)
+        redactor = self._redactor_for(source.session)
+        if not self._tree.joinpath(*segments).exists():
+            self.followers.pop(file.path, None)
+            try:
+                with folder_aside(self._tree) as aside:
+                    take_in(self._client, source, aside, redactor)
+            except EmptyTranscript as error:
+                if error.is_known:
+                    return None
+                raise
+            self._known.add(source.session, file.path, source.identity())
+            self.sources[file.path] = source
+            return Seen(source.session, file.path, "imported")
+        follower = self._follower(source, file, redactor)
+        found = follower.look(is_settled=self._is_settled(file))
+        self.sources[file.path] = source
+        return _seen(found, source) if found.has_changed or found.is_continued_here else None
+
+    def _follower(
+        self, source: ForeignSource, file: WatchedFile, redactor: Redactor | None
+    ) -> Follower:
+        """The follower of a file; the one that was used the longest time ago is dropped."""
+        follower = self.followers.pop(file.path, None) or Follower(self._client, source, redactor)
+        self.followers[file.path] = follower
+        while len(self.followers) > 1 and (
+            len(self.followers) > WATCH_READERS_MAX
+            or sum(each.read_bytes for each in self.followers.values()) > WATCH_READERS_BYTES_MAX
+        ):
+            self.followers.popitem(last=False)
+        return follower
+
+
+def _seen(found: Followed, source: ForeignSource) -> Seen:
+    return Seen(
+        found.session,
+        str(source.file),
+        "rewritten" if found.was_rewritten else "grown",
+        found.file_bytes,
+        found.messages,
+        tuple(notes_of(found, source)),
+    )
+
+
+def _reason_of(error: OSError) -> str:
+    return f"it cannot be read: {error.strerror or error}"

@@ -1,0 +1,319 @@
+"""The session of a transcript is as its file is, whatever was killed on the way."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+
+import steno
+from steno_agents.following import lines_of
+from steno_cli.following import AnotherCopy, Followed, Follower
+from steno_cli.foreign_sources import ForeignSource, find_one
+from steno_cli.source_tree import SourceTree
+from steno_cli.taking_in import folder_aside, take_in
+from steno_protocol.commands import Command
+from steno_protocol.errors import Conflict, Exists, TooLarge
+from support.daemon_in_thread import DaemonInThread
+
+SESSION = "11111111-2222-4333-8444-555555555555"
+
+
+def node(
+    uuid: str, parent: str | None, kind: str, content: object, **fields: Any
+) -> dict[str, Any]:
+    message = {"role": kind, "content": content, "id": uuid}
+    return {
+        "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": SESSION, "cwd": "/srv/shop",
+        "isSidechain": False, "message": message, **fields,
+    }  # fmt: skip
+
+
+def said(uuid: str, parent: str | None, words: str) -> dict[str, Any]:
+    return node(uuid, parent, "assistant", [{"type": "text", "text": words}])
+
+
+def lines(*records: object) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in records)
+
+
+ONE = lines(node("1", None, "user", "one"), said("2", "1", "two"))
+THREE = lines(node("3", "2", "user", "three"), said("4", "3", "four"))
+BRANCH = lines(node("5", "2", "user", "another three"))
+SUMMARY = lines(
+    {
+        "type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None,
+        "logicalParentUuid": "2", "sessionId": SESSION, "isSidechain": False, "content": "",
+    },
+    node("6", "b", "user", "the summary", isCompactSummary=True),
+)  # fmt: skip
+TORN = b'{"type":"user","uuid":"torn'
+
+
+class World:
+    """One transcript, and the daemon that has its session."""
+
+    def __init__(self, client: steno.BlockingClient, root: Path, folder: Path) -> None:
+        self.client = client
+        self.root = root
+        self.file = folder / f"{SESSION}.jsonl"
+        self.tree = SourceTree(folder)
+
+    @property
+    def source(self) -> ForeignSource:
+        found = find_one(self.tree, PurePath(self.file.name))
+        assert found is not None
+        return found
+
+    def take_in(self) -> None:
+        with folder_aside(self.root / "sessions") as aside:
+            take_in(self.client, self.source, aside, None)
+
+    def look(self) -> Followed:
+        return Follower(self.client, self.source, None).look()
+
+    @property
+    def context(self) -> list[str]:
+        session = self.client.session(self.source.session)
+        return [each.record["content"] for each in session.records()]
+
+    @property
+    def kept(self) -> bytes:
+        stream = self.client.session(self.source.session).stream("claude-code")
+        return b"".join(lines_of(each.data for each in stream.records(strict=True)))
+
+    def check(self, context: Sequence[str]) -> None:
+        content = self.file.read_bytes()
+        assert self.kept == content[: content.rfind(b"\n") + 1]
+        assert self.context == list(context)
+        assert not self.look().has_changed, "a second look finds nothing to do"
+
+
+@pytest.fixture
+def world(daemon: DaemonInThread, tmp_path: Path) -> Iterator[World]:
+    folder = tmp_path / "projects" / "-srv-shop"
+    folder.mkdir(parents=True)
+    with steno.connect_sync(daemon.root, spawn=False) as client:
+        world = World(client, daemon.root, folder)
+        with closing(world.tree):
+            world.file.write_bytes(ONE)
+            world.take_in()
+            yield world
+
+
+CASES: dict[str, tuple[bytes, list[str], int]] = {
+    "nothing": (ONE, ["one", "two"], 0),
+    "more": (ONE + THREE, ["one", "two", "three", "four"], 0),
+    "half a line": (ONE + THREE + TORN, ["one", "two", "three", "four"], 0),
+    "a glued line": (ONE + TORN + THREE, ["one", "two", "three", "four"], 0),
+    "a damaged line": (ONE + b"torn\n" + THREE, ["one", "two", "three", "four"], 0),
+    "a branch": (ONE + THREE + BRANCH, ["one", "two", "another three"], 0),
+    "a compaction": (ONE + SUMMARY, ["the summary"], 1),
+    "truncated": (ONE[: ONE.index(b"\n") + 1], ["one"], 1),
+    "rewritten": (lines(node("1", None, "user", "other words")) + THREE,
+                  ["other words", "three", "four"], 1),
+    "emptied": (b"", [], 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_look_makes_the_session_as_the_file_is(world: World, name: str) -> None:
+    content, context, generation = CASES[name]
+    source = world.source
+    world.file.write_bytes(content)
+    found = Follower(world.client, source, None).look()
+    assert found.has_changed == (name != "nothing")
+    assert world.client.stat(source.session).generation == generation
+    if content:
+        world.check(context)
+    past = [
+        each.record["content"]
+        for number in range(generation)
+        for each in world.client.session(source.session).records(f"{number}:0")
+    ]
+    assert past == (["one", "two"] if generation else [])
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["one follower", "a new one each time"])
+def test_looks_at_a_growing_file_end_as_one_look_at_all_of_it(world: World, is_kept: bool) -> None:
+    follower = Follower(world.client, world.source, None)
+    for grown in (
+        ONE + THREE[:40],
+        ONE + THREE,
+        ONE + THREE + BRANCH,
+        ONE + THREE + BRANCH + SUMMARY,
+    ):
+        world.file.write_bytes(grown)
+        if not is_kept:
+            follower = Follower(world.client, world.source, None)
+        follower.look(is_settled=False)
+    follower.look()
+    world.check(["the summary"])
+
+
+class Killed(Exception):  # what a test raises in the place of a signal
+    """The follower dies here."""
+
+
+def dying_at(
+    request: Callable[..., Any], number: int, *, is_done: bool
+) -> tuple[Callable[..., Any], list[Command]]:
+    """A request that raises at a mutation, before or after the daemon carried it out."""
+    sent: list[Command] = []
+
+    def call(command: Command, *arguments: Any) -> Any:
+        sent.append(command)
+        if len(sent) == number and not is_done:
+            raise Killed
+        reply = request(command, *arguments)
+        if len(sent) == number:
+            raise Killed
+        return reply
+
+    return call, sent
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "name", ["more", "a branch", "a compaction", "rewritten", "a damaged line"]
+)
+def test_a_follower_that_dies_at_any_request_is_completed_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, is_done: bool
+) -> None:
+    content, context, _ = CASES[name]
+    number = 0
+    while True:
+        number += 1
+        world.file.write_bytes(content)
+        with monkeypatch.context() as patched:
+            call, sent = dying_at(world.client.request, number, is_done=is_done)
+            patched.setattr(world.client, "request", call)
+            try:
+                Follower(world.client, world.source, None).look()
+            except Killed:
+                pass
+            else:
+                assert len(sent) < number
+                break
+        world.look()
+        world.check(context)
+        # The next round begins as the first one did.
+        world.file.write_bytes(ONE)
+        world.look()
+        world.check(["one", "two"])
+    assert number > 2
+
+
+def test_two_followers_of_one_file_write_each_line_once(world: World) -> None:
+    first, second = (Follower(world.client, world.source, None) for _ in range(2))
+    content = ONE
+    for number in range(3, 9):
+        content += lines(node(str(number), str(number - 1), "user", f"text {number}"))
+        world.file.write_bytes(content)
+        for follower in (first, second) if number % 2 else (second, first):
+            follower.look()
+    world.check(["one", "two", *(f"text {number}" for number in range(3, 9))])
+
+
+def test_a_follower_that_another_one_overtakes_looks_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.file.write_bytes(ONE + THREE)
+    request, others = world.client.request, [Follower(world.client, world.source, None)]
+
+    def overtaken(*arguments: Any) -> Any:
+        if others:
+            others.pop().look()
+        return request(*arguments)
+
+    monkeypatch.setattr(world.client, "request", overtaken)
+    assert not world.look().is_continued_here
+    world.check(["one", "two", "three", "four"])
+
+
+def test_a_session_that_others_go_on_with_keeps_its_context(world: World) -> None:
+    session = world.client.session(world.source.session)
+    session.append_message({"role": "user", "content": "a word of mine"})
+    world.file.write_bytes(ONE + THREE)
+    assert world.look().is_continued_here
+    assert world.context == ["one", "two", "a word of mine"]
+    assert world.kept == ONE + THREE
+
+
+def test_a_session_whose_turns_were_dropped_keeps_them_dropped(world: World) -> None:
+    session = world.client.session(world.source.session)
+    session.revert_to(steno.Position(0, 1))
+    world.file.write_bytes(ONE + THREE)
+    assert world.look().is_continued_here
+    assert world.context == ["one"]
+
+
+def test_a_session_of_another_origin_is_refused(world: World) -> None:
+    world.client.open("mine").append_message({"role": "user", "content": "mine"})
+    source = ForeignSource("mine", world.tree, world.source.inside, world.source.format)
+    with pytest.raises(Exists, match="does not come from"):
+        Follower(world.client, source, None).look()
+
+
+def test_a_copy_whose_original_is_there_replaces_nothing(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "backup" / "-srv-shop"
+    folder.mkdir(parents=True)
+    (folder / world.file.name).write_bytes(lines(node("1", None, "user", "other words")))
+    with closing(SourceTree(folder)) as tree:
+        source = find_one(tree, PurePath(world.file.name))
+        assert source is not None
+        with pytest.raises(AnotherCopy):
+            Follower(world.client, source, None).look()
+    world.check(["one", "two"])
+
+
+def test_a_line_that_takes_several_requests_is_completed_after_a_kill(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_agents.following.RAW_BYTES", 10)
+    monkeypatch.setattr("steno_cli.following.RAW_BYTES", 10)
+    world.file.write_bytes(ONE + b"torn, and long enough for four\n" + THREE)
+    with monkeypatch.context() as patched:
+        call, _ = dying_at(world.client.request, 3, is_done=True)
+        patched.setattr(world.client, "request", call)
+        with pytest.raises(Killed):
+            world.look()
+    world.look()
+    world.check(["one", "two", "three", "four"])
+
+
+def test_a_line_that_is_too_long_is_refused_and_its_place_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_cli.following.TRANSCRIPT_LINE_BYTES_MAX", 1000)
+    world.file.write_bytes(ONE + b"x" * 2000 + b"\n" + THREE)
+    with pytest.raises(TooLarge, match=f"the line at byte {len(ONE)} of"):
+        world.look()
+
+
+def test_a_daemon_that_always_refuses_is_no_endless_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> Any:
+        raise Conflict("another writer was faster")
+
+    world.file.write_bytes(ONE + THREE)
+    monkeypatch.setattr(world.client, "request", refuse)
+    with pytest.raises(steno.Busy, match="others write the session"):
+        world.look()
+
+
+def test_the_title_of_the_program_is_followed_until_a_person_gives_another(world: World) -> None:
+    def titled(title: str) -> bytes:
+        return lines({"type": "custom-title", "customTitle": title, "sessionId": SESSION})
+
+    session = world.source.session
+    world.file.write_bytes(ONE + titled("The till"))
+    world.look()
+    assert world.client.stat(session).title == "The till"
+    world.client.session(session).describe(title="Mine")
+    world.file.write_bytes(ONE + titled("The till") + titled("The door"))
+    world.look()
+    assert world.client.stat(session).title == "Mine"

@@ -1,0 +1,294 @@
+"""The watcher brings many files up to their ends, whatever one of them is."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steno
+from steno_cli.command_limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_cli.file_watch import FileWatch
+from steno_cli.following import Follower
+from steno_cli.foreign_sources import find_one
+from steno_cli.taking_in import folder_aside
+from steno_cli.watching import Seen, Watcher
+from support.daemon_in_thread import DaemonInThread
+
+SESSION = "11111111-2222-4333-8444-{:012}"
+
+
+def node(number: int, kind: str, content: object, session: str) -> dict[str, Any]:
+    parent = str(number - 1) if number > 1 else None
+    return {
+        "type": kind, "uuid": str(number), "parentUuid": parent, "sessionId": session,
+        "cwd": "/srv/shop", "isSidechain": False,
+        "message": {"role": kind, "content": content, "id": str(number)},
+    }  # fmt: skip
+
+
+class World:
+    """A daemon, a folder of transcripts, and a clock that a test moves on."""
+
+    def __init__(self, client: steno.BlockingClient, root: Path, folder: Path) -> None:
+        self.client = client
+        self.root = root
+        self.folder = folder
+        self.now = 0.0
+        self.watch = FileWatch([folder])
+        self.watcher = self.new_watcher()
+
+    def new_watcher(self) -> Watcher:
+        self.watch.close()
+        self.watch = FileWatch([self.folder])
+        self.watcher = Watcher(
+            self.client, self.root / "sessions", lambda _: None, self.watch, lambda: self.now
+        )
+        return self.watcher
+
+    def close(self) -> None:
+        self.watch.close()
+
+    def file(self, number: int) -> Path:
+        return self.folder / "-srv-shop" / f"{SESSION.format(number)}.jsonl"
+
+    def session(self, number: int) -> str:
+        return f"claude-code/srv-shop/{SESSION.format(number)}"
+
+    def write(self, number: int, *texts: str) -> Path:
+        """Let a transcript have these texts, the questions and the answers."""
+        file = self.file(number)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kinds = ("user", "assistant")
+        file.write_text("".join(
+            json.dumps(node(
+                at + 1, kinds[at % 2],
+                words if at % 2 == 0 else [{"type": "text", "text": words}],
+                SESSION.format(number),
+            )) + "\n"
+            for at, words in enumerate(texts)
+        ))  # fmt: skip
+        return file
+
+    def look(self, after: float = 2.0) -> list[Seen]:
+        self.now += after
+        self.watcher.look()
+        return list(self.watcher.work())
+
+    def states(self, after: float = 2.0) -> dict[str | None, str]:
+        return {each.session: each.state for each in self.look(after)}
+
+    def context(self, number: int) -> list[str]:
+        records = self.client.session(self.session(number)).records()
+        return [each.record["content"] for each in records]
+
+
+@pytest.fixture
+def world(daemon: DaemonInThread, tmp_path: Path) -> Iterator[World]:
+    with steno.connect_sync(daemon.root, spawn=False) as client:
+        world = World(client, daemon.root, tmp_path / "projects")
+        with closing(world):
+            yield world
+
+
+def test_new_files_become_sessions_and_grow(world: World) -> None:
+    assert world.look() == []
+    world.write(1, "one")
+    world.write(2, "eins")
+    assert world.states() == {world.session(1): "imported", world.session(2): "imported"}
+    world.write(1, "one", "two", "three")
+    assert world.states() == {world.session(1): "grown"}
+    assert world.context(1) == ["one", "two", "three"]
+    assert world.look() == []
+
+
+def test_a_last_answer_is_added_once_the_file_is_silent(world: World) -> None:
+    world.write(1, "one")
+    world.look()
+    world.write(1, "one", "two")
+    [seen] = world.look()
+    assert (seen.messages, world.context(1)) == (0, ["one"])
+    [seen] = world.look(WATCH_SETTLED_S)
+    assert (seen.messages, world.context(1)) == (1, ["one", "two"])
+    assert world.look(WATCH_SETTLED_S) == []
+
+
+def test_the_next_watcher_reads_no_file_that_is_complete(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        world.write(number, "one", "two")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    world.write(1, "one", "two", "three")
+    opened: list[Path] = []
+
+    def noting(tree: Any, inside: Any) -> Any:
+        opened.append(tree.path(inside))
+        return find_one(tree, inside)
+
+    monkeypatch.setattr("steno_cli.watching.find_one", noting)
+    world.new_watcher()
+    assert world.states() == {world.session(1): "grown"}
+    assert opened == [world.file(1)]
+    assert world.watcher.idle == 2
+
+
+def test_a_session_that_was_left_half_done_is_completed_by_the_next_watcher(world: World) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    world.write(1, "one", "two", "three")
+    # The stream has the lines, and the context has not: the watcher was killed in between.
+    source = world.watcher.sources[str(world.file(1))]
+    follower = Follower(world.client, source, None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Follower, "_update_context", _die)
+        with pytest.raises(RuntimeError):
+            follower.look()
+    assert world.context(1) == ["one"]
+    world.new_watcher()
+    world.look()
+    assert world.context(1) == ["one", "two", "three"]
+
+
+def _die(*_: object, **__: object) -> None:
+    raise RuntimeError
+
+
+def test_a_deleted_file_is_marked_and_a_moved_one_is_the_same_session(world: World) -> None:
+    world.write(1, "one")
+    world.write(2, "eins")
+    world.look()
+    world.file(1).unlink()
+    assert world.states() == {}
+    assert world.states(WATCH_SETTLED_S) == {world.session(1): "deleted"}
+    assert "source-deleted" in world.client.stat(world.session(1)).labels
+    moved = world.folder / "-srv-store" / world.file(2).name
+    moved.parent.mkdir()
+    world.file(2).rename(moved)
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    with moved.open("a") as more:
+        more.write(json.dumps(node(2, "user", "zwei", SESSION.format(2))) + "\n")
+    assert world.states() == {world.session(2): "grown"}
+    assert world.context(2) == ["eins", "zwei"]
+    assert "source-deleted" not in world.client.stat(world.session(2)).labels
+
+
+def test_a_file_that_was_deleted_while_nobody_watched_is_marked(world: World) -> None:
+    world.write(1, "one")
+    world.look()
+    world.file(1).unlink()
+    world.new_watcher()
+    assert world.states() == {world.session(1): "deleted"}
+    world.new_watcher()
+    assert world.states() == {}
+
+
+def test_what_is_no_transcript_is_passed_over_until_it_becomes_one(world: World) -> None:
+    world.folder.mkdir()
+    (world.folder / "notes.jsonl").write_text('{"note": 1}\n')
+    file = world.write(1)
+    assert world.look() == []
+    file.write_text('{"type":"summary","summary":"x","leafUuid":"1"}\n')
+    assert world.look() == []
+    world.write(1, "one")
+    assert world.states() == {world.session(1): "imported"}
+
+
+def unreadable(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def too_long(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x" * 3000 + b"\n")
+
+
+def half_utf8(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b'{"a":"\xf0\x9f"}\n')
+
+
+@pytest.mark.parametrize("damage", [unreadable, too_long, half_utf8])
+def test_the_others_go_on_beside_a_file_that_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr("steno_cli.following.TRANSCRIPT_LINE_BYTES_MAX", 1000)
+    for number in range(1, 4):
+        world.write(number, "one")
+    world.look()
+    for number in range(1, 4):
+        world.write(number, "one", "two", "three")
+    damage(world.file(2))
+    world.look()
+    assert world.context(1) == world.context(3) == ["one", "two", "three"]
+
+
+def test_a_failure_is_said_once_and_tried_again_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = world.write(1, "one")
+    world.look()
+    world.write(1, "one", "two", "three")
+    monkeypatch.setattr("steno_cli.following.TRANSCRIPT_LINE_BYTES_MAX", 10)
+    [seen] = world.look()
+    assert (seen.state, seen.path) == ("left_out", str(file))
+    assert "more than steno reads" in seen.notes[0]
+    assert world.look() == []
+    monkeypatch.undo()
+    assert world.states(WATCH_BACKOFF_MIN_S) == {world.session(1): "grown"}
+
+
+def test_a_file_waits_while_another_import_runs(world: World) -> None:
+    world.write(1, "one")
+    with folder_aside(world.root / "sessions"):
+        assert world.look() == []
+    assert world.states() == {world.session(1): "imported"}
+
+
+def test_nothing_is_lost_while_the_daemon_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> Any:
+        raise steno.Unreachable("no daemon answers")
+
+    world.write(1, "one")
+    world.look()
+    world.write(1, "one", "two", "three")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.client, "request", away)
+        with pytest.raises(steno.Unreachable):
+            world.look()
+    assert world.states() == {world.session(1): "grown"}
+    assert world.context(1) == ["one", "two", "three"]
+
+
+def test_readers_of_large_files_leave_the_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_cli.watching.WATCH_READERS_MAX", 2)
+    for number in range(4):
+        world.write(number, "one")
+    world.look()
+    for number in range(4):
+        world.write(number, "one", "two", "three")
+    world.look()
+    assert len(world.watcher.followers) == 2
+    monkeypatch.setattr("steno_cli.watching.WATCH_READERS_BYTES_MAX", 10)
+    for number in range(4):
+        world.write(number, "one", "two", "three", "four", "five")
+    world.look()
+    assert len(world.watcher.followers) == 1
+    assert world.context(0) == ["one", "two", "three", "four", "five"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_that_may_not_be_read_is_named(world: World) -> None:
+    file = world.write(1, "one")
+    file.chmod(0)
+    [seen] = world.look()
+    assert seen.state == "left_out"
+    assert "Permission denied" in seen.notes[0]
