@@ -17,3 +17,9 @@ PROMPTS_KEPT_BYTES: Final = 80_000
 
 QUEUED_MAX: Final = 1000
 """Prompts that wait at once in a queue of Claude Code; people type a few."""
+
+CALL_ID_CHARS_MAX: Final = 64
+"""Characters of the id of a call that every service takes; OpenAI refuses more."""
+
+TOOL_NAME_CHARS_MAX: Final = 64
+"""Characters of the name of a tool that every service takes."""
