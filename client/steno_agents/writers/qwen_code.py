@@ -81,11 +81,9 @@ def _body(turn: Turn) -> Record:
             }  # fmt: skip
             if pictures := pictures_of(pieces):
                 response["parts"] = [_part(each) for each in pictures]
-            status = "error" if failed else "success"
-            return {
-                "type": "tool_result", "message": _content("user", [{"functionResponse": response}]),
-                "toolCallResult": {"callId": call.identity, "status": status},
-            }  # fmt: skip
+            shown = {"callId": call.identity, "status": "error" if failed else "success"}
+            message = _content("user", [{"functionResponse": response}])
+            return {"type": "tool_result", "message": message, "toolCallResult": shown}
         case _ as never:
             assert_never(never)
 

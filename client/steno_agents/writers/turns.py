@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from steno_agents.limits import CALL_ID_CHARS_MAX, TOOL_NAME_CHARS_MAX
@@ -306,7 +306,7 @@ def _time_of(message: dict[str, Any]) -> int | None:
         except ValueError:
             pass
         else:
-            zoned = when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)
+            zoned = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
             return int(zoned.timestamp() * 1000)
     return None if stamp is None else key_time_ms(stamp[:UUID_CHARS])
 
