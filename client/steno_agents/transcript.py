@@ -6,6 +6,7 @@ Adding a program takes one module with a reader, its place in `detection.FORMATS
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
@@ -200,6 +201,16 @@ def dated(message: Message, record: dict[str, Any]) -> Message:
     """Return a message with the time of its record, if that has one."""
     timestamp = text_field(record, "timestamp")
     return message if timestamp is None else {**message, "timestamp": timestamp}
+
+
+def iso(at_ms: int) -> str:
+    """Return a time as ISO 8601 with milliseconds, as all of these programs write it.
+
+    >>> iso(1_767_323_045_006)
+    '2026-01-02T03:04:05.006Z'
+    """
+    when = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def text_field(record: dict[str, Any], name: str) -> str | None:

@@ -7,8 +7,9 @@ them; a result is a record of the user. `custom-title` names the session.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, assert_never
 
+from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
-from steno_agents.writers.writer import Home, Record, Target, Writer, dashed, iso, lines
+from steno_agents.writers.writer import Home, Record, Target, Writer, dashed, lines
 
 _NAME_CHARS: Final = 200
 """Characters of a folder's name; a longer one is cut, and ends with a hash of the whole path."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, assert_never
 
+from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
 from steno_agents.writers.writer import (
     Home,
@@ -15,7 +16,6 @@ from steno_agents.writers.writer import (
     Target,
     Writer,
     as_json,
-    iso,
     lines,
     text_of_pieces,
 )

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, assert_never
 
+from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
-from steno_agents.writers.writer import Home, Record, Target, Writer, iso, lines
+from steno_agents.writers.writer import Home, Record, Target, Writer, lines
 
 _USAGE: Record = {
     "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,

@@ -6,6 +6,7 @@ The messages are contents of Google's model interface. Each result is a record o
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, assert_never
 
+from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
 from steno_agents.writers.writer import (
     Home,
@@ -13,7 +14,6 @@ from steno_agents.writers.writer import (
     Target,
     Writer,
     dashed,
-    iso,
     lines,
     pictures_of,
     text_of_pieces,

@@ -7,7 +7,6 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple
 
 from steno_agents.writers.turns import Picture, Piece, Turn
@@ -93,16 +92,6 @@ def lines(records: Iterable[Record]) -> bytes:
 def as_json(value: Record) -> bytes:
     """Return an object as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-
-
-def iso(at_ms: int) -> str:
-    """Return a time as ISO 8601 with milliseconds, as all of these programs write it.
-
-    >>> iso(1_767_323_045_006)
-    '2026-01-02T03:04:05.006Z'
-    """
-    when = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def dashed(work_dir: str) -> str:

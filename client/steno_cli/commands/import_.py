@@ -15,7 +15,7 @@ import shlex
 import shutil
 from argparse import Namespace
 from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from itertools import accumulate, chain
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -23,6 +23,7 @@ from typing import BinaryIO
 from steno import BlockingClient
 from steno.local import make_private, sync_file, sync_folder
 from steno.parts import new_key
+from steno_agents.opencode import DATABASE as OPENCODE
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
 from steno_cli.connection import connected, local_root
 from steno_cli.exits import Exit
@@ -38,7 +39,7 @@ from steno_cli.import_sources import ImportSource, damaged_lines, find
 from steno_cli.redaction import mask_files, writing_redactor
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_cli.source_tree import SourceTree
+from steno_cli.source_tree import SourceTree, database_at
 from steno_cli.work_dirs import note_work_dirs
 from steno_present import contract
 from steno_present.safe_text import printable
@@ -107,8 +108,19 @@ class Unanswered(StenoError):
 
 def run(options: Namespace, output: Output) -> int:
     """Import every session of a folder; report failures and continue."""
-    with closing(SourceTree(Path(options.folder))) as tree:
+    with _transcripts(Path(options.folder)) as folder, closing(SourceTree(folder)) as tree:
         return _run(options, output, tree)
+
+
+def _transcripts(given: Path) -> AbstractContextManager[Path]:
+    """The folder to import: the given one, or the sessions of a database as files."""
+    database = database_at(given, OPENCODE)
+    if database is None:
+        return nullcontext(given)
+    # Imported here: no other import needs SQLite.
+    from steno_cli.opencode_database import as_transcripts  # noqa: PLC0415
+
+    return as_transcripts(database)
 
 
 def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
