@@ -23,3 +23,6 @@ CALL_ID_CHARS_MAX: Final = 64
 
 TOOL_NAME_CHARS_MAX: Final = 64
 """Characters of the name of a tool that every service takes."""
+
+FORKS_MAX: Final = 32
+"""Forks of forks that are followed to the beginning of a conversation; people make a few."""

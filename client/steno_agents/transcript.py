@@ -5,9 +5,9 @@ Adding a program takes one module with a reader, its place in `detection.FORMATS
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
 from steno_agents.prompts import Words, words_of
@@ -21,6 +21,22 @@ End = Literal["live", "branch", "compaction", "roll-back"]
 
 CONVERSATION_ROLES: Final = frozenset({"user", "assistant", "tool", "system", "developer"})
 """The roles of messages; the other records of a context are control records."""
+
+
+class Other(Protocol):
+    """The transcript of another session of the same program."""
+
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Its records with their places, in the order of the file."""
+        ...
+
+    def record(self, place: int) -> dict[str, Any] | None:
+        """The record at a place."""
+        ...
+
+
+Lookup = Callable[[str], Other | None]
+"""Finds the transcript of another session by its id; None if it is not there."""
 
 
 class UnreadableTranscript(Exception):
@@ -73,7 +89,8 @@ class ForeignTranscript(ABC):
     into messages. Records that are no message are left out of the context: the import keeps all
     lines byte for byte in a stream of the session.
 
-    A place is a number of the caller's, such as the offset of a record; places rise.
+    A place is a number of the caller's, such as the offset of a record; places rise. A negative one
+    is that of a record in another transcript, which `inherited` returns.
 
     Attributes:
         program: the name of the program that wrote the file.
@@ -86,6 +103,8 @@ class ForeignTranscript(ABC):
         work_dir: the directory in which the program ran.
         odd: the number of messages in a form that the reader does not know.
         unread: the number of past histories that are too many to be written.
+        lookup: finds a transcript that this one continues; set it before the first record.
+        elsewhere: the session with the beginning of the conversation, if `lookup` did not find it.
     """
 
     program: ClassVar[str]
@@ -100,6 +119,8 @@ class ForeignTranscript(ABC):
         self.work_dir: str | None = None
         self.odd: int = 0
         self.unread: int = 0
+        self.lookup: Lookup = lambda _: None
+        self.elsewhere: str | None = None
         self._words: dict[int, Words] = {}
         self._records = 0
         self._past_records = 0
@@ -145,6 +166,10 @@ class ForeignTranscript(ABC):
     @abstractmethod
     def converter(self) -> Converter:
         """Return a converter for one history."""
+
+    def inherited(self, place: int) -> dict[str, Any] | None:  # noqa: ARG002  # for overrides
+        """Return the record of another transcript that has a negative place here."""
+        return None
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ lines of a session that goes on begin with the lines of the earlier import.
 
 import json
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
@@ -33,6 +34,9 @@ _MESSAGES: Final = (
     "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 )
 _PARTS: Final = "SELECT id, message_id, data FROM part WHERE message_id = ? ORDER BY id"
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""An id, which becomes the name of a file."""
 
 _Row = tuple[Any, ...]
 
@@ -80,6 +84,10 @@ def _write(database: Path, folder: Path) -> None:
         # One transaction: all sessions are of one moment.
         rows.execute("BEGIN")
         sessions = {str(row[0]): row for row in rows.execute(_SESSIONS)}
+        if not all(map(_ID.fullmatch, sessions)):
+            raise BadRequest(
+                f"{database} has a session whose id is no name of a file: not imported"
+            )
         for row in sessions.values():
             _write_session(rows, row, _parents(row, sessions), folder)
     if is_alone and _shape(database) != before:

@@ -535,6 +535,11 @@ def _print_not_converted(output: Output, source: ForeignSource) -> None:
         left_out = count(len(source.skipped), "message")
         output.say(f"{left_out} of {source.session} too long for a record, kept in its stream only")
     for counted in source.counted:
+        if counted.elsewhere:
+            output.say(
+                f"{source.session} is a fork, and its beginning is elsewhere: the file of session"
+                f" {counted.elsewhere} is not beside it"
+            )
         if counted.salvaged:
             records = count(counted.salvaged, "record")
             output.say(f"{records} of {source.session} saved from damaged lines")
