@@ -141,7 +141,7 @@ class Opencode(ForeignTranscript):
         entry.parts[str(record.get("id"))] = place
         if data.get("type") == "compaction":
             entry.compacts, entry.tail = True, text_field(data, "tail_start_id")
-        elif data.get("type") == "text" and owner in self._prompts and not data.get("synthetic"):
+        elif owner in self._prompts and not (data.get("synthetic") or data.get("ignored")):
             self._note_words(place, text_field(data, "text") or "")
 
     def histories(self) -> list[History]:

@@ -30,7 +30,10 @@ def put_new(top: Path, files: Mapping[PurePath, bytes]) -> None:
         BadRequest: a folder on the way is a link or no folder.
         OSError: a file cannot be written; those that were written before are removed again.
     """
-    top.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # `mkdir(parents=True)` would give those above the usual mode.
+    for each in reversed((top, *top.parents)):
+        with suppress(FileExistsError):
+            each.mkdir(mode=0o700)
     written: list[PurePath] = []
     try:
         for path, content in files.items():

@@ -54,7 +54,9 @@ def _records(turns: Sequence[Turn], target: Target) -> Iterator[Record]:
         for turn in turns
     ]
     if target.title is not None:
-        entries.append(("session_info", target.now_ms, {"name": target.title}))
+        entries.append(
+            ("session_info", turns[-1].at_ms if turns else target.now_ms, {"name": target.title})
+        )
     for number, (kind, at_ms, fields) in enumerate(entries):
         identity = target.identity(number).hex
         yield {
