@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from steno.local import make_private
 from steno_agents.opencode import DATABASE, SUBAGENTS
 from steno_protocol.errors import BadRequest, Busy
 
@@ -52,7 +53,7 @@ def as_transcripts(database: Path) -> Generator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="steno-") as aside:
         folder = Path(aside) / DATABASE
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         try:
             _write(database.resolve(), folder)
         except sqlite3.OperationalError as error:
@@ -116,7 +117,7 @@ def _write_session(
     place = folder
     for each in parents:
         place = place / each / SUBAGENTS
-    place.mkdir(parents=True, exist_ok=True)
+    make_private(place)
     path = place / f"{identity}.jsonl"
     head = {
         "table": "session", "id": identity, "parents": parents, "directory": directory,

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Final
 
-from steno.local import sync_file
+from steno.local import make_private, sync_file
 from steno_protocol.errors import BadRequest, Exists
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,17 +30,14 @@ def put_new(top: Path, files: Mapping[PurePath, bytes]) -> None:
         BadRequest: a folder on the way is a link or no folder.
         OSError: a file cannot be written; those that were written before are removed again.
     """
-    # `mkdir(parents=True)` would give those above the usual mode.
-    for each in reversed((top, *top.parents)):
-        with suppress(FileExistsError):
-            each.mkdir(mode=0o700)
+    make_private(top)
     written: list[PurePath] = []
     try:
         for path, content in files.items():
             with _folder(top, path.parent) as folder:
                 _write(folder, top / path, content)
                 written.append(path)
-                os.fsync(folder)
+                sync_file(folder)
     except BaseException:
         for path in written:
             with suppress(OSError), _folder(top, path.parent) as folder:
