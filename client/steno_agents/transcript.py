@@ -122,7 +122,7 @@ class ForeignTranscript(ABC):
         self.lookup: Lookup = lambda _: None
         self.elsewhere: str | None = None
         self._words: dict[int, Words] = {}
-        self._records = 0
+        self._records: int = 0
         self._past_records = 0
 
     @classmethod

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from steno.local import make_private
 from steno_agents.opencode import DATABASE, SUBAGENTS
+from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest, Busy
 
 _LOCKED_S: Final = 5.0
@@ -135,7 +136,7 @@ def _records(rows: sqlite3.Connection, session: str) -> Iterator[dict[str, Any]]
     messages = rows.execute(_MESSAGES, (session,)).fetchall()
     for number, (identity, _, content) in enumerate(messages):
         data = _value(content)
-        if not isinstance(data, dict):
+        if not is_object(data):
             continue
         is_last = number == len(messages) - 1
         if is_last and data.get("role") == "assistant" and not _is_over(data):
@@ -150,7 +151,7 @@ def _records(rows: sqlite3.Connection, session: str) -> Iterator[dict[str, Any]]
 def _is_over(answer: dict[str, Any]) -> bool:
     """Whether an answer is whole, or ended with an error."""
     time = answer.get("time")
-    return "error" in answer or (isinstance(time, dict) and "completed" in time)
+    return "error" in answer or (is_object(time) and "completed" in time)
 
 
 def _value(content: object) -> Any:
