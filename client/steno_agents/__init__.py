@@ -6,6 +6,7 @@ codex             the rollouts of Codex
 copilot_cli       the events of GitHub Copilot CLI
 gemini_cli        the chats of Gemini CLI
 kimi_code         the wire files of Kimi Code
+opencode          the sessions in the database of opencode
 pi                the sessions of pi
 qwen_code         the chats of Qwen Code
 gemini_contents   the contents of Google's interface, in files of Gemini CLI and Qwen Code
@@ -16,5 +17,6 @@ tree              branches of records that name their parents
 tree_transcript   a transcript that is a tree, with compactions in it
 places            the folders in which the programs keep their transcripts
 prompts           the words in a prompt that a person typed
+writers           the way back: sessions as the files of these programs
 limits            bounds
 """

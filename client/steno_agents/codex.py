@@ -2,14 +2,19 @@
 
 Since 0.32 each record is `{"timestamp", "type", "payload"}`; before that, the items stood alone.
 The items of the model's interface are the conversation, and `event_msg` records repeat them for
-the screen. Of those only token counts, names and withdrawn turns are used. A fork may begin with a
-copy of another session, whose `session_meta` is then the second one.
+the screen. Of those only token counts, names and withdrawn turns are used.
+
+An old fork begins with a copy of another session, whose `session_meta` is then the second one. A
+newer one names the other session as `forked_from_id`, and goes on behind its records up to the
+ordinal `forked_from_ordinal_exclusive`. Those records get negative places here.
+Source for forks: files of Codex 0.171.0 and the requests that it made.
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any, ClassVar, Final
 
-from steno_agents.limits import PROMPTS_KEPT_BYTES
+from steno_agents.limits import FORKS_MAX, PROMPTS_KEPT_BYTES
 from steno_agents.prompts import is_note
 from steno_agents.transcript import (
     Converter,
@@ -18,6 +23,7 @@ from steno_agents.transcript import (
     History,
     Index,
     Message,
+    Other,
     dated,
     image,
     object_field,
@@ -63,6 +69,11 @@ class Codex(ForeignTranscript):
         # Bytes of each prompt of a person, and the places of what Codex writes before one.
         self._prompts: dict[int, int] = {}
         self._notes: set[int] = set()
+        # The records of other rollouts; the last one has the place -1.
+        self._inherited: list[tuple[Other, int]] = []
+        # The first ordinal that a fork does not take, and the sessions on the way to it.
+        self._end_ordinal: float = inf
+        self._forks: tuple[str, ...] = ()
 
     @classmethod
     def recognises(cls, record: dict[str, Any]) -> bool:
@@ -83,6 +94,8 @@ class Codex(ForeignTranscript):
         self._records += 1
         payload = _payload(record)
         kind = text_field(record, "type")
+        if kind == "session_meta" and self.session is None:
+            self._inherit(payload)
         if kind in {"session_meta", "turn_context"}:
             self.session = self.session or text_field(payload, "id")
             self.work_dir = self.work_dir or text_field(payload, "cwd")
@@ -104,6 +117,46 @@ class Codex(ForeignTranscript):
                 self._item(place, payload)
             case _:
                 pass
+
+    def _inherit(self, meta: dict[str, Any]) -> None:
+        """Begin with the conversation of the session that a fork continues."""
+        parent, end = text_field(meta, "forked_from_id"), meta.get("forked_from_ordinal_exclusive")
+        if parent is None or not isinstance(end, int):
+            return
+        # A damaged rollout may name itself.
+        is_new = parent not in self._forks and len(self._forks) < FORKS_MAX
+        other = self.lookup(parent) if is_new else None
+        if other is None:
+            self.elsewhere = parent
+            return
+        above = Codex()
+        above.lookup, above._forks = self.lookup, (*self._forks, parent)
+        above._end_ordinal = min(end, self._end_ordinal)  # its own class
+        for place, record in other.records():
+            is_head = text_field(record, "type") == "session_meta"
+            if is_head or whole_number(record.get("ordinal")) < above._end_ordinal:
+                above.scan(place, record)
+        self._take_over(above, other, _instructions(meta) is not None)
+
+    def _take_over(self, above: "Codex", other: Other, has_prompt: bool) -> None:
+        """Take over the live history of another rollout."""
+        taken = above._live[above._has_prompt and has_prompt :]
+        self._inherited = [
+            (other, place) if place >= 0 else above._inherited[place] for place in taken
+        ]
+        places = {place: at - len(taken) for at, place in enumerate(taken)}
+        self._live = list(places.values())
+        self._has_prompt = above._has_prompt and not has_prompt
+        self._prompts = {places[at]: above._prompts[at] for at in taken if at in above._prompts}
+        self._notes = {places[at] for at in taken if at in above._notes}
+        self._words = {places[at]: above._words[at] for at in taken if at in above._words}
+        self._records += above._records
+        self.elsewhere = above.elsewhere
+
+    def inherited(self, place: int) -> dict[str, Any] | None:
+        """The record of another rollout at a negative place."""
+        other, its = self._inherited[place]
+        return other.record(its)
 
     def _event(self, place: int, event: dict[str, Any]) -> None:
         self._name = text_field(event, "thread_name") or self._name

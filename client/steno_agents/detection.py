@@ -8,6 +8,7 @@ from steno_agents.codex import Codex
 from steno_agents.copilot_cli import CopilotCli
 from steno_agents.gemini_cli import GeminiCli
 from steno_agents.kimi_code import KimiCode
+from steno_agents.opencode import Opencode
 from steno_agents.pi import Pi
 from steno_agents.qwen_code import QwenCode
 from steno_agents.transcript import ForeignTranscript, object_field, text_field
@@ -19,6 +20,7 @@ FORMATS: Final[tuple[type[ForeignTranscript], ...]] = (
     CopilotCli,
     GeminiCli,
     KimiCode,
+    Opencode,
     Pi,
     QwenCode,
 )
@@ -129,7 +131,7 @@ _GUESSES: Final[tuple[tuple[str, Callable[[_Record], bool]], ...]] = (
     ("CodeBuddy", _is_codebuddy),
     ("pi in another form", _is_pi),
     ("GitHub Copilot CLI in another form", _is_copilot),
-    ("opencode", _is_opencode),
+    ("opencode in another form", _is_opencode),
     ("Claude Code in another form", _is_like_claude),
 )
 """Programs with files that no reader understands, and how their records look."""

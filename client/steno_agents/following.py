@@ -24,7 +24,7 @@ import msgspec
 
 from steno_agents.json_lines import objects_of
 from steno_agents.limits import DAMAGED_NAMED_MAX, RAW_BYTES, TAIL_BYTES
-from steno_agents.transcript import Converter, ForeignTranscript, Message, text_field
+from steno_agents.transcript import Converter, ForeignTranscript, Lookup, Message, text_field
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.limits import RECORD_BYTES_MAX
 from steno_protocol.records import check_message, check_record
@@ -157,6 +157,7 @@ class Reading:
 
     Args:
         kind: the format of the file.
+        lookup: finds the sessions that it continues.
 
     Attributes:
         transcript: what the records were given to.
@@ -166,8 +167,10 @@ class Reading:
         tail: the last bytes that were read.
     """
 
-    def __init__(self, kind: type[ForeignTranscript]) -> None:
+    def __init__(self, kind: type[ForeignTranscript], lookup: Lookup | None = None) -> None:
         self.transcript = kind()
+        if lookup is not None:
+            self.transcript.lookup = lookup
         self.salvaged: dict[int, int] = {}
         self.damaged: list[Damage] = []
         self.damaged_count = 0

@@ -32,3 +32,12 @@ DAMAGED_NAMED_MAX: Final = 100
 TAIL_BYTES: Final = 4096
 """The last bytes that were read of a file, which are compared when it has grown: a record that was
 cut out of the middle moves all bytes behind it."""
+
+CALL_ID_CHARS_MAX: Final = 64
+"""Characters of the id of a call that every service takes; OpenAI refuses more."""
+
+TOOL_NAME_CHARS_MAX: Final = 64
+"""Characters of the name of a tool that every service takes."""
+
+FORKS_MAX: Final = 32
+"""Forks of forks that are followed to the beginning of a conversation; people make a few."""

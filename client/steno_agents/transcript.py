@@ -5,8 +5,9 @@ Adding a program takes one module with a reader, its place in `detection.FORMATS
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
 from steno_agents.prompts import Words, words_of
@@ -20,6 +21,22 @@ End = Literal["live", "branch", "compaction", "roll-back"]
 
 CONVERSATION_ROLES: Final = frozenset({"user", "assistant", "tool", "system", "developer"})
 """The roles of messages; the other records of a context are control records."""
+
+
+class Other(Protocol):
+    """The transcript of another session of the same program."""
+
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Its records with their places, in the order of the file."""
+        ...
+
+    def record(self, place: int) -> dict[str, Any] | None:
+        """The record at a place."""
+        ...
+
+
+Lookup = Callable[[str], Other | None]
+"""Finds the transcript of another session by its id; None if it is not there."""
 
 
 class UnreadableTranscript(Exception):
@@ -72,7 +89,8 @@ class ForeignTranscript(ABC):
     into messages. Records that are no message are left out of the context: the import keeps all
     lines byte for byte in a stream of the session.
 
-    A place is a number of the caller's, such as the offset of a record; places rise.
+    A place is a number of the caller's, such as the offset of a record; places rise. A negative one
+    is that of a record in another transcript, which `inherited` returns.
 
     Attributes:
         program: the name of the program that wrote the file.
@@ -85,6 +103,8 @@ class ForeignTranscript(ABC):
         work_dir: the directory in which the program ran.
         odd: the number of messages in a form that the reader does not know.
         unread: the number of past histories that are too many to be written.
+        lookup: finds a transcript that this one continues; set it before the first record.
+        elsewhere: the session with the beginning of the conversation, if `lookup` did not find it.
     """
 
     program: ClassVar[str]
@@ -99,8 +119,10 @@ class ForeignTranscript(ABC):
         self.work_dir: str | None = None
         self.odd: int = 0
         self.unread: int = 0
+        self.lookup: Lookup = lambda _: None
+        self.elsewhere: str | None = None
         self._words: dict[int, Words] = {}
-        self._records = 0
+        self._records: int = 0
         self._past_records = 0
 
     @classmethod
@@ -144,6 +166,10 @@ class ForeignTranscript(ABC):
     @abstractmethod
     def converter(self) -> Converter:
         """Return a converter for one history."""
+
+    def inherited(self, place: int) -> dict[str, Any] | None:  # noqa: ARG002  # for overrides
+        """Return the record of another transcript that has a negative place here."""
+        return None
 
     @property
     @abstractmethod
@@ -200,6 +226,16 @@ def dated(message: Message, record: dict[str, Any]) -> Message:
     """Return a message with the time of its record, if that has one."""
     timestamp = text_field(record, "timestamp")
     return message if timestamp is None else {**message, "timestamp": timestamp}
+
+
+def iso(at_ms: int) -> str:
+    """Return a time as ISO 8601 with milliseconds, as all of these programs write it.
+
+    >>> iso(1_767_323_045_006)
+    '2026-01-02T03:04:05.006Z'
+    """
+    when = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def text_field(record: dict[str, Any], name: str) -> str | None:

@@ -38,6 +38,7 @@ from steno_agents.following import (
 from steno_agents.json_lines import lenient_object
 from steno_agents.limits import RAW_BYTES
 from steno_agents.transcript import Message
+from steno_cli.codex_rollouts import Rollouts
 from steno_cli.command_limits import (
     FOLLOW_ATTEMPTS_MAX,
     FOLLOW_BATCH_BYTES,
@@ -92,6 +93,8 @@ class Followed:
         was_rewritten: the file did not begin with what the stream had.
         was_reverted: earlier messages were replaced; they are a past generation.
         is_continued_here: others changed the context, so that it was left as it is.
+        lost_beginning: the session with the beginning of a fork, if its file was there before and
+            is not found; the context was left as it is.
         unfinished: the bytes of a last line without an end.
         skipped: the bytes of each message that is too long for a record.
         damaged: the first new lines without a whole record.
@@ -104,6 +107,7 @@ class Followed:
     was_rewritten: bool = False
     was_reverted: bool = False
     is_continued_here: bool = False
+    lost_beginning: str | None = None
     unfinished: int = 0
     skipped: list[int] = field(default_factory=list[int])
     damaged: list[Damage] = field(default_factory=list[Damage])
@@ -223,7 +227,7 @@ class Follower:
         Raises:
             Exists: the session is another one's.
         """
-        reading = Reading(self.source.format)
+        reading = self._new_reading()
         self._stream_head = self._stream.head()
         cursor = self._cursor(reading)
         self._ahead = 0 if cursor is None else _read_up_to(file, size, reading, cursor, self.source)
@@ -233,7 +237,10 @@ class Follower:
         done.was_rewritten = True
         self._begin_anew()
         self._ahead = 0
-        return Reading(self.source.format)
+        return self._new_reading()
+
+    def _new_reading(self) -> Reading:
+        return Reading(self.source.format, Rollouts(self.source.file))
 
     def _cursor(self, reading: Reading) -> Cursor | None:
         """How much of a file the stream has; None if it does not say."""
@@ -338,7 +345,7 @@ class Follower:
         self, file: BinaryIO, reading: Reading, done: Followed, *, is_settled: bool
     ) -> None:
         """Add the messages that the file has now."""
-        transcript, record_at = reading.transcript, partial(_record_at, file, reading.salvaged)
+        transcript, record_at = reading.transcript, partial(_record_at, file, reading)
         if self._conversation is not None:
             more = self._conversation.more(transcript, record_at, is_settled=is_settled)
             try:
@@ -352,18 +359,31 @@ class Follower:
         head = Position.parse(self._client.stat(self.source.session).head)
         # A message that an earlier process added early is not taken back.
         wanted = conversation.more(transcript, record_at, is_settled=is_settled, present=head.line)
-        if self._compare(head, wanted, done):
+        if self._compare(head, wanted, transcript.elsewhere, done):
             self._conversation = conversation
             done.skipped = conversation.skipped
 
-    def _compare(self, head: Position, wanted: Iterator[bytes], done: Followed) -> bool:
-        """Give the context the wanted messages; False if others go on with it."""
+    def _compare(
+        self, head: Position, wanted: Iterator[bytes], elsewhere: str | None, done: Followed
+    ) -> bool:
+        """Give the context the wanted messages; False if it is left as it is.
+
+        Args:
+            head: the end of the context.
+            wanted: the messages.
+            elsewhere: the session with their beginning, if its file is not found.
+            done: what the look has changed.
+        """
         present = _Present(self._session.lines(Position(head.generation, 0), head))
         found = agreement(present.messages(), wanted, self._is_same)
         # The lines that go must be of no other author, either.
         deque(present.messages(), maxlen=0)
         if present.has_other_author or self._was_rewritten_here(head.generation):
             done.is_continued_here = found.has_more or next(found.missing, None) is not None
+            return False
+        if found.has_more and elsewhere is not None:
+            # The context has the beginning, from a time when the file was there.
+            done.lost_beginning = elsewhere
             return False
         self._head = head
         if found.has_more:
@@ -503,6 +523,11 @@ def notes_of(found: Followed, source: ForeignSource) -> Iterator[str]:
             f" your work, and after `steno delete {found.session} --yes` an import takes the"
             " transcript"
         )
+    if found.lost_beginning:
+        yield (
+            f"{found.session} is a fork of {found.lost_beginning}, whose file is not there any"
+            f" more: its context is left as it is, and only its stream {source.format.stream} grows"
+        )
     if found.skipped:
         left_out = count(len(found.skipped), "message")
         yield f"{left_out} of {found.session} too long for a record, kept in its stream only"
@@ -579,7 +604,10 @@ def _read_up_to(
     return 0 if is_same else None
 
 
-def _record_at(file: BinaryIO, salvaged: Mapping[int, int], place: int) -> dict[str, Any] | None:
+def _record_at(file: BinaryIO, reading: Reading, place: int) -> dict[str, Any] | None:
+    if place < 0:
+        return reading.transcript.inherited(place)
+    salvaged = reading.salvaged
     file.seek(place)
     size = salvaged.get(place)
     return lenient_object(file.readline() if size is None else file.read(size))

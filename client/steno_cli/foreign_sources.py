@@ -28,6 +28,7 @@ from steno_agents.following import Digest, pieces_of
 from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
+from steno_cli.codex_rollouts import Rollouts
 from steno_cli.command_limits import (
     INDEX_BYTES_MAX,
     TITLE_FILE_BYTES_MAX,
@@ -82,6 +83,7 @@ class Counted(NamedTuple):
         unread: past histories that are too many to be generations.
         salvaged: records that were read from damaged lines.
         odd: messages in a form that the reader does not know.
+        elsewhere: the session with the beginning of the conversation, if its file was not found.
     """
 
     branches: int = 0
@@ -90,6 +92,7 @@ class Counted(NamedTuple):
     unread: int = 0
     salvaged: int = 0
     odd: int = 0
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +213,7 @@ class ForeignSource:
             OSError: a file cannot be read or written.
         """
         transcript, digest = self.format(), Digest()
+        transcript.lookup = Rollouts(self.file)
         for found in (self.skipped, self.undecoded, self.unfinished, self.counted):
             found.clear()
         with (
@@ -232,6 +236,7 @@ class ForeignSource:
                 transcript.unread,
                 sum(bool(each) for each in spans.values()),
                 transcript.odd,
+                transcript.elsewhere,
             )
         )
         self._copy_companions(folder)
@@ -311,7 +316,7 @@ class ForeignSource:
                 is_live = history.end == "live"
                 path = folder / paths.generation_file(len(written) + 1)
                 path = folder / paths.CONTEXT if is_live else path
-                records = _records_at(stream, history.places, salvaged)
+                records = _records_at(transcript, stream, history.places, salvaged)
                 with _new(path) as context:
                     messages = 0
                     for message in _messages(transcript, records):
@@ -706,10 +711,18 @@ class LineLength:
 
 
 def _records_at(
-    stream: BinaryIO, places: Sequence[int], salvaged: dict[int, int]
+    transcript: ForeignTranscript,
+    stream: BinaryIO,
+    places: Sequence[int],
+    salvaged: dict[int, int],
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records at places of a stream."""
+    """The records at places of a stream, or of another transcript that it continues."""
     for place in places:
+        if place < 0:
+            inherited = transcript.inherited(place)
+            if inherited is not None:
+                yield place, inherited
+            continue
         stream.seek(place)
         size = salvaged.get(place)
         record = lenient_object(stream.readline() if size is None else stream.read(size))

@@ -24,6 +24,10 @@ _FOLDER: Final = _TOP | os.O_NOFOLLOW
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
+_DATABASE: Final = b"SQLite format 3\0"
+"""The first bytes of a file of SQLite."""
+
+
 class Entry(NamedTuple):
     """A file or folder.
 
@@ -181,6 +185,22 @@ class SourceTree:
         if error.strerror is not None and not str(error.filename).startswith("/"):
             error.filename = str(self.path(inside))
         return error
+
+
+def database_at(path: Path, name: str) -> Path | None:
+    """The SQLite database at a path: the file itself, or the one of a name in its folder.
+
+    Args:
+        path: what the user gave.
+        name: the name in a folder.
+
+    Returns:
+        The path of the database; None if there is none.
+    """
+    file = path / name if path.is_dir() else path
+    with suppress(OSError), file.open("rb") as content:
+        return file if content.read(len(_DATABASE)) == _DATABASE else None
+    return None
 
 
 class Walk:

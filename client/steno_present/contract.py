@@ -75,7 +75,8 @@ demo        proved proofs [{claim holds detail}] root session file agents record
 export      session title labels archived forked_from head generation records [{cursor record}]
             events [{cursor record}] streams {name: [{cursor key by record}]} timeline damaged
             `export --format json`
-exported    session format path                 `export -o`
+exported    session format path command         `export -o` and `export --install`, whose command
+            goes on with the session; it is null for -o
 imported    session folder head bytes damaged state why      `import`: one a line; state is
             imported, grown, rewritten, there, or left_out: then why is the reason, and unknown
             keys are null

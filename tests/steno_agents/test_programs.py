@@ -11,6 +11,7 @@ from steno_agents.copilot_cli import CopilotCli
 from steno_agents.detection import FORMATS, Detector, detect
 from steno_agents.gemini_cli import GeminiCli
 from steno_agents.kimi_code import KimiCode
+from steno_agents.opencode import Opencode
 from steno_agents.pi import Pi
 from steno_agents.qwen_code import QwenCode
 from steno_agents.transcript import ForeignTranscript, Message, text_of
@@ -43,6 +44,10 @@ PROGRAMS = [
     Program(GeminiCli, [{"$set": {"summary": "The shop"}}]),
     Program(Pi, [{"type": "session_info", "id": "t", "parentId": "x", "name": "The shop"}]),
     Program(KimiCode, title_file='{"title": "The shop", "isCustomTitle": true}'),
+    Program(Opencode, [
+        {"table": "session", "id": "s", "parents": [], "directory": "/srv/shop",
+         "title": "The shop", "revert": None},
+    ]),
     Program(CopilotCli, title_file="id: 1\nname: The shop\nuser_named: true\n"),
 ]  # fmt: skip
 

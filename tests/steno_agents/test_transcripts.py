@@ -449,7 +449,7 @@ def test_a_format_is_detected_by_its_records() -> None:
         ({"type": "context.append_message", "message": {}}, "Kimi Code in another form"),
         ({"type": "session", "version": 3, "cwd": "/srv"}, "pi in another form"),
         ({"type": "session.start", "data": {"id": "s"}}, "GitHub Copilot CLI in another form"),
-        ({"type": "text", "sessionID": "ses_1", "part": {}}, "opencode"),
+        ({"type": "text", "sessionID": "ses_1", "part": {}}, "opencode in another form"),
         ({"uuid": "1", "parentUuid": None, "sessionId": "s", "type": "user",
           "message": {"role": "user", "content": [{"text": "x"}]}}, "Claude Code in another form"),
         ({"note": 1}, None),

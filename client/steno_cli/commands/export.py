@@ -1,10 +1,11 @@
-"""`steno export`: a session as Markdown, HTML, JSON, or as a folder of kimi-cli."""
+"""`steno export`: a session as Markdown, HTML, JSON, or as the files of another program."""
 
 import json
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -30,6 +31,9 @@ from steno_redact.patterns import Patterns
 from steno_redact.records import masked_line, masked_record, masked_stat
 from steno_redact.redactor import Redactor
 
+PROGRAMS: Final = ("claude-code", "codex", "kimi-code", "opencode", "pi", "qwen")
+"""The formats of agents that go on with a session."""
+
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
@@ -40,20 +44,33 @@ def add_parser(commands: Subcommands) -> None:
         " records, events, streams and the timeline with their cursors, exactly as stored. kimi: a"
         " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
         " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
-        " only the lines and the title. Symbolic links are skipped. Existing files are never"
-        " overwritten.",
+        " only the lines and the title. Symbolic links are skipped. claude-code, codex, kimi-code,"
+        " opencode, pi, qwen: a session that this agent goes on with, under a new id. Existing"
+        " files are never overwritten.",
         example="steno export demo -o demo.md\nsteno export demo --format html -o demo.html\n"
-        "steno export demo --format kimi -o ~/copy",
+        "steno export demo --format kimi -o ~/copy\n"
+        "steno export demo --format claude-code --install",
     )  # fmt: skip
     session_argument(parser)
     parser.add_argument(
         "--format",
-        choices=("markdown", "html", "json", "kimi"),
+        choices=("markdown", "html", "json", "kimi", *PROGRAMS),
         help="(default: markdown, or json with --json)",
     )
     parser.add_argument(
         "-o", "--output", metavar="PATH", type=path_text,
-        help="the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)",
+        help="the file or, for kimi and kimi-code, the folder to make (default, and -: stdout, but"
+        " not for a folder)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="put the session where its agent looks for it, and print the command to type",
+    )
+    parser.add_argument(
+        "--work-dir", metavar="DIR", type=path_text,
+        help="the directory in which the agent goes on (default: the one of an imported session, if"
+        " it exists here; else this one)",
     )  # fmt: skip
     masking = parser.add_mutually_exclusive_group()
     masking.add_argument(
@@ -71,6 +88,16 @@ def run(options: Namespace, output: Output) -> int:
         options.format = "json" if output.as_json else "markdown"
     if options.output == "-" and options.format != "kimi":
         options.output = None
+    if options.format in PROGRAMS:
+        # Imported here: no other format needs the writers.
+        from steno_cli.way_back import export_for_program  # noqa: PLC0415
+
+        return export_for_program(options, output)
+    if options.install or options.work_dir is not None:
+        raise WrongUsage(
+            "--install and --work-dir are for the formats of agents: name one with --format",
+            session=options.session,
+        )
     is_shown = options.format in {"markdown", "html"}
     if is_shown and output.as_json and options.output is None:
         raise WrongUsage(
@@ -270,7 +297,12 @@ def _print_result(options: Namespace, output: Output, path: Path) -> None:
     written = path.absolute()
     if output.as_json:
         output.document(
-            {"session": options.session, "format": options.format, "path": str(written)}
+            {
+                "session": options.session,
+                "format": options.format,
+                "path": str(written),
+                "command": None,
+            }
         )
     else:
         output.write(str(written))

@@ -3,11 +3,12 @@
 import os
 from argparse import SUPPRESS, Namespace
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from itertools import accumulate
 from pathlib import Path
 
 from steno import BlockingClient
+from steno_agents.opencode import DATABASE as OPENCODE
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
@@ -18,7 +19,7 @@ from steno_cli.known_files import KnownFiles
 from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_cli.source_tree import SourceTree
+from steno_cli.source_tree import SourceTree, database_at
 from steno_cli.taking_in import Importer, Source, folder_aside, nest_in, own_root, work_bytes
 from steno_cli.work_dirs import note_work_dirs
 from steno_present import contract
@@ -72,8 +73,19 @@ def run(options: Namespace, output: Output) -> int:
             "--replace is not needed any more: `steno import` appends what a transcript has more,"
             " and keeps what was rewritten as past generations; leave it out"
         )
-    with closing(SourceTree(Path(options.folder))) as tree:
+    with _transcripts(Path(options.folder)) as folder, closing(SourceTree(folder)) as tree:
         return _run(options, output, tree)
+
+
+def _transcripts(given: Path) -> AbstractContextManager[Path]:
+    """The folder to import: the given one, or the sessions of a database as files."""
+    database = database_at(given, OPENCODE)
+    if database is None:
+        return nullcontext(given)
+    # Imported here: no other import needs SQLite.
+    from steno_cli.opencode_database import as_transcripts  # noqa: PLC0415
+
+    return as_transcripts(database)
 
 
 def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
@@ -227,6 +239,11 @@ def _print_not_converted(output: Output, source: ForeignSource) -> None:
         left_out = count(len(source.skipped), "message")
         output.say(f"{left_out} of {source.session} too long for a record, kept in its stream only")
     for counted in source.counted:
+        if counted.elsewhere:
+            output.say(
+                f"{source.session} is a fork, and its beginning is elsewhere: the file of session"
+                f" {counted.elsewhere} is not beside it"
+            )
         if counted.salvaged:
             records = count(counted.salvaged, "record")
             output.say(f"{records} of {source.session} saved from damaged lines")

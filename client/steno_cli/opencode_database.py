@@ -1,0 +1,162 @@
+"""The database of opencode as a folder of transcripts, one file a session; only read.
+
+    <temporary>/opencode.db/ses_1.jsonl                       a session
+    <temporary>/opencode.db/ses_1/subagents/ses_2.jsonl       the session of its subagent
+
+A row that opencode still changes is left out until it is whole: the answer that is being written.
+A message of the user loses the summary of its changes to files, which opencode adds later. So the
+lines of a session that goes on begin with the lines of the earlier import.
+"""
+
+import json
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from steno.local import make_private
+from steno_agents.opencode import DATABASE, SUBAGENTS
+from steno_protocol._json import is_object
+from steno_protocol.errors import BadRequest, Busy
+
+_LOCKED_S: Final = 5.0
+"""The time to wait for another program that has the database locked; opencode writes briefly."""
+
+_DEPTH_MAX: Final = 8
+"""Subagents below subagents; opencode's have no tool to start more of them by default."""
+
+_SESSIONS: Final = "SELECT id, parent_id, directory, title, revert, time_updated FROM session"
+_MESSAGES: Final = (
+    "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+)
+_PARTS: Final = "SELECT id, message_id, data FROM part WHERE message_id = ? ORDER BY id"
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""An id, which becomes the name of a file."""
+
+_Row = tuple[Any, ...]
+
+
+@contextmanager
+def as_transcripts(database: Path) -> Generator[Path]:
+    """A temporary folder with a transcript of each session.
+
+    Raises:
+        Busy: another program has the database locked, or has changed it meanwhile.
+        BadRequest: it is no database of opencode, or is damaged.
+        OSError: the folder cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="steno-") as aside:
+        folder = Path(aside) / DATABASE
+        folder.mkdir(mode=0o700)
+        try:
+            _write(database.resolve(), folder)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                raise Busy(
+                    f"{database} is locked by another program: wait until that is done, or close"
+                    " it, and import it again"
+                ) from None
+            raise _unreadable(database, error) from None
+        except sqlite3.DatabaseError as error:
+            raise _unreadable(database, error) from None
+        yield folder
+
+
+def _unreadable(database: Path, error: sqlite3.Error) -> BadRequest:
+    return BadRequest(f"{database} cannot be read as a database of opencode: {error}")
+
+
+def _write(database: Path, folder: Path) -> None:
+    # Without a log of changes the file is whole, and is read without the files that SQLite would
+    # make beside it.
+    log = database.with_name(f"{database.name}-wal")
+    is_alone = not log.exists() or log.stat().st_size == 0
+    mode = "immutable=1" if is_alone else "mode=ro"
+    before = _shape(database)
+    uri = f"file:{quote(str(database))}?{mode}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_S)) as rows:
+        rows.execute("PRAGMA query_only = 1")
+        # One transaction: all sessions are of one moment.
+        rows.execute("BEGIN")
+        sessions = {str(row[0]): row for row in rows.execute(_SESSIONS)}
+        if not all(map(_ID.fullmatch, sessions)):
+            raise BadRequest(
+                f"{database} has a session whose id is no name of a file: not imported"
+            )
+        for row in sessions.values():
+            _write_session(rows, row, _parents(row, sessions), folder)
+    if is_alone and _shape(database) != before:
+        raise Busy(f"{database} changed while it was read: import it again")
+
+
+def _shape(database: Path) -> tuple[int, int]:
+    found = database.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _parents(row: _Row, sessions: dict[str, _Row]) -> list[str]:
+    """The sessions above the one of a subagent, the first one first."""
+    found: list[str] = []
+    above = row[1]
+    while above in sessions and above not in found and len(found) < _DEPTH_MAX:
+        found.insert(0, str(above))
+        above = sessions[above][1]
+    return found
+
+
+def _write_session(
+    rows: sqlite3.Connection, session: _Row, parents: list[str], folder: Path
+) -> None:
+    identity, _, directory, title, revert, updated = session
+    place = folder
+    for each in parents:
+        place = place / each / SUBAGENTS
+    make_private(place)
+    path = place / f"{identity}.jsonl"
+    head = {
+        "table": "session", "id": identity, "parents": parents, "directory": directory,
+        "title": title, "revert": _value(revert),
+    }  # fmt: skip
+    with path.open("x", encoding="utf-8", errors="replace") as file:
+        for record in chain([head], _records(rows, identity)):
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    if isinstance(updated, int):
+        os.utime(path, (updated / 1000, updated / 1000))
+
+
+def _records(rows: sqlite3.Connection, session: str) -> Iterator[dict[str, Any]]:
+    """The messages of a session, each followed by its parts."""
+    messages = rows.execute(_MESSAGES, (session,)).fetchall()
+    for number, (identity, _, content) in enumerate(messages):
+        data = _value(content)
+        if not is_object(data):
+            continue
+        is_last = number == len(messages) - 1
+        if is_last and data.get("role") == "assistant" and not _is_over(data):
+            return
+        if data.get("role") == "user":
+            data.pop("summary", None)
+        yield {"table": "message", "id": identity, "session_id": session, "data": data}
+        for part, message, inside in rows.execute(_PARTS, (identity,)):
+            yield {"table": "part", "id": part, "message_id": message, "data": _value(inside)}
+
+
+def _is_over(answer: dict[str, Any]) -> bool:
+    """Whether an answer is whole, or ended with an error."""
+    time = answer.get("time")
+    return "error" in answer or (is_object(time) and "completed" in time)
+
+
+def _value(content: object) -> Any:
+    """The value of a column with JSON; None if it has none."""
+    try:
+        return json.loads(content) if isinstance(content, str) else None
+    except (ValueError, RecursionError):
+        return None
