@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, NamedTuple
 
-from steno.local import NotRegular
+from steno.local import NotRegular, open_regular
 from steno_cli.command_limits import IMPORT_DEPTH_MAX
 from steno_protocol.errors import BadRequest, NotFound, TooLarge
 from steno_protocol.file_types import kind_of
@@ -198,7 +198,7 @@ def database_at(path: Path, name: str) -> Path | None:
         The path of the database; None if there is none.
     """
     file = path / name if path.is_dir() else path
-    with suppress(OSError), file.open("rb") as content:
+    with suppress(OSError), open_regular(file) as content:
         return file if content.read(len(_DATABASE)) == _DATABASE else None
     return None
 
