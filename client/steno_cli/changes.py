@@ -32,11 +32,48 @@ Check = Callable[[], object]
 """Raises the error with which any session refuses the change, so that none is created for it."""
 
 
+Show = Callable[[Namespace, Output, Ack], None]
+"""Prints an acknowledgement."""
+
+
 def no_check() -> None:
     """The check of a change that every session accepts."""
 
 
-def change(options: Namespace, output: Output, verb: Verb, check: Check = no_check) -> int:
+def print_ack(options: Namespace, output: Output, ack: Ack) -> None:
+    """Print an acknowledgement: the new head, or the id of a checkpoint."""
+    if output.as_json:
+        output.document(contract.ack(options.session, ack))
+        return
+    is_checkpoint = options.command == "checkpoint"
+    output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
+    if isinstance(ack, Checkpoint) and ack.incarnation:
+        output.say(f"its handle {ack.handle} names this checkpoint, also where ids are used again")
+    say_kept(options, output, ack)
+
+
+def print_places(options: Namespace, output: Output, ack: Ack) -> None:
+    """Print the position of each record of an append, as `steno show` does."""
+    if output.as_json:
+        output.document(contract.ack(options.session, ack))
+        return
+    generation, last = ack.last
+    if ack.rotated is not None:
+        # The positions of a rewrite are its head, and a new system prompt is the first line.
+        output.write(str(Position(generation, 0)))
+    else:
+        for line in range(ack.first.line, last + 1):
+            output.write(str(Position(generation, line)))
+    say_kept(options, output, ack)
+
+
+def change(
+    options: Namespace,
+    output: Output,
+    verb: Verb,
+    check: Check = no_check,
+    show: Show = print_ack,
+) -> int:
     """Apply one change and print its acknowledgement.
 
     Args:
@@ -44,10 +81,11 @@ def change(options: Namespace, output: Output, verb: Verb, check: Check = no_che
         output: of the command.
         verb: the change.
         check: raises if every session refuses the change.
+        show: prints it.
     """
     with connected(options) as client:
         ack = apply(client, options, output, verb, check, options.key)
-    print_ack(options, output, ack)
+    show(options, output, ack)
     return Exit.DONE
 
 
@@ -91,18 +129,6 @@ def _is_absent(client: BlockingClient, session: str) -> bool:
             # A session of kimi-cli's old format is one file beside the place of the folder.
             return not folder.exists() and not folder.with_name(f"{folder.name}.jsonl").exists()
     return False
-
-
-def print_ack(options: Namespace, output: Output, ack: Ack) -> None:
-    """Print an acknowledgement: the new head, or the id of a checkpoint."""
-    if output.as_json:
-        output.document(contract.ack(options.session, ack))
-        return
-    is_checkpoint = options.command == "checkpoint"
-    output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
-    if isinstance(ack, Checkpoint) and ack.incarnation:
-        output.say(f"its handle {ack.handle} names this checkpoint, also where ids are used again")
-    say_kept(options, output, ack)
 
 
 def say_kept(options: Namespace, output: Output, ack: Ack) -> None:

@@ -269,7 +269,7 @@ def test_an_imported_kimi_export_equals_the_session(root: Path, tmp_path: Path) 
     old, new = (steno("show", name, "--json").document for name in ("demo", "team/again"))
     assert {**new, "session": "demo"} == old
     assert steno("title", "team/again").out == "A title\n"
-    assert steno("append", "team/again", "more").out == "0:7\n"
+    assert steno("append", "team/again", "more").out == "0:6\n"
 
 
 def test_a_tree_is_imported_byte_for_byte_and_a_repeat_changes_nothing(

@@ -132,16 +132,17 @@ _shtab_steno_append_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  "--role=[role of the message, such as system, assistant or developer (default\: user)]:ROLE:(user assistant system tool)"
+  "--role=[role of a text, such as system, assistant or developer (default\: user)]:ROLE:(user assistant system tool)"
+  "--text[all of stdin is the content of one message, also if it looks like records]"
   "--batch[append all of stdin as one atomic batch]"
   "--from-line=[skip the lines of stdin before line N, to go on after a failure]:N:"
   "--create[create the session if it does not exist, in a mount too]"
   "--no-create[fail if the session does not exist]"
-  "--key=[idempotency key\: a repeated command with the same key is applied once\; line N of stdin gets KEY-N unless --batch is given]:KEY:"
+  "--key=[idempotency key\: a repeated command with the same key is applied once\; a record on line N of stdin gets KEY-N unless --batch is given]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
   ":a session id or a unique prefix:_steno_session_ids"
-  ":the content of one message:"
+  ":the content of one message\; - for stdin:"
 )
 
 # guard to ensure default positional specs are added only once per session
