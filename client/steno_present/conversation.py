@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from steno.values import Record
-from steno_present.limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINES_MAX
+from steno_present.limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINE_CHARS_MAX, RESULT_LINES_MAX
 from steno_present.messages import (
     FOLDED_CHARS,
     arguments_of,
@@ -215,6 +215,8 @@ class Conversation:
         return _indented(shown)
 
     def _result(self, text: str) -> list[str]:
+        if not self._full:
+            text = "\n".join(map(_folded_line, text.split("\n")))
         return self._folded(self._text(text), indent=_INDENT)
 
     def _folded(self, lines: list[str], indent: str = "") -> list[str]:
@@ -250,6 +252,14 @@ class Conversation:
         return textwrap.wrap(
             line, room, replace_whitespace=False, break_on_hyphens=False, subsequent_indent=indent
         ) or [""]  # fmt: skip
+
+
+def _folded_line(line: str) -> str:
+    rest = len(line) - RESULT_LINE_CHARS_MAX
+    if rest <= 0:
+        return line
+    more = count(rest, "more character")
+    return f"{line[:RESULT_LINE_CHARS_MAX]}… {more}, shown with --full"
 
 
 def _with_escapes(text: str) -> str:

@@ -37,12 +37,12 @@ def add_parser(commands: Subcommands) -> None:
         "Appends TEXT as one message, or stdin: a text as one message, or records, one JSON object"
         " per line. Records are recognised by their form, as are the lines that `steno read` and"
         " `steno export` print: checkpoints, token counts and the system prompt among them are"
-        " written by their own commands, with new ids, so that `steno read a | steno append b` copies"
-        " a session. Prints the position of each record once it"
-        " is durable; on a terminal, of many records the last. Records are sent without waiting for"
-        " the earlier ones and stored in order; nothing is stored after a line that fails, and"
-        " --expect then holds for every line. Creates a missing session with a note; in a mount,"
-        " only with --create. --json also says that stdin holds records.",
+        " written by their own commands, with new ids, so that `steno read a | steno append b`"
+        " copies a session. Prints the position of each record once it is durable; on a"
+        " terminal, of many records the last. Records are sent without waiting for the earlier ones"
+        " and stored in order; nothing is stored after a line that fails, and --expect then holds"
+        " for every line. Creates a missing session with a note; in a mount, only with --create."
+        " --json also says that stdin holds records.",
         example="steno append demo 'What is in this folder?'\n"
         "steno append demo < turns.jsonl\n"
         "steno append demo --batch < turn.jsonl",

@@ -5,6 +5,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -30,6 +31,16 @@ from steno_redact.patterns import Patterns
 from steno_redact.records import masked_line, masked_record, masked_stat
 from steno_redact.redactor import Redactor
 
+_FORMATS: Final = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+    ".jsonl": "jsonl",
+}
+"""The formats by the ends of file names."""
+
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
@@ -37,19 +48,20 @@ def add_parser(commands: Subcommands) -> None:
         commands, "export", run,
         "markdown: the conversation for people. html: the same as one file for the browser, with"
         " its images; needs the extra `stenod[view]`. Secrets in both are masked. json: all"
-        " records, events, streams and the timeline with their cursors, exactly as stored. kimi: a"
+        " records, events, streams and the timeline with their cursors, exactly as stored."
+        " jsonl: the records alone, one a line, as `steno append` takes them. kimi: a"
         " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
         " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
         " only the lines and the title. Symbolic links are skipped. Existing files are never"
         " overwritten.",
-        example="steno export demo -o demo.md\nsteno export demo --format html -o demo.html\n"
+        example="steno export demo -o demo.md\nsteno export demo -o demo.html\n"
         "steno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
     parser.add_argument(
         "--format",
-        choices=("markdown", "html", "json", "kimi"),
-        help="(default: markdown, or json with --json)",
+        choices=("markdown", "html", "json", "jsonl", "kimi"),
+        help="(default: that of the name of -o; markdown, or json with --json)",
     )
     parser.add_argument(
         "-o", "--output", metavar="PATH", type=path_text,
@@ -57,7 +69,7 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
     masking = parser.add_mutually_exclusive_group()
     masking.add_argument(
-        "--redact", action="store_true", default=None, help="mask secrets in json, too"
+        "--redact", action="store_true", default=None, help="mask secrets in json and jsonl, too"
     )
     masking.add_argument(
         "--no-redact", action="store_false", dest="redact",
@@ -68,7 +80,7 @@ def add_parser(commands: Subcommands) -> None:
 def run(options: Namespace, output: Output) -> int:
     """Write a session in the requested format."""
     if options.format is None:
-        options.format = "json" if output.as_json else "markdown"
+        options.format = _format_of_name(options, output)
     if options.output == "-" and options.format != "kimi":
         options.output = None
     is_shown = options.format in {"markdown", "html"}
@@ -91,12 +103,33 @@ def run(options: Namespace, output: Output) -> int:
     return _export_text(options, output, redactor)
 
 
+def _format_of_name(options: Namespace, output: Output) -> str:
+    """The format that the name of the file asks for.
+
+    Raises:
+        WrongUsage: no format has such names.
+    """
+    suffix = Path(options.output or "").suffix.lower()
+    if suffix in _FORMATS:
+        return _FORMATS[suffix]
+    if output.as_json:
+        return "json"
+    if suffix[1:].isalpha():
+        known = ", ".join(_FORMATS)
+        raise WrongUsage(
+            f"no format has the file name {options.output}: end it with one of {known}, or give"
+            " --format",
+            session=options.session,
+        )
+    return "markdown"
+
+
 def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
     with connected(options, output=output) as client, Progress(output, "exporting") as progress:
         session = client.session(options.session)
         stat = session.stat()
-        is_json = options.format == "json"
-        progress.expect(_bytes_of(session, stat, client, is_json=is_json))
+        is_json = options.format in {"json", "jsonl"}
+        progress.expect(_bytes_of(session, stat, client, has_all=options.format == "json"))
         pieces = _Pieces(session, stat, progress, redactor)
         lines = pieces.lines(options.format)
         if options.output is None:
@@ -119,10 +152,10 @@ def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
 
 
 def _bytes_of(
-    session: BlockingSession, stat: SessionStat, client: BlockingClient, *, is_json: bool
+    session: BlockingSession, stat: SessionStat, client: BlockingClient, *, has_all: bool
 ) -> int:
     """The bytes that an export reads; for a daemon on another machine without its events."""
-    if not is_json:
+    if not has_all:
         return stat.bytes
     streams = sum(info.bytes for info in session.streams())
     wire = Path(stat.folder, paths.WIRE)
@@ -153,6 +186,8 @@ class _Pieces:
         match form:
             case "json":
                 return self._json()
+            case "jsonl":
+                return (self._document(record.raw) for record, _ in self._records())
             case "html":
                 return self._html()
             case _:

@@ -135,7 +135,7 @@ function _shtab_steno_using
 end
 
 set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
-set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
+set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -202,6 +202,7 @@ complete -c steno -n '_shtab_steno_using show' -l key-file -xka "(__fish_complet
 complete -c steno -n '_shtab_steno_using show' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using show' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using show' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using show' -s n -l last -x -d 'show only the last N messages'
 complete -c steno -n '_shtab_steno_using show' -l at -x -d 'show the session as it was before POSITION'
 complete -c steno -n '_shtab_steno_using show' -l generation -x -d 'show a past generation'
 complete -c steno -n '_shtab_steno_using show' -s f -l follow -d 'print new records as they become durable'
@@ -618,9 +619,9 @@ complete -c steno -n '_shtab_steno_using export' -l key-file -xka "(__fish_compl
 complete -c steno -n '_shtab_steno_using export' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using export' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using export' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using export' -l format -xka "markdown html json kimi" -d '(default: markdown, or json with --json)'
+complete -c steno -n '_shtab_steno_using export' -l format -xka "markdown html json jsonl kimi" -d '(default: that of the name of -o; markdown, or json with --json)'
 complete -c steno -n '_shtab_steno_using export' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)'
-complete -c steno -n '_shtab_steno_using export' -l redact -d 'mask secrets in json, too'
+complete -c steno -n '_shtab_steno_using export' -l redact -d 'mask secrets in json and jsonl, too'
 complete -c steno -n '_shtab_steno_using export' -l no-redact -d 'leave secrets in markdown and html as they are'
 complete -c steno -n '_shtab_steno_using export; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a import -d 'import session folders byte for byte'
