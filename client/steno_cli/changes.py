@@ -8,6 +8,7 @@ from typing import Any, Final
 from steno import BlockingClient, BlockingSession
 from steno.parts import opening
 from steno.values import Ack, Checkpoint
+from steno_cli.closing import close_calls, last_calls, say_open_calls
 from steno_cli.connection import connected, local_root
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
@@ -222,12 +223,21 @@ def set_archived(options: Namespace, output: Output, *, archived: bool) -> int:
     return Exit.DONE
 
 
-def print_fork(output: Output, fork: BlockingSession) -> int:
-    """Print a new session that was forked from another one."""
+def print_fork(output: Output, fork: BlockingSession, *, close: bool = False) -> int:
+    """Print a new session that was forked from another one.
+
+    Args:
+        output: of the command.
+        fork: the new session.
+        close: append a result to each call that has none; otherwise they are named.
+    """
+    if close:
+        close_calls(fork)
     stat = fork.stat()
     if output.as_json:
         output.document(contract.reply(stat))
         return Exit.DONE
     output.write(stat.session)
     output.say(f"{stat.session} is a fork of {stat.forked_from} and ends at {stat.head}")
+    say_open_calls(output, stat.session, last_calls(fork))
     return Exit.DONE

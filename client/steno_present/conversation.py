@@ -12,7 +12,7 @@ tool · Shell                           2026-11-21 15:04:10  0:6
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from steno.values import Record
@@ -27,6 +27,7 @@ from steno_present.messages import (
     text_of,
     written_at,
 )
+from steno_present.open_calls import OpenCall
 from steno_present.safe_text import printable, without_ansi
 from steno_present.wording import count, moment
 from steno_protocol._json import is_array, is_object
@@ -115,6 +116,14 @@ class Conversation:
         shown = f"── {printable(text, one_line=True)} "
         length = min(self._width or _RULE_CHARS, _RULE_CHARS)
         return [self._style(shown.ljust(length, "─"), "dim"), ""]
+
+    def open_calls(self, calls: Iterable[OpenCall]) -> list[str]:
+        """A rule for each call that has no result."""
+        return [
+            line
+            for call in calls
+            for line in self.rule(f"no result of {call.name}, called at {call.cursor}")
+        ]
 
     def _message(self, role: str, record: Record) -> list[str]:
         value = record.record

@@ -12,6 +12,7 @@ import msgspec
 from steno import BlockingClient, BlockingSession
 from steno.values import Record, StreamRecord, WireRecord
 from steno_cli.arguments import Subcommands, command, path_text, session_argument
+from steno_cli.closing import say_open_calls
 from steno_cli.connection import connected, local_root, root_here
 from steno_cli.destination import new_file, new_folder
 from steno_cli.exits import Exit, WrongUsage
@@ -23,9 +24,11 @@ from steno_cli.render.progress import Progress
 from steno_cli.sizes import size_of
 from steno_present import contract
 from steno_present.markdown import Markdown, head_of
+from steno_present.open_calls import OpenCalls, closing
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 from steno_redact.patterns import Patterns
 from steno_redact.records import masked_line, masked_record, masked_stat
@@ -40,6 +43,9 @@ _FORMATS: Final = {
     ".jsonl": "jsonl",
 }
 """The formats by the ends of file names."""
+
+_CLOSED: Final = frozenset(_FORMATS.values())
+"""The formats to which --close-calls adds results."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -67,6 +73,10 @@ def add_parser(commands: Subcommands) -> None:
         "-o", "--output", metavar="PATH", type=path_text,
         help="the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)",
     )  # fmt: skip
+    parser.add_argument(
+        "--close-calls", action="store_true",
+        help="add a result to each call that has none, as `steno repair` does; not to kimi",
+    )  # fmt: skip
     masking = parser.add_mutually_exclusive_group()
     masking.add_argument(
         "--redact", action="store_true", default=None, help="mask secrets in json and jsonl, too"
@@ -77,12 +87,22 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
 
 
+def _check_closing(options: Namespace) -> None:
+    if options.close_calls and options.format not in _CLOSED:
+        raise WrongUsage(
+            f"--close-calls adds no results to --format {options.format}: export a fork, which"
+            f" `steno fork {options.session} NEW --close-calls` makes",
+            session=options.session,
+        )
+
+
 def run(options: Namespace, output: Output) -> int:
     """Write a session in the requested format."""
     if options.format is None:
         options.format = _format_of_name(options, output)
     if options.output == "-" and options.format != "kimi":
         options.output = None
+    _check_closing(options)
     is_shown = options.format in {"markdown", "html"}
     if is_shown and output.as_json and options.output is None:
         raise WrongUsage(
@@ -130,7 +150,7 @@ def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
         stat = session.stat()
         is_json = options.format in {"json", "jsonl"}
         progress.expect(_bytes_of(session, stat, client, has_all=options.format == "json"))
-        pieces = _Pieces(session, stat, progress, redactor)
+        pieces = _Pieces(session, stat, progress, redactor, closes=options.close_calls)
         lines = pieces.lines(options.format)
         if options.output is None:
             for line in lines:
@@ -142,6 +162,7 @@ def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
     if options.output is not None:
         _print_result(options, output, Path(options.output))
     report_damaged(output, pieces.damaged)
+    say_open_calls(output, options.session, pieces.calls)
     if pieces.masked:
         shown = "secrets were" if options.redact else "--no-redact shows them: secrets were"
         output.say(
@@ -169,17 +190,26 @@ class _Pieces:
     Attributes:
         damaged: skipped lines that were no records.
         masked: lines in which a secret was masked.
+        calls: the calls that have no result in the exported records.
     """
 
     def __init__(
-        self, session: BlockingSession, stat: SessionStat, progress: Progress, redactor: Redactor
+        self,
+        session: BlockingSession,
+        stat: SessionStat,
+        progress: Progress,
+        redactor: Redactor,
+        *,
+        closes: bool = False,
     ) -> None:
         self._session = session
         self._stat = masked_stat(redactor, stat)
         self._progress = progress
         self._redactor = redactor
-        self.damaged = 0
-        self.masked = 0
+        self._closes = closes
+        self.calls: OpenCalls = OpenCalls()
+        self.damaged: int = 0
+        self.masked: int = 0
 
     def lines(self, form: str) -> Iterator[str]:
         """The lines of the file in a format."""
@@ -199,6 +229,7 @@ class _Pieces:
         rendering = Markdown()
         for record, _ in self._records():
             yield from rendering.record(record)
+        yield from rendering.open_calls(self.calls.calls())
 
     def _html(self) -> Iterator[str]:
         """The pieces of a page."""
@@ -219,11 +250,25 @@ class _Pieces:
         """Each record, masked and as it is."""
         records = self._session.records(until=self._stat.head)
         for record in records:
+            self.calls.add(record)
             masked = masked_record(self._redactor, record)
             self.masked += masked is not record
             yield masked, record
             self._progress.add(len(record.raw))
         self.damaged = records.damaged
+        if self._closes:
+            for record in self._closing():
+                yield record, record
+
+    def _closing(self) -> Iterator[Record]:
+        """A result for each call that has none, behind the last record."""
+        generation, line = Position.parse(self._stat.head)
+        for message in closing(self.calls.calls()):
+            raw = msgspec.json.encode(message) + b"\n"
+            record = Record(Position(generation, line), message, raw)
+            self.calls.add(record)
+            yield record
+            line += 1
 
     def _json(self) -> Iterator[str]:
         """The lines of one document, which may be larger than memory."""

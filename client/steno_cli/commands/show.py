@@ -8,6 +8,7 @@ from typing import assert_never
 from steno import BlockingSession
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno_cli.closing import say_open_calls
 from steno_cli.command_limits import SHOWN_LINES_PER_MESSAGE
 from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
@@ -21,6 +22,7 @@ from steno_cli.since import Since, since_option
 from steno_cli.stdin import is_typed
 from steno_present import contract
 from steno_present.conversation import Conversation
+from steno_present.open_calls import OpenCalls
 from steno_present.wording import count
 from steno_protocol.positions import Position
 from steno_protocol.records import is_message_role
@@ -91,9 +93,14 @@ def run(options: Namespace, output: Output) -> int:
         wanted = not options.no_pager and output.is_terminal and is_typed()
         # The reader may leave the pager before the last record.
         has_lines = True
+        calls = OpenCalls()
         with paged(output, wanted=wanted) as write:
-            has_lines = _print(write, conversation, shown)
+            has_lines = _print(write, conversation, _noted(shown, calls))
+            for line in conversation.open_calls(calls.calls()):
+                write(line)
         report_damaged(output, records.damaged)
+        if options.at is None and options.generation is None:
+            say_open_calls(output, options.session, calls)
     if not has_lines:
         output.say(f"{options.session} has no record there")
     return Exit.DONE
@@ -135,6 +142,12 @@ def _span(options: Namespace) -> tuple[Position | None, Position | None]:
     if options.generation is not None:
         return Position(options.generation, 0), None
     return None, None
+
+
+def _noted(records: Iterable[Record], calls: OpenCalls) -> Iterator[Record]:
+    for record in records:
+        calls.add(record)
+        yield record
 
 
 def _start(session: BlockingSession, options: Namespace) -> Position | None:

@@ -6,7 +6,13 @@ from contextlib import closing
 from typing import NamedTuple
 
 from steno_cli.arguments import Subcommands, command, path_text
-from steno_cli.checking import described, list_sessions, patient, verify_session
+from steno_cli.checking import (
+    described,
+    list_sessions,
+    patient,
+    verify_session,
+    with_open_calls,
+)
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -31,8 +37,8 @@ def add_parser(commands: Subcommands) -> None:
         commands, "verify", run,
         "The daemon checks a session while it keeps writing. Any other TARGET is the path of a"
         " JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is"
-        " changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps,"
-        " is not damage.",
+        " changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps or a"
+        " call without a result, is not damage.",
         example="steno verify demo\nsteno verify --all\nsteno verify ./transcripts notes.jsonl",
     )  # fmt: skip
     parser.add_argument(
@@ -160,7 +166,7 @@ def _verify_sessions(options: Namespace, sessions: list[str], results: _Results)
         for session in progress.over(sessions):
             progress.show(session if len(sessions) > 1 else "")
             try:
-                report = verify_session(client, session)
+                report = with_open_calls(client, verify_session(client, session))
             except StenoError as error:
                 if not options.all:
                     raise
