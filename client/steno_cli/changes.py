@@ -15,7 +15,7 @@ from steno_cli.render.output import Output
 from steno_present import contract
 from steno_protocol import paths
 from steno_protocol.commands import List
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import BadRequest, NotFound, Outcome, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Sessions, SessionStat
 from steno_protocol.spelling import close_spellings
@@ -113,8 +113,13 @@ def apply(
     # A refused change must not leave an empty session behind.
     check()
     _check_short_id(client, options)
-    _create(client, options, output)
-    return verb(session, how)
+    is_new = _create(client, options, output)
+    try:
+        return verb(session, how)
+    except StenoError as error:
+        if is_new and error.outcome == Outcome.NOT_APPLIED:
+            _remove_again(client, session, output)
+        raise
 
 
 def _is_absent(client: BlockingClient, session: str) -> bool:
@@ -152,10 +157,10 @@ def _check_creation(client: BlockingClient, options: Namespace, missing: NotFoun
     mount, colon, _ = options.session.partition(":")
     if not colon or options.create:
         return
-    close = _close_ids(client, options.session)
+    close = _meant(*_close_ids(client, options.session))
     raise NotFound(
         f"there is no session {options.session}, and `steno {options.command}` creates none in the"
-        f" mount {mount} without --create{_meant(close)}",
+        f" mount {mount} without --create{close}",
         session=options.session,
     ) from missing
 
@@ -180,25 +185,38 @@ def _check_short_id(client: BlockingClient, options: Namespace) -> None:
         )
 
 
-def _create(client: BlockingClient, options: Namespace, output: Output) -> None:
-    """Create the session and print a note with similar ids."""
+def _remove_again(client: BlockingClient, session: BlockingSession, output: Output) -> None:
+    """Remove the session that was created for a refused change, unless it has records by now."""
+    with suppress(StenoError):
+        if client.stat(session.id).head == str(_BEGINNING):
+            client.delete(session.id)
+            output.say(f"the session {session.id} was removed again: nothing was written to it")
+            return
+    output.say(f"the session {session.id} stays: `steno delete {session.id}` removes it")
+
+
+def _create(client: BlockingClient, options: Namespace, output: Output) -> bool:
+    """Create the session and print a note with similar ids; returns whether it was missing."""
     session = options.session
-    close = [] if options.create else _close_ids(client, session)
+    close = "" if options.create else _meant(*_close_ids(client, session))
     # The reply says whether the session was created: in a cluster another host may have it.
     request = opening(session, client.name, None, create=True, exclusive=False, stamp=True)
     found, _ = client.request(request, SessionStat)
-    if options.create or not found.created:
-        return
-    undo = f" Then `steno delete {session}` removes it." if close else ""
-    output.say(f"the session {session} was created: there was none{_meant(close)}{undo}")
+    if found.created and not options.create:
+        undo = f" Then `steno delete {session}` removes it." if close.endswith("?") else ""
+        output.say(f"the session {session} was created: there was none{close}{undo}")
+    return bool(found.created)
 
 
-def _meant(close: list[str]) -> str:
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+def _meant(begins: list[str], spelt: list[str]) -> str:
+    """The end of a sentence that names similar ids."""
+    if spelt:
+        return f"; did you mean {' or '.join(spelt)}?"
+    return f"; {', '.join(begins)} begin{'s' if len(begins) == 1 else ''} with it" if begins else ""
 
 
-def _close_ids(client: BlockingClient, session: str) -> list[str]:
-    """The ids that begin with this one or have a similar spelling, the most similar first."""
+def _close_ids(client: BlockingClient, session: str) -> tuple[list[str], list[str]]:
+    """The ids that begin with this one, and those with a similar spelling."""
     # Imported here: most changes find their session.
     from steno_cli.session_ids import without_subsessions  # noqa: PLC0415
 
@@ -206,8 +224,7 @@ def _close_ids(client: BlockingClient, session: str) -> list[str]:
     request = List(prefix=f"{mount}{colon}{name[:1]}")
     ids = [entry.session for entry in client.request(request, Sessions)[0].sessions]
     begins = without_subsessions(each for each in ids if each.startswith(session))
-    spelt = close_spellings(session, ids, _CLOSE_MAX)
-    return list(dict.fromkeys([*begins, *spelt]))[:_CLOSE_MAX]
+    return begins[:_CLOSE_MAX], close_spellings(session, ids, _CLOSE_MAX)
 
 
 def set_archived(options: Namespace, output: Output, *, archived: bool) -> int:

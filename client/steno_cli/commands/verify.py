@@ -26,7 +26,7 @@ from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, check_session
 from steno_protocol.damage import Finding
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.line_schemas import schema_of
 from steno_protocol.replies import Verification
 
@@ -140,6 +140,12 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             is_repairable = not found.is_owned or is_beside
             try:
                 check_file(check, name, folder.blocks(name), schema, remedies=is_repairable)
+            except PermissionError as error:
+                # The file may be in order.
+                raise BadRequest(
+                    f"{found.folder / name} cannot be read: {error.strerror}; check its owner and"
+                    " permissions"
+                ) from error
             except OSError as error:
                 check.add(
                     name, Finding("unreadable", f"it cannot be read: {error.strerror or error}")
