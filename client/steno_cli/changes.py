@@ -8,13 +8,14 @@ from typing import Any, Final
 from steno import BlockingClient, BlockingSession
 from steno.parts import opening
 from steno.values import Ack, Checkpoint
+from steno_cli.closing import close_calls, last_calls, say_open_calls
 from steno_cli.connection import connected, local_root
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
 from steno_present import contract
 from steno_protocol import paths
 from steno_protocol.commands import List
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import BadRequest, NotFound, Outcome, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Sessions, SessionStat
 from steno_protocol.spelling import close_spellings
@@ -32,11 +33,48 @@ Check = Callable[[], object]
 """Raises the error with which any session refuses the change, so that none is created for it."""
 
 
+Show = Callable[[Namespace, Output, Ack], None]
+"""Prints an acknowledgement."""
+
+
 def no_check() -> None:
     """The check of a change that every session accepts."""
 
 
-def change(options: Namespace, output: Output, verb: Verb, check: Check = no_check) -> int:
+def print_ack(options: Namespace, output: Output, ack: Ack) -> None:
+    """Print an acknowledgement: the new head, or the id of a checkpoint."""
+    if output.as_json:
+        output.document(contract.ack(options.session, ack))
+        return
+    is_checkpoint = options.command == "checkpoint"
+    output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
+    if isinstance(ack, Checkpoint) and ack.incarnation:
+        output.say(f"its handle {ack.handle} names this checkpoint, also where ids are used again")
+    say_kept(options, output, ack)
+
+
+def print_places(options: Namespace, output: Output, ack: Ack) -> None:
+    """Print the position of each record of an append, as `steno show` does."""
+    if output.as_json:
+        output.document(contract.ack(options.session, ack))
+        return
+    generation, last = ack.last
+    if ack.rotated is not None:
+        # The positions of a rewrite are its head, and a new system prompt is the first line.
+        output.write(str(Position(generation, 0)))
+    else:
+        for line in range(ack.first.line, last + 1):
+            output.write(str(Position(generation, line)))
+    say_kept(options, output, ack)
+
+
+def change(
+    options: Namespace,
+    output: Output,
+    verb: Verb,
+    check: Check = no_check,
+    show: Show = print_ack,
+) -> int:
     """Apply one change and print its acknowledgement.
 
     Args:
@@ -44,10 +82,11 @@ def change(options: Namespace, output: Output, verb: Verb, check: Check = no_che
         output: of the command.
         verb: the change.
         check: raises if every session refuses the change.
+        show: prints it.
     """
     with connected(options) as client:
         ack = apply(client, options, output, verb, check, options.key)
-    print_ack(options, output, ack)
+    show(options, output, ack)
     return Exit.DONE
 
 
@@ -74,8 +113,13 @@ def apply(
     # A refused change must not leave an empty session behind.
     check()
     _check_short_id(client, options)
-    _create(client, options, output)
-    return verb(session, how)
+    is_new = _create(client, options, output)
+    try:
+        return verb(session, how)
+    except StenoError as error:
+        if is_new and error.outcome == Outcome.NOT_APPLIED:
+            _remove_again(client, session, output)
+        raise
 
 
 def _is_absent(client: BlockingClient, session: str) -> bool:
@@ -91,18 +135,6 @@ def _is_absent(client: BlockingClient, session: str) -> bool:
             # A session of kimi-cli's old format is one file beside the place of the folder.
             return not folder.exists() and not folder.with_name(f"{folder.name}.jsonl").exists()
     return False
-
-
-def print_ack(options: Namespace, output: Output, ack: Ack) -> None:
-    """Print an acknowledgement: the new head, or the id of a checkpoint."""
-    if output.as_json:
-        output.document(contract.ack(options.session, ack))
-        return
-    is_checkpoint = options.command == "checkpoint"
-    output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
-    if isinstance(ack, Checkpoint) and ack.incarnation:
-        output.say(f"its handle {ack.handle} names this checkpoint, also where ids are used again")
-    say_kept(options, output, ack)
 
 
 def say_kept(options: Namespace, output: Output, ack: Ack) -> None:
@@ -125,10 +157,10 @@ def _check_creation(client: BlockingClient, options: Namespace, missing: NotFoun
     mount, colon, _ = options.session.partition(":")
     if not colon or options.create:
         return
-    close = _close_ids(client, options.session)
+    close = _meant(*_close_ids(client, options.session))
     raise NotFound(
         f"there is no session {options.session}, and `steno {options.command}` creates none in the"
-        f" mount {mount} without --create{_meant(close)}",
+        f" mount {mount} without --create{close}",
         session=options.session,
     ) from missing
 
@@ -153,25 +185,38 @@ def _check_short_id(client: BlockingClient, options: Namespace) -> None:
         )
 
 
-def _create(client: BlockingClient, options: Namespace, output: Output) -> None:
-    """Create the session and print a note with similar ids."""
+def _remove_again(client: BlockingClient, session: BlockingSession, output: Output) -> None:
+    """Remove the session that was created for a refused change, unless it has records by now."""
+    with suppress(StenoError):
+        if client.stat(session.id).head == str(_BEGINNING):
+            client.delete(session.id)
+            output.say(f"the session {session.id} was removed again: nothing was written to it")
+            return
+    output.say(f"the session {session.id} stays: `steno delete {session.id}` removes it")
+
+
+def _create(client: BlockingClient, options: Namespace, output: Output) -> bool:
+    """Create the session and print a note with similar ids; returns whether it was missing."""
     session = options.session
-    close = [] if options.create else _close_ids(client, session)
+    close = "" if options.create else _meant(*_close_ids(client, session))
     # The reply says whether the session was created: in a cluster another host may have it.
     request = opening(session, client.name, None, create=True, exclusive=False, stamp=True)
     found, _ = client.request(request, SessionStat)
-    if options.create or not found.created:
-        return
-    undo = f" Then `steno delete {session}` removes it." if close else ""
-    output.say(f"the session {session} was created: there was none{_meant(close)}{undo}")
+    if found.created and not options.create:
+        undo = f" Then `steno delete {session}` removes it." if close.endswith("?") else ""
+        output.say(f"the session {session} was created: there was none{close}{undo}")
+    return bool(found.created)
 
 
-def _meant(close: list[str]) -> str:
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+def _meant(begins: list[str], spelt: list[str]) -> str:
+    """The end of a sentence that names similar ids."""
+    if spelt:
+        return f"; did you mean {' or '.join(spelt)}?"
+    return f"; {', '.join(begins)} begin{'s' if len(begins) == 1 else ''} with it" if begins else ""
 
 
-def _close_ids(client: BlockingClient, session: str) -> list[str]:
-    """The ids that begin with this one or have a similar spelling, the most similar first."""
+def _close_ids(client: BlockingClient, session: str) -> tuple[list[str], list[str]]:
+    """The ids that begin with this one, and those with a similar spelling."""
     # Imported here: most changes find their session.
     from steno_cli.session_ids import without_subsessions  # noqa: PLC0415
 
@@ -179,8 +224,7 @@ def _close_ids(client: BlockingClient, session: str) -> list[str]:
     request = List(prefix=f"{mount}{colon}{name[:1]}")
     ids = [entry.session for entry in client.request(request, Sessions)[0].sessions]
     begins = without_subsessions(each for each in ids if each.startswith(session))
-    spelt = close_spellings(session, ids, _CLOSE_MAX)
-    return list(dict.fromkeys([*begins, *spelt]))[:_CLOSE_MAX]
+    return begins[:_CLOSE_MAX], close_spellings(session, ids, _CLOSE_MAX)
 
 
 def set_archived(options: Namespace, output: Output, *, archived: bool) -> int:
@@ -196,12 +240,21 @@ def set_archived(options: Namespace, output: Output, *, archived: bool) -> int:
     return Exit.DONE
 
 
-def print_fork(output: Output, fork: BlockingSession) -> int:
-    """Print a new session that was forked from another one."""
+def print_fork(output: Output, fork: BlockingSession, *, close: bool = False) -> int:
+    """Print a new session that was forked from another one.
+
+    Args:
+        output: of the command.
+        fork: the new session.
+        close: append a result to each call that has none; otherwise they are named.
+    """
+    if close:
+        close_calls(fork)
     stat = fork.stat()
     if output.as_json:
         output.document(contract.reply(stat))
         return Exit.DONE
     output.write(stat.session)
     output.say(f"{stat.session} is a fork of {stat.forked_from} and ends at {stat.head}")
+    say_open_calls(output, stat.session, last_calls(fork))
     return Exit.DONE

@@ -1,16 +1,21 @@
 """Damage in sessions: the check by the daemon, and findings in words."""
 
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
+
+import msgspec
 
 from steno import BlockingClient
 from steno_cli.command_limits import VERIFY_TIMEOUT_S
+from steno_present.open_calls import OpenCall, open_calls
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.checks import Check
 from steno_protocol.commands import List, Verify
 from steno_protocol.damage import Finding
 from steno_protocol.errors import NotFound
+from steno_protocol.limits import FINDINGS_LISTED_MAX
 from steno_protocol.replies import CheckFinding, Sessions, Verification
 
 
@@ -29,6 +34,35 @@ def verify_session(client: BlockingClient, session: str) -> Verification:
             message = f"there is no such session; a path needs ./ before it: ./{session}"
             raise NotFound(message, session=session) from error
         raise
+
+
+def with_open_calls(client: BlockingClient, report: Verification) -> Verification:
+    """The report on a session with a note for each call that has no result."""
+    assert report.session is not None
+    try:
+        calls = open_calls(client.session(report.session).records())
+    except NotFound:
+        # It has no present generation, which is a finding of its own.
+        return report
+    notes = open_call_findings(calls)
+    listed = [*report.findings, *notes][:FINDINGS_LISTED_MAX]
+    return msgspec.structs.replace(report, findings=listed, notes=report.notes + len(notes))
+
+
+def open_call_findings(calls: Iterable[OpenCall]) -> list[CheckFinding]:
+    """Calls without a result as notes of a check."""
+    return [
+        CheckFinding(
+            file=paths.CONTEXT,
+            kind="open_call",
+            what=f"the call {call.id} of {call.name} has no result",
+            damage=False,
+            line=call.cursor.line + 1,
+            records=1,
+            remedy="close",
+        )
+        for call in calls
+    ]
 
 
 def list_sessions(client: BlockingClient, prefix: str = "") -> tuple[list[str], list[str]]:
@@ -81,6 +115,8 @@ def _advice(finding: CheckFinding, repair: str) -> str:
             return f"; `steno repair {repair}` ends it"
         case "replace":
             return f"; `steno repair {repair} --apply` renames it and begins a new one"
+        case "close":
+            return f"; unless it still runs, `steno repair {repair} --close-calls` closes it"
         case "opening":
             return "; the next command that writes keeps a copy and truncates it"
         case _ if finding.damage:

@@ -117,6 +117,14 @@ TRY_TIMEOUT_S: Final = 300.0
 REPLAY_PAUSE_S_MAX: Final = 10.0
 """Longest pause of `steno replay`: no reader waits as long as the session did."""
 
+CALLS_LOOKED_BACK_MAX: Final = 1000
+"""Lines at the end of a fork in which calls without a result are looked for: a call and its result
+are near each other, and a session may have millions of lines."""
+
+SHOWN_LINES_PER_MESSAGE: Final = 4
+"""Lines read for each of the last messages of `steno show -n`, checkpoints and token counts among
+them; if they are too few, this many times more."""
+
 LOG_POLL_S: Final = 0.2
 """Between two reads of `steno logs -f`, too short to notice."""
 

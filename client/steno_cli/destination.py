@@ -33,7 +33,8 @@ def new_file(path: Path) -> Generator[BinaryIO]:
         OSError: it cannot be written; nothing is left of it.
     """
     _check_place(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with _named(path, always=True):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with _named(path), os.fdopen(handle, "wb") as file:
             yield file
@@ -58,7 +59,8 @@ def new_folder(path: Path) -> Generator[Path]:
         OSError: it cannot be written; nothing is left of it.
     """
     _check_place(path)
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    with _named(path, always=True):
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         with _named(path):
             yield aside
@@ -69,12 +71,17 @@ def new_folder(path: Path) -> Generator[Path]:
 
 
 @contextmanager
-def _named(path: Path) -> Generator[None]:
-    """Add the path to an error of an open file, such as a full disk."""
+def _named(path: Path, *, always: bool = False) -> Generator[None]:
+    """Add the path to an error of an open file, such as a full disk.
+
+    Args:
+        path: the path.
+        always: also in place of a name that nobody has given, which is that of a file beside it.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if always or error.filename is None:
             error.filename = str(path)
         raise
 

@@ -73,7 +73,8 @@ def _carry_out(options: Namespace, output: Output) -> int:
 
 def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
     """The exit code after a failure of stdin or stdout."""
-    if is_change(options):
+    # An error of a stream has no file name; with one, a file was refused before the change.
+    if is_change(options) and error.filename is None:
         session = getattr(options, "session", None)
         look = f"steno tail {session}" if session else "steno sessions"
         output.failure(f"{reason_of(error)}; the change may have happened: see `{look}`")

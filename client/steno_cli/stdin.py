@@ -118,15 +118,47 @@ class InputLines:
 
     def put_back(self, line: InputLine) -> None:
         """Let the last line be taken once more."""
-        self._number -= 1
+        self._number = line.number - 1
+        self.taken_bytes -= len(line.text) + 1
         self._lines.append(line.text + b"\n")
+
+    def peek(self) -> bytes:
+        """The next line that is not blank, which stays; empty at the end.
+
+        Raises:
+            TooLarge: the line is longer than a record may be.
+        """
+        while True:
+            for line in reversed(self._lines):
+                if line.strip():
+                    return line
+            if self._has_ended:
+                return self._rest
+            self._read()
+
+    def take_all(self) -> bytes:
+        """Take everything that is left, blank lines included.
+
+        Raises:
+            TooLarge: it is more than a record may be.
+        """
+        while not self._has_ended:
+            self._read()
+            if sum(map(len, self._lines)) > limits.RECORD_BYTES_MAX:
+                raise TooLarge(
+                    f"stdin holds a text of more than {limits.RECORD_BYTES_MAX} bytes, the most of"
+                    " one record: append it in parts, or store it elsewhere and refer to it"
+                )
+        text = b"".join(reversed(self._lines)) + self._rest
+        self._lines, self._rest = [], b""
+        return text
 
     def _read(self) -> None:
         select.select([self._descriptor], [], [])
         block = os.read(self._descriptor, _READ_BYTES)
         self._has_ended = not block
         *lines, self._rest = (self._rest + block).split(b"\n")
-        self._lines = [line + b"\n" for line in reversed(lines)]
+        self._lines[:0] = [line + b"\n" for line in reversed(lines)]
         if not lines and len(self._rest) > limits.RECORD_BYTES_MAX:
             raise self._too_large()
 

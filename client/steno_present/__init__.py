@@ -7,6 +7,7 @@ contract       the documents of `--json`
 conversation   a session as a conversation of lines
 markdown       a session as Markdown
 tree           a value as an indented tree
+open_calls     calls of tools without a result
 messages       what a record says: role, texts, calls, times
 lexers         the lexer for a language's name
 wording        numbers, sizes and times in words

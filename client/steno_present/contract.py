@@ -84,7 +84,8 @@ watched     session path state bytes messages     `watch`: one a line; state is 
             rewritten, deleted or left_out: then session is null
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
-            of session and path one is null; PROTOCOL.md lists kinds and remedies
+            of session and path one is null; PROTOCOL.md lists kinds and remedies,
+            and a call without a result is a note of the kind open_call with the remedy close
 repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
             of the repair, kept_in is the new place of the damaged file, null if it was not replaced
 finding     session file at name preview    `redact`: one a line; session is null for stdin, at is

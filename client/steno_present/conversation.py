@@ -12,11 +12,11 @@ tool · Shell                           2026-11-21 15:04:10  0:6
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from steno.values import Record
-from steno_present.limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINES_MAX
+from steno_present.limits import LINE_WRAPPED_CHARS_MAX, RESULT_LINE_CHARS_MAX, RESULT_LINES_MAX
 from steno_present.messages import (
     FOLDED_CHARS,
     arguments_of,
@@ -27,6 +27,7 @@ from steno_present.messages import (
     text_of,
     written_at,
 )
+from steno_present.open_calls import OpenCall
 from steno_present.safe_text import printable, without_ansi
 from steno_present.wording import count, moment
 from steno_protocol._json import is_array, is_object
@@ -115,6 +116,14 @@ class Conversation:
         shown = f"── {printable(text, one_line=True)} "
         length = min(self._width or _RULE_CHARS, _RULE_CHARS)
         return [self._style(shown.ljust(length, "─"), "dim"), ""]
+
+    def open_calls(self, calls: Iterable[OpenCall]) -> list[str]:
+        """A rule for each call that has no result."""
+        return [
+            line
+            for call in calls
+            for line in self.rule(f"no result of {call.name}, called at {call.cursor}")
+        ]
 
     def _message(self, role: str, record: Record) -> list[str]:
         value = record.record
@@ -215,6 +224,8 @@ class Conversation:
         return _indented(shown)
 
     def _result(self, text: str) -> list[str]:
+        if not self._full:
+            text = "\n".join(map(_folded_line, text.split("\n")))
         return self._folded(self._text(text), indent=_INDENT)
 
     def _folded(self, lines: list[str], indent: str = "") -> list[str]:
@@ -250,6 +261,14 @@ class Conversation:
         return textwrap.wrap(
             line, room, replace_whitespace=False, break_on_hyphens=False, subsequent_indent=indent
         ) or [""]  # fmt: skip
+
+
+def _folded_line(line: str) -> str:
+    rest = len(line) - RESULT_LINE_CHARS_MAX
+    if rest <= 0:
+        return line
+    more = count(rest, "more character")
+    return f"{line[:RESULT_LINE_CHARS_MAX]}… {more}, shown with --full"
 
 
 def _with_escapes(text: str) -> str:

@@ -9,11 +9,12 @@ What a record says is quoted: a line that begins with `## ` is always the beginn
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from steno.values import Record
 from steno_present.messages import described, text_of, written_at
+from steno_present.open_calls import OpenCall
 from steno_present.safe_text import without_ansi
 from steno_present.wording import count, moment
 from steno_protocol._json import is_array, is_object
@@ -63,6 +64,12 @@ class Markdown:
                 yield ""
             case role:
                 yield from self._message(str(role), value)
+
+    def open_calls(self, calls: Iterable[OpenCall]) -> Iterator[str]:
+        """The lines that name the calls without a result."""
+        for call in calls:
+            yield f"No result of {_span(call.name)}, called at {_span(str(call.cursor))}."
+            yield ""
 
     def _message(self, role: str, value: dict[str, Any]) -> Iterator[str]:
         at, by = written_at(value), value.get("_by")

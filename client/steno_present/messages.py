@@ -97,6 +97,32 @@ def split_arguments(arguments: object) -> CallArguments | None:
         return None
 
 
+def calls_of(record: dict[str, Any]) -> Iterator[tuple[str, str, object]]:
+    """The tool calls of a record, also those among its content: id, name and arguments."""
+    calls = record.get("tool_calls")
+    for call in calls if is_array(calls) else []:
+        function = call.get("function") if is_object(call) else None
+        if is_object(call) and is_object(function):
+            yield str(call.get("id")), text_of(function.get("name")), function.get("arguments")
+    for part in _parts(record, "tool_use"):
+        yield str(part.get("id")), text_of(part.get("name")), part.get("input")
+
+
+def answers_of(record: dict[str, Any]) -> Iterator[str]:
+    """The ids of the calls that a record has results of."""
+    if record.get("role") == "tool":
+        yield str(record.get("tool_call_id"))
+    for part in _parts(record, "tool_result"):
+        yield str(part.get("tool_use_id"))
+
+
+def _parts(record: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    content = record.get("content")
+    for part in content if is_array(content) else []:
+        if is_object(part) and part.get("type") == kind:
+            yield part
+
+
 def texts_of(record: dict[str, Any]) -> Iterator[str]:
     """The searchable texts of a record: content, thoughts, and tool calls as `name(arguments)`."""
     content = record.get("content")

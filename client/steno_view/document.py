@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any, Final
 
 from steno.values import Record
+from steno_present.open_calls import OpenCalls
 from steno_present.wording import count, duration, number
 from steno_protocol.replies import SessionStat
 from steno_view.markup import Clock, Tree
@@ -41,6 +42,7 @@ class Document:
     def __init__(self, stat: SessionStat, clock: Clock) -> None:
         self._stat = stat
         self._rows = Rows(clock, is_whole=True)
+        self._calls = OpenCalls()
 
     def head(self) -> str:
         """The file up to the first record."""
@@ -73,6 +75,7 @@ class Document:
             shown: the record with its secrets masked.
             original: the record with its images, which no mask touches; `shown` by default.
         """
+        self._calls.add(shown)
         row = self._rows.row(shown)
         place = str(shown.cursor)
         kind = row["kind"]
@@ -95,7 +98,11 @@ class Document:
             damaged: the number of lines that were no records.
         """
         left_out = f'<p class="muted">{count(damaged, "damaged line")} left out</p>\n'
-        return f"{left_out if damaged else ''}</main>\n</body>\n</html>\n"
+        calls = "".join(
+            f'<p class="muted">no result of {escape(call.name)}, called at {call.cursor}</p>\n'
+            for call in self._calls.calls()
+        )
+        return f"{calls}{left_out if damaged else ''}</main>\n</body>\n</html>\n"
 
     def _message(self, row: Row, place: str, original: Mapping[str, Any]) -> str:
         name = f"{row['role']} · {row['name']}" if row.get("name") else row["role"]

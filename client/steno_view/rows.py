@@ -18,7 +18,15 @@ from urllib.parse import unquote_to_bytes
 
 from steno.parts import THOUGHTS
 from steno.values import Record
-from steno_present.messages import arguments_of, described, folded, text_of, written_at
+from steno_present.messages import (
+    answers_of,
+    arguments_of,
+    calls_of,
+    described,
+    folded,
+    text_of,
+    written_at,
+)
 from steno_present.safe_text import without_ansi
 from steno_protocol._json import is_array, is_object
 from steno_view.limits import (
@@ -94,6 +102,8 @@ class Rows:
         calls = value.get("tool_calls")
         parts += [self._call(call) for call in (calls if is_array(calls) else [])]
         row = {**row, "kind": "message", "role": role, "parts": parts}
+        if answered := list(answers_of(value)):
+            row["answers"] = answered
         if is_result:
             self._join(row, value)
         return row
@@ -190,15 +200,6 @@ class Rows:
 def hole(line: int) -> Row:
     """The row of a line that is blank or damaged."""
     return {"line": line, "kind": "hole", "time": None}
-
-
-def calls_of(record: dict[str, Any]) -> Iterator[tuple[str, str, object]]:
-    """The tool calls of a record: id, name and arguments."""
-    calls = record.get("tool_calls")
-    for call in calls if is_array(calls) else []:
-        function = call.get("function") if is_object(call) else None
-        if is_object(call) and is_object(function):
-            yield str(call.get("id")), text_of(function.get("name")), function.get("arguments")
 
 
 def indented(arguments: object) -> str:

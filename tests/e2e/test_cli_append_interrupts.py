@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from steno._sync import ordered_appends
+from steno_cli import append_stream
 from steno_cli.commands import append
 from steno_cli.entry import main
 from steno_cli.exits import Exit
@@ -27,7 +28,7 @@ Place = tuple[str, int]
 @contextmanager
 def traced(see: Callable[[Place], None]) -> Iterator[None]:
     """Call `see` before each line of the code of a stream of appends."""
-    files = {append.__file__, ordered_appends.__file__}
+    files = {append.__file__, append_stream.__file__, ordered_appends.__file__}
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code.co_filename not in files:
@@ -128,12 +129,12 @@ def interrupted_at(appending: Appending, session: str, place: Place, hit: int) -
     if said is None:
         # Nothing was sent, or every line was.
         assert stored in ([], TEXTS), (place, err)
-        assert {*out.split()} == {f"0:{line}" for line in range(1, len(stored) + 1)}, (place, out)
+        assert {*out.split()} == {f"0:{line}" for line in range(len(stored))}, (place, out)
         return "all is stored" if stored else "nothing is stored"
     assert stored == TEXTS[: int(said[2]) - 1], (place, err)
     assert len(stored) == int(said[1]), (place, err)
-    # Every head was printed; one twice if the interrupt came right behind it.
-    assert {*out.split()} == {f"0:{line}" for line in range(1, len(stored) + 1)}, (place, out)
+    # Every position was printed; one twice if the interrupt came right behind it.
+    assert {*out.split()} == {f"0:{line}" for line in range(len(stored))}, (place, out)
     return "some lines are stored"
 
 

@@ -63,7 +63,7 @@ def test_more_lines_than_a_batch_are_acknowledged_each_in_order(root: Path) -> N
     many = limits.BATCH_RECORDS_MAX + 100
     texts = [str(number) for number in range(many)]
     ran = Steno(root)("append", "demo", "--key", "k", stdin=lines_of(*texts))
-    assert (ran.code, ran.out) == (0, "".join(f"0:{line}\n" for line in range(1, many + 1)))
+    assert (ran.code, ran.out) == (0, "".join(f"0:{line}\n" for line in range(many)))
     records = records_in(root, "demo")
     assert [record["content"] for record in records] == texts
     assert [record["_id"] for record in records] == [f"k-{line}" for line in range(1, many + 1)]
@@ -79,7 +79,7 @@ def test_nothing_is_stored_after_a_refused_line_and_the_remedy_goes_on(
     ran = append_file(steno, path)
     assert ran.code == 1
     assert texts_in(root) == texts[:300]
-    assert ran.out.splitlines()[-1] == "0:300"
+    assert ran.out.splitlines()[-1] == "0:299"
     said = ran.err.splitlines()[1]
     assert said == (
         "steno: line 301 of stdin was not acknowledged; 300 records before it stay appended; to go"
@@ -99,11 +99,11 @@ def test_each_line_of_a_slow_producer_is_stored_at_once(root: Path) -> None:
             # Half of the next line holds nothing up.
             process.stdin.write(b'{"role":"user",')
             process.stdin.flush()
-            assert process.stdout.readline() == b"0:%d\n" % number
+            assert process.stdout.readline() == b"0:%d\n" % (number - 1)
             assert texts_in(root)[-1] == str(number)
             process.stdin.write(b'"content":"half"}\n')
             process.stdin.flush()
-            assert process.stdout.readline() == b"0:%d\n" % (number + 1)
+            assert process.stdout.readline() == b"0:%d\n" % number
         process.stdin.close()
         assert process.wait(timeout=60) == 0
 
@@ -125,8 +125,8 @@ def test_a_killed_daemon_loses_and_repeats_no_line(root: Path) -> None:
         feeder = Thread(target=feed)
         feeder.start()
         for part in range(3):
-            # A head beyond the parts before shows that the next daemon runs: the lines of a part
-            # are given only after the daemon before was killed, however far the command was.
+            # A position beyond the parts before shows that the next daemon runs: the lines of a
+            # part are given only after the daemon before was killed, however far the command was.
             while process.stdout.readline() != b"0:%d\n" % (part * PART + 400):
                 assert process.poll() is None
             note = paths.decode_lock_note((root / paths.LOCK).read_bytes())
@@ -138,7 +138,7 @@ def test_a_killed_daemon_loses_and_repeats_no_line(root: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
         assert process.wait(timeout=60) == 0, said
-    assert rest[-1] == b"0:3000"
+    assert rest[-1] == b"0:2999"
     assert texts_in(root) == texts
     # The copies that the client sent under its own keys are nothing that the user did.
     assert b"applied before" not in said
@@ -173,7 +173,7 @@ def test_lines_beside_another_writer_are_stored_once_and_in_order(root: Path) ->
 def test_a_line_that_is_too_long_is_named_after_those_before_it(root: Path) -> None:
     long = "x" * limits.RECORD_BYTES_MAX
     ran = Steno(root)("append", "demo", stdin=lines_of("a", "b", long, "c"))
-    assert (ran.code, ran.out) == (1, "0:1\n0:2\n")
+    assert (ran.code, ran.out) == (1, "0:0\n0:1\n")
     assert "line 3 of stdin was not acknowledged; 2 records before it stay appended" in ran.err
     assert "line 3 of stdin is longer than" in ran.err
     assert texts_in(root) == ["a", "b"]
@@ -190,7 +190,7 @@ def test_an_expected_head_holds_for_every_line(root: Path) -> None:
         assert process.stdout is not None
         process.stdin.write(lines_of("d").encode())
         process.stdin.flush()
-        assert process.stdout.readline() == b"0:4\n"
+        assert process.stdout.readline() == b"0:3\n"
         assert steno("append", "demo", "other").code == 0
         out, err = process.communicate(lines_of("e", "f").encode(), timeout=60)
     assert (process.returncode, out) == (3, b"")
@@ -205,7 +205,7 @@ def test_an_interrupt_finishes_the_lines_in_flight_and_says_how_to_go_on(root: P
         assert process.stdout is not None
         process.stdin.write(lines_of("a", "b").encode())
         process.stdin.flush()
-        assert [process.stdout.readline() for _ in range(2)] == [b"0:1\n", b"0:2\n"]
+        assert [process.stdout.readline() for _ in range(2)] == [b"0:0\n", b"0:1\n"]
         process.send_signal(signal.SIGINT)
         err = process.stderr.read().decode() if process.stderr else ""
         assert process.wait(timeout=60) == 130
@@ -267,11 +267,11 @@ def test_a_stream_into_a_session_without_keys_survives_a_restart(root: Path) -> 
         for number in (1, 2):
             process.stdin.write(lines_of(str(number)).encode())
             process.stdin.flush()
-            assert process.stdout.readline() == b"0:%d\n" % number
+            assert process.stdout.readline() == b"0:%d\n" % (number - 1)
             # The new daemon cannot know the key of the line before.
             assert steno("restart").code == 0
         out, _ = process.communicate(lines_of("3", "4", "5").encode(), timeout=60)
-    assert (process.returncode, out) == (0, b"0:3\n0:4\n0:5\n")
+    assert (process.returncode, out) == (0, b"0:2\n0:3\n0:4\n")
     assert texts_in(root) == ["1", "2", "3", "4", "5"]
 
 
@@ -342,7 +342,7 @@ def test_a_reader_that_goes_away_gets_the_command_that_goes_on(root: Path, tmp_p
     with process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"0:1\n"
+        assert process.stdout.readline() == b"0:0\n"
         process.stdout.close()
         said = process.stderr.read().decode()
     ran = Ran(process.returncode, "", said)

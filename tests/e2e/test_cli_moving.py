@@ -137,6 +137,36 @@ def test_a_file_is_created_whole_and_never_overwritten(root: Path, tmp_path: Pat
     assert printed.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("a.md", "# "),
+        ("a.HTML", "<!doctype html>"),
+        ("a.json", '{"ses'),
+        ("a.jsonl", '{"role"'),
+    ],
+)
+def test_the_name_of_the_file_gives_its_format(
+    root: Path, tmp_path: Path, name: str, begins: str
+) -> None:
+    assert _told(root)("export", "demo", "-o", str(tmp_path / name)).code == 0
+    assert (tmp_path / name).read_text().lower().startswith(begins)
+
+
+def test_a_name_that_no_format_has_is_refused(root: Path, tmp_path: Path) -> None:
+    steno = _told(root)
+    ran = steno("export", "demo", "-o", str(tmp_path / "a.pdf"))
+    assert ran.code == 2
+    assert "end it with one of .md, .markdown, .html, .htm, .json, .jsonl" in ran.err
+    assert not (tmp_path / "a.pdf").exists()
+    assert steno("export", "demo", "-o", str(tmp_path / "a.pdf"), "--format", "json").code == 0
+
+
+def test_exported_lines_are_those_of_read(root: Path) -> None:
+    steno = _told(root)
+    assert steno("export", "demo", "--format", "jsonl").out == steno("read", "demo").out
+
+
 def test_a_kimi_folder_has_the_lines_without_the_keys_of_steno(root: Path, tmp_path: Path) -> None:
     steno = _told(root)
     assert steno("export", "demo", "--format", "kimi").code == 2
@@ -268,7 +298,7 @@ def test_an_imported_kimi_export_equals_the_session(root: Path, tmp_path: Path) 
     old, new = (steno("show", name, "--json").document for name in ("demo", "team/again"))
     assert {**new, "session": "demo"} == old
     assert steno("title", "team/again").out == "A title\n"
-    assert steno("append", "team/again", "more").out == "0:7\n"
+    assert steno("append", "team/again", "more").out == "0:6\n"
 
 
 def test_a_tree_is_imported_byte_for_byte_and_a_repeat_changes_nothing(

@@ -1,6 +1,7 @@
 """`steno show`: the pager, --since and times."""
 
 import io
+import json
 import os
 import re
 import sys
@@ -99,6 +100,80 @@ def test_the_time_of_a_message_is_shown_if_known_and_there_is_room(root: Path) -
     day = time.strftime("%Y-%m-%d ", time.localtime(now - HOUR_S))
     assert [day in head for head in heads[1:]] == [True, False]
     assert day not in steno.on_terminal(40, "show", "demo")
+
+
+def _ended_by_control_records(root: Path) -> Steno:
+    steno = Steno(root)
+    for text in ("one", "two", "three"):
+        assert steno("append", "demo", text).code == 0
+        for _ in range(6):
+            assert steno("usage", "demo", "7").code == 0
+    return steno
+
+
+def _contents(shown: str) -> list[str]:
+    return [line.strip() for line in shown.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize(
+    ("last", "texts"),
+    [("0", []), ("1", ["three"]), ("2", ["two", "three"]), ("9", ["one", "two", "three"])],
+)
+def test_the_last_messages_are_counted_without_control_records(
+    root: Path, last: str, texts: list[str]
+) -> None:
+    steno = _ended_by_control_records(root)
+    assert _contents(steno("show", "demo", "-n", last).out) == texts
+    assert _contents(steno("show", "demo", f"-{last}").out) == texts
+
+
+def test_the_last_messages_of_a_past_state_end_there(root: Path) -> None:
+    steno = _ended_by_control_records(root)
+    assert _contents(steno("show", "demo", "-n", "1", "--at", "0:14").out) == ["two"]
+    assert steno("clear", "demo").code == 0
+    assert _contents(steno("show", "demo", "-n", "1", "--generation", "0").out) == ["three"]
+    assert steno("show", "demo", "-n", "1", "--json").code == 2
+
+
+def test_following_begins_with_the_last_messages(root: Path) -> None:
+    steno = _ended_by_control_records(root)
+    with steno.begin("show", "demo", "-f", "-n", "1") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("user")
+        assert process.stdout.readline() == "  three\n"
+        assert steno("append", "demo", "four").code == 0
+        while process.stdout.readline() != "  four\n":
+            assert process.poll() is None
+        process.terminate()
+
+
+def test_tail_is_readable_on_a_terminal_and_json_in_a_pipe(root: Path) -> None:
+    steno = Steno(root, NO_COLOR="1")
+    assert steno("append", "demo", "hello").code == 0
+    assert steno("emit", "demo", "Noted", '{"a":1}').code == 0
+    assert json.loads(steno("tail", "demo").out)["content"] == "hello"
+    shown = steno.on_terminal(80, "tail", "demo").splitlines()
+    assert shown[0].startswith("user")
+    assert shown[1] == "  hello"
+    assert '"cursor":"0:0"' in steno.on_terminal(80, "tail", "demo", "--json")
+    [event] = steno.on_terminal(80, "tail", "demo", "--wire").splitlines()
+    assert event.startswith("0:1  ")
+    assert json.loads(steno("tail", "demo", "--wire").out.splitlines()[-1])["message"]
+
+
+@pytest.mark.parametrize("columns", [None, 60, 200])
+def test_a_long_result_on_one_line_is_folded(root: Path, columns: int | None) -> None:
+    steno = Steno(root, NO_COLOR="1")
+    record = {"role": "tool", "tool_call_id": "t", "content": "x" * 5000}
+    assert steno("append", "demo", stdin=json.dumps(record)).code == 0
+
+    def shown(*options: str) -> str:
+        words = ("show", "demo", *options)
+        return steno(*words).out if columns is None else steno.on_terminal(columns, *words)
+
+    assert 500 < shown().count("x") <= 802
+    assert "shown with --full" in shown()
+    assert shown("--full").count("x") == 5000
 
 
 def _long_session(root: Path, **environment: str) -> Steno:

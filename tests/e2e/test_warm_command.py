@@ -43,7 +43,7 @@ def test_input_and_output_may_be_longer_than_a_pipe_holds(daemon: DaemonInThread
     steno = Steno(daemon.root)
     record = json.dumps({"role": "user", "content": "x" * 500_000}).encode()
     assert steno("append", "demo", "--batch", stdin=record) == Ran(
-        0, "0:1\n", "steno: the session demo was created: there was none\n"
+        0, "0:0\n", "steno: the session demo was created: there was none\n"
     )
     assert len(steno("read", "demo").out) > 500_000
 

@@ -38,7 +38,7 @@ def test_a_result_has_the_name_and_the_duration_of_its_call() -> None:
     assert made["parts"][0]["hint"] == "command=ls"
     result = {"role": "tool", "tool_call_id": "c1", "content": "a.txt", "_id": LATER}
     found = rows.row(record(result, 1))
-    assert (found["name"], found["duration"]) == ("Shell", 1.0)
+    assert (found["name"], found["duration"], found["answers"]) == ("Shell", 1.0, ["c1"])
 
 
 def test_a_call_before_the_range_names_its_result() -> None:

@@ -208,6 +208,48 @@ def test_a_session_that_was_not_there_is_shown_once_it_is(
     page.page.wait_for_selector(".generation")
 
 
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("0:7", "There is no position 0:7: generation 0 ends at 0:1."),
+        ("7:0", "7"),
+        ("seven", "“seven” is no position"),
+    ],
+)
+def test_a_position_that_does_not_exist_is_said(
+    steno: Steno, open_page: OpenPage, address: str, says: str
+) -> None:
+    steno("append", "talk", "hello", "--create")
+    page = open_page("talk")
+    page.wait_for_text("hello")
+    page.show(f"#/s/talk/transcript/{address}")
+    page.page.wait_for_selector(".notice")
+    page.wait_for_text(says)
+
+
+def test_a_strip_without_a_count_names_no_largest_one(steno: Steno, open_page: OpenPage) -> None:
+    steno("append", "talk", "hello", "--create")
+    steno("checkpoint", "talk")
+    steno("revert", "talk", "0")
+    page = open_page("talk")
+    page.page.wait_for_selector(".strip")
+    page.wait_for_text("no token count was written yet")
+
+
+def test_a_call_without_a_result_is_named_until_it_has_one(
+    steno: Steno, open_page: OpenPage
+) -> None:
+    with steno_client.connect_sync(steno.root) as client:
+        session = client.open("talk")
+        call = {"id": "c1", "function": {"name": "Shell", "arguments": "{}"}}
+        session.append_message({"role": "assistant", "content": "", "tool_calls": [call]})
+        page = open_page("talk")
+        page.wait_for_text("no result yet of Shell")
+        session.append_message({"role": "tool", "tool_call_id": "c1", "content": "a.txt"})
+        page.wait_for_text("a.txt")
+        page.wait_for("() => !document.querySelector('.open-calls')")
+
+
 def test_the_strip_leads_to_each_rewrite(demo: Steno, open_page: OpenPage) -> None:
     page = open_page("demo")
     page.page.wait_for_selector(".strip .cutmark")

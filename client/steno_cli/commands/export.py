@@ -12,6 +12,7 @@ import msgspec
 from steno import BlockingClient, BlockingSession
 from steno.values import Record, StreamRecord, WireRecord
 from steno_cli.arguments import Subcommands, command, path_text, session_argument
+from steno_cli.closing import say_open_calls
 from steno_cli.connection import connected, local_root, root_here
 from steno_cli.destination import new_file, new_folder
 from steno_cli.exits import Exit, WrongUsage
@@ -23,9 +24,11 @@ from steno_cli.render.progress import Progress
 from steno_cli.sizes import size_of
 from steno_present import contract
 from steno_present.markdown import Markdown, head_of
+from steno_present.open_calls import OpenCalls, closing
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 from steno_redact.patterns import Patterns
 from steno_redact.records import masked_line, masked_record, masked_stat
@@ -34,6 +37,19 @@ from steno_redact.redactor import Redactor
 PROGRAMS: Final = ("claude-code", "codex", "kimi-code", "opencode", "pi", "qwen")
 """The formats of agents that go on with a session."""
 
+_FORMATS: Final = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+    ".jsonl": "jsonl",
+}
+"""The formats by the ends of file names."""
+
+_CLOSED: Final = frozenset(_FORMATS.values())
+"""The formats to which --close-calls adds results."""
+
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
@@ -41,21 +57,22 @@ def add_parser(commands: Subcommands) -> None:
         commands, "export", run,
         "markdown: the conversation for people. html: the same as one file for the browser, with"
         " its images; needs the extra `stenod[view]`. Secrets in both are masked. json: all"
-        " records, events, streams and the timeline with their cursors, exactly as stored. kimi: a"
+        " records, events, streams and the timeline with their cursors, exactly as stored."
+        " jsonl: the records alone, one a line, as `steno append` takes them. kimi: a"
         " session folder in kimi-cli's format, exact but for the keys that steno adds, with past"
         " generations, streams, uploads, tasks and subagents. A daemon on another machine sends"
         " only the lines and the title. Symbolic links are skipped. claude-code, codex, kimi-code,"
         " opencode, pi, qwen: a session that this agent goes on with, under a new id. Existing"
         " files are never overwritten.",
-        example="steno export demo -o demo.md\nsteno export demo --format html -o demo.html\n"
+        example="steno export demo -o demo.md\nsteno export demo -o demo.html\n"
         "steno export demo --format kimi -o ~/copy\n"
         "steno export demo --format claude-code --install",
     )  # fmt: skip
     session_argument(parser)
     parser.add_argument(
         "--format",
-        choices=("markdown", "html", "json", "kimi", *PROGRAMS),
-        help="(default: markdown, or json with --json)",
+        choices=("markdown", "html", "json", "jsonl", "kimi", *PROGRAMS),
+        help="(default: that of the name of -o; markdown, or json with --json)",
     )
     parser.add_argument(
         "-o", "--output", metavar="PATH", type=path_text,
@@ -72,9 +89,13 @@ def add_parser(commands: Subcommands) -> None:
         help="the directory in which the agent goes on (default: the one of an imported session, if"
         " it exists here; else this one)",
     )  # fmt: skip
+    parser.add_argument(
+        "--close-calls", action="store_true",
+        help="add a result to each call that has none, as `steno repair` does; not to kimi",
+    )  # fmt: skip
     masking = parser.add_mutually_exclusive_group()
     masking.add_argument(
-        "--redact", action="store_true", default=None, help="mask secrets in json, too"
+        "--redact", action="store_true", default=None, help="mask secrets in json and jsonl, too"
     )
     masking.add_argument(
         "--no-redact", action="store_false", dest="redact",
@@ -82,17 +103,27 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
 
 
+def _check_closing(options: Namespace) -> None:
+    if options.close_calls and options.format not in _CLOSED:
+        raise WrongUsage(
+            f"--close-calls adds no results to --format {options.format}: export a fork, which"
+            f" `steno fork {options.session} NEW --close-calls` makes",
+            session=options.session,
+        )
+
+
 def run(options: Namespace, output: Output) -> int:
     """Write a session in the requested format."""
     if options.format is None:
-        options.format = "json" if output.as_json else "markdown"
+        options.format = _format_of_name(options, output)
     if options.output == "-" and options.format != "kimi":
         options.output = None
     if options.format in PROGRAMS:
-        # Imported here: no other format needs the writers.
+        # Imported here: no other format needs the writers, which close calls in any case.
         from steno_cli.way_back import export_for_program  # noqa: PLC0415
 
         return export_for_program(options, output)
+    _check_closing(options)
     if options.install or options.work_dir is not None:
         raise WrongUsage(
             "--install and --work-dir are for the formats of agents: name one with --format",
@@ -118,13 +149,34 @@ def run(options: Namespace, output: Output) -> int:
     return _export_text(options, output, redactor)
 
 
+def _format_of_name(options: Namespace, output: Output) -> str:
+    """The format that the name of the file asks for.
+
+    Raises:
+        WrongUsage: no format has such names.
+    """
+    suffix = Path(options.output or "").suffix.lower()
+    if suffix in _FORMATS:
+        return _FORMATS[suffix]
+    if output.as_json:
+        return "json"
+    if suffix[1:].isalpha():
+        known = ", ".join(_FORMATS)
+        raise WrongUsage(
+            f"no format has the file name {options.output}: end it with one of {known}, or give"
+            " --format",
+            session=options.session,
+        )
+    return "markdown"
+
+
 def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
     with connected(options, output=output) as client, Progress(output, "exporting") as progress:
         session = client.session(options.session)
         stat = session.stat()
-        is_json = options.format == "json"
-        progress.expect(_bytes_of(session, stat, client, is_json=is_json))
-        pieces = _Pieces(session, stat, progress, redactor)
+        is_json = options.format in {"json", "jsonl"}
+        progress.expect(_bytes_of(session, stat, client, has_all=options.format == "json"))
+        pieces = _Pieces(session, stat, progress, redactor, closes=options.close_calls)
         lines = pieces.lines(options.format)
         if options.output is None:
             for line in lines:
@@ -136,6 +188,7 @@ def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
     if options.output is not None:
         _print_result(options, output, Path(options.output))
     report_damaged(output, pieces.damaged)
+    say_open_calls(output, options.session, pieces.calls)
     if pieces.masked:
         shown = "secrets were" if options.redact else "--no-redact shows them: secrets were"
         output.say(
@@ -146,10 +199,10 @@ def _export_text(options: Namespace, output: Output, redactor: Redactor) -> int:
 
 
 def _bytes_of(
-    session: BlockingSession, stat: SessionStat, client: BlockingClient, *, is_json: bool
+    session: BlockingSession, stat: SessionStat, client: BlockingClient, *, has_all: bool
 ) -> int:
     """The bytes that an export reads; for a daemon on another machine without its events."""
-    if not is_json:
+    if not has_all:
         return stat.bytes
     streams = sum(info.bytes for info in session.streams())
     wire = Path(stat.folder, paths.WIRE)
@@ -163,23 +216,34 @@ class _Pieces:
     Attributes:
         damaged: skipped lines that were no records.
         masked: lines in which a secret was masked.
+        calls: the calls that have no result in the exported records.
     """
 
     def __init__(
-        self, session: BlockingSession, stat: SessionStat, progress: Progress, redactor: Redactor
+        self,
+        session: BlockingSession,
+        stat: SessionStat,
+        progress: Progress,
+        redactor: Redactor,
+        *,
+        closes: bool = False,
     ) -> None:
         self._session = session
         self._stat = masked_stat(redactor, stat)
         self._progress = progress
         self._redactor = redactor
-        self.damaged = 0
-        self.masked = 0
+        self._closes = closes
+        self.calls: OpenCalls = OpenCalls()
+        self.damaged: int = 0
+        self.masked: int = 0
 
     def lines(self, form: str) -> Iterator[str]:
         """The lines of the file in a format."""
         match form:
             case "json":
                 return self._json()
+            case "jsonl":
+                return (self._document(record.raw) for record, _ in self._records())
             case "html":
                 return self._html()
             case _:
@@ -191,6 +255,7 @@ class _Pieces:
         rendering = Markdown()
         for record, _ in self._records():
             yield from rendering.record(record)
+        yield from rendering.open_calls(self.calls.calls())
 
     def _html(self) -> Iterator[str]:
         """The pieces of a page."""
@@ -211,11 +276,25 @@ class _Pieces:
         """Each record, masked and as it is."""
         records = self._session.records(until=self._stat.head)
         for record in records:
+            self.calls.add(record)
             masked = masked_record(self._redactor, record)
             self.masked += masked is not record
             yield masked, record
             self._progress.add(len(record.raw))
         self.damaged = records.damaged
+        if self._closes:
+            for record in self._closing():
+                yield record, record
+
+    def _closing(self) -> Iterator[Record]:
+        """A result for each call that has none, behind the last record."""
+        generation, line = Position.parse(self._stat.head)
+        for message in closing(self.calls.calls()):
+            raw = msgspec.json.encode(message) + b"\n"
+            record = Record(Position(generation, line), message, raw)
+            self.calls.add(record)
+            yield record
+            line += 1
 
     def _json(self) -> Iterator[str]:
         """The lines of one document, which may be larger than memory."""

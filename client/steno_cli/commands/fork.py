@@ -42,6 +42,10 @@ def add_parser(commands: Subcommands) -> None:
         "--turn", metavar="N", type=number_from(-1),
         help="the state at the end of turn N, counted from 0; -1 is before the first turn",
     )  # fmt: skip
+    parser.add_argument(
+        "--close-calls", action="store_true",
+        help="append a result to each call of the fork that has none, as `steno repair` does",
+    )  # fmt: skip
     title_option(parser)
     key_option(parser)
 
@@ -57,4 +61,4 @@ def run(options: Namespace, output: Output) -> int:
             title=options.title,
             key=options.key,
         )
-        return print_fork(output, fork)
+        return print_fork(output, fork, close=options.close_calls)

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from steno_cli import repair_in_place
 from steno_cli.arguments import Subcommands, command, key_option, path_text, why_option
-from steno_cli.checking import described, patient, verify_session
+from steno_cli.checking import described, open_call_findings, patient, verify_session
+from steno_cli.closing import close_calls
 from steno_cli.connection import connected
-from steno_cli.exits import Exit
+from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.session_ids import is_session_id
@@ -25,6 +26,7 @@ from steno_protocol.commands import Open
 from steno_protocol.damage import Edit
 from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.line_schemas import LineSchema, schema_of
+from steno_protocol.positions import Position
 from steno_protocol.replies import CheckFinding, SessionStat
 
 _BY_REPAIR: Final = frozenset({"cut", "split", "end"})
@@ -41,8 +43,12 @@ def add_parser(commands: Subcommands) -> None:
         "Whole records stay in order, each on its own line; other bytes are left out. Without"
         " --apply, nothing is changed. The daemon repairs a session: the damaged file stays as a"
         " past generation, and a damaged state.json stays beside the new one. A file is repaired"
-        " in place, and a copy of the original stays beside it.",
-        example="steno repair demo\nsteno repair demo --apply\nsteno repair ./notes.jsonl --apply",
+        " in place, and a copy of the original stays beside it. --close-calls"
+        " appends a result to each call of a tool that has none, because the program ended before"
+        " it: the result says that the call was interrupted. A call that still runs is open, too:"
+        " use it where no program works. It changes nothing if another writer was faster.",
+        example="steno repair demo\nsteno repair demo --apply\nsteno repair demo --close-calls\n"
+        "steno repair ./notes.jsonl --apply",
     )  # fmt: skip
     parser.add_argument(
         "target",
@@ -53,6 +59,10 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--apply", action="store_true", help="carry the repair out (default: only show it)"
     )
+    parser.add_argument(
+        "--close-calls", action="store_true",
+        help="append a result to each call that has none, and repair nothing else",
+    )  # fmt: skip
     why_option(parser)
     key_option(parser)
     # The command also changes files, and its errors contain their outcome.
@@ -61,6 +71,8 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: Namespace, output: Output) -> int:
     """Repair a session through its daemon, or a file or folder in place."""
+    if options.close_calls:
+        return _close_calls(options, output)
     if is_session_id(options.target):
         return _repair_session(options, output)
     return _repair_path(options, output)
@@ -106,6 +118,35 @@ def _repair_session(options: Namespace, output: Output) -> int:
             f"{session} has a new {paths.STATE}, and the damaged one is {kept} beside it (or the"
             " highest number there): set title, labels and archive again"
         )
+    return Exit.DONE
+
+
+def _close_calls(options: Namespace, output: Output) -> int:
+    if options.apply or options.why is not None:
+        raise WrongUsage("--close-calls appends to a session: leave --apply and --why out")
+    if not is_session_id(options.target):
+        raise WrongUsage("--close-calls appends to a session: give its id instead of a path")
+    session: str = options.target
+    with connected(patient(options)) as client:
+        closed, ack = close_calls(client.session(session), options.key)
+    if output.as_json:
+        head = None if ack is None else str(ack.head)
+        findings = open_call_findings(closed)
+        output.document(
+            contract.repaired(
+                session, None, findings, applied=ack is not None, kept_in=None, head=head
+            )
+        )
+        return Exit.DONE
+    if ack is None:
+        output.say(f"{session}: every call has a result")
+        return Exit.DONE
+    for number, call in enumerate(closed):
+        place = Position(ack.first.generation, ack.first.line + number)
+        output.write(printable(f"{place}  {call.name}, called at {call.cursor}", one_line=True))
+    output.say(
+        f"{count(len(closed), 'call')} of {session} got a result that says that it was interrupted"
+    )
     return Exit.DONE
 
 

@@ -1,30 +1,31 @@
 """`steno show`: a conversation in readable form."""
 
-import shutil
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import assert_never
 
+from steno import BlockingSession
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
-from steno_cli.command_limits import RENDER_S_MAX
+from steno_cli.closing import say_open_calls
+from steno_cli.command_limits import SHOWN_LINES_PER_MESSAGE
 from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
+from steno_cli.readable import conversation_for
 from steno_cli.records import check_span, events_for_reader, report_damaged
 from steno_cli.redaction import redactor_of
-from steno_cli.render.output import Output, has_colours, styled
+from steno_cli.render.output import Output
 from steno_cli.render.pager import paged
 from steno_cli.render.progress import Progress
-from steno_cli.render.time_limit import time_limit
 from steno_cli.since import Since, since_option
 from steno_cli.stdin import is_typed
 from steno_present import contract
 from steno_present.conversation import Conversation
+from steno_present.open_calls import OpenCalls
 from steno_present.wording import count
-from steno_protocol.errors import BadRequest
-from steno_protocol.installation import extra_command
 from steno_protocol.positions import Position
+from steno_protocol.records import is_message_role
 from steno_redact.records import shown_records
 
 
@@ -35,9 +36,12 @@ def add_parser(commands: Subcommands) -> None:
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
         " and long results are folded; images appear as type and size. `steno export` writes"
         " Markdown, and --json the state as a document.",
-        example="steno show demo --since 2h\nsteno show demo --at 0:12",
+        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
     )  # fmt: skip
     session_argument(parser)
+    parser.add_argument(
+        "-n", "--last", metavar="N", type=whole_number, help="show only the last N messages"
+    )
     past = parser.add_mutually_exclusive_group()
     past.add_argument(
         "--at", metavar="POSITION", type=position, help="show the session as it was before POSITION"
@@ -68,28 +72,35 @@ def run(options: Namespace, output: Output) -> int:
     """Show the present state or a past one, and with -f each new record."""
     if output.as_json:
         return _show_state(options, output)
-    conversation = _conversation(options, output)
+    conversation = conversation_for(output, options.format, full=options.full)
     redactor = redactor_of(root_here(options)) if options.redact else None
     masked = shown_records(redactor)
     with connected(options, output=output) as client:
         session = client.session(options.session)
         since = Since(options.since)
         if options.follow:
-            with session.subscribe("start") as events:
+            start = _start(session, options)
+            with session.subscribe("start" if start is None else start) as events:
                 for event in events_for_reader(events, output):
                     _print_event(output, conversation, event, since, masked)
                     output.flush()
             return Exit.DONE
         check_span(client, options.session, options.at)
-        records = session.records(*_span(options))
+        _, until = _span(options)
+        records = session.records(_start(session, options), until)
         shown = _begun(map(masked, since.records(records)), output, options.session)
         # A pager needs a terminal for the output and the input.
         wanted = not options.no_pager and output.is_terminal and is_typed()
         # The reader may leave the pager before the last record.
         has_lines = True
+        calls = OpenCalls()
         with paged(output, wanted=wanted) as write:
-            has_lines = _print(write, conversation, shown)
+            has_lines = _print(write, conversation, _noted(shown, calls))
+            for line in conversation.open_calls(calls.calls()):
+                write(line)
         report_damaged(output, records.damaged)
+        if options.at is None and options.generation is None:
+            say_open_calls(output, options.session, calls)
     if not has_lines:
         output.say(f"{options.session} has no record there")
     return Exit.DONE
@@ -105,37 +116,13 @@ def _begun(records: Iterator[Record], output: Output, session: str) -> Iterator[
     return records if first is None else chain([first], records)
 
 
-def _conversation(options: Namespace, output: Output) -> Conversation:
-    """The rendering in the requested format, or in the one that suits the output.
-
-    Raises:
-        BadRequest: a package for the requested format is not installed.
-    """
-    suits = output.is_terminal and has_colours()
-    if options.format == "terminal" or (options.format is None and suits):
-        # Imported here: rich takes longer to import than other commands to run.
-        try:
-            from steno_cli.render.rich_markup import RichMarkup  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            if options.format is not None:
-                raise BadRequest(
-                    f"--format terminal needs {error.name}: install it with"
-                    f" `{extra_command('terminal')}`, or give --format plain"
-                ) from None
-        else:
-            markup = RichMarkup(has_colours=has_colours(), limit=lambda: time_limit(RENDER_S_MAX))
-            # A pipe gets the colours, too, if the format was asked for.
-            style = styled if has_colours() else output.style
-            width = shutil.get_terminal_size().columns
-            return Conversation(width, style, full=options.full, markup=markup)
-    return Conversation(output.width, output.style, full=options.full)
-
-
 def _show_state(options: Namespace, output: Output) -> int:
     if options.follow:
         raise WrongUsage("--json shows one state: follow a session with `steno tail -f --json`")
     if options.format is not None:
         raise WrongUsage("--json is a format of its own: leave --format out")
+    if options.last is not None:
+        raise WrongUsage("--json shows one state: read its last records with `steno tail --json`")
     if options.since is not None:
         raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
     with connected(options, output=output) as client:
@@ -155,6 +142,44 @@ def _span(options: Namespace) -> tuple[Position | None, Position | None]:
     if options.generation is not None:
         return Position(options.generation, 0), None
     return None, None
+
+
+def _noted(records: Iterable[Record], calls: OpenCalls) -> Iterator[Record]:
+    for record in records:
+        calls.add(record)
+        yield record
+
+
+def _start(session: BlockingSession, options: Namespace) -> Position | None:
+    """The position to begin after; with -n, the place of the first of the last messages."""
+    first, until = _span(options)
+    wanted: int | None = options.last
+    if wanted is None:
+        return first
+    end = until or _end(session, first)
+    span = SHOWN_LINES_PER_MESSAGE * wanted
+    while True:
+        begin = Position(end.generation, max(0, end.line - span))
+        found = [
+            record.cursor
+            for record in session.records(begin, end)
+            if is_message_role(record.record.get("role"))
+        ]
+        if not wanted:
+            return end
+        if len(found) >= wanted:
+            return found[-wanted]
+        if begin.line == 0:
+            return begin
+        span *= SHOWN_LINES_PER_MESSAGE
+
+
+def _end(session: BlockingSession, first: Position | None) -> Position:
+    """The end of the present generation, or of the past one that begins there."""
+    if first is None:
+        return Position.parse(session.stat().head)
+    lines = sum(1 for _ in session.lines(after=first))
+    return Position(first.generation, lines)
 
 
 def _print(

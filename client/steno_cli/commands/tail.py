@@ -3,14 +3,22 @@
 import shlex
 import time
 from argparse import Namespace
+from collections.abc import Callable
 
 from steno import BlockingClient
-from steno.values import RecordsEvent, WireRecord
+from steno.values import Record, RecordsEvent, WireRecord
 from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
 from steno_cli.command_limits import SESSION_POLL_S
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.records import check_span, follow, print_record, report_damaged
+from steno_cli.readable import conversation_for
+from steno_cli.records import (
+    check_span,
+    follow,
+    print_event,
+    print_record,
+    report_damaged,
+)
 from steno_cli.render.output import Output
 from steno_present import contract
 from steno_protocol import paths
@@ -24,7 +32,8 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "tail", run,
-        "With -f, prints each new record once it is durable: no gap and no duplicate, across"
+        "On a terminal in readable form, as `steno show`; in a pipe the records as JSON. With -f,"
+        " prints each new record once it is durable: no gap and no duplicate, across"
         " rewrites and restarts of the daemon. -5 is short for -n 5. --wait waits for the session"
         " with the full id SESSION until another client creates it.",
         example="steno tail demo -5\nsteno tail demo -n 3 -f\nsteno tail demo -f --wait",
@@ -101,13 +110,14 @@ def _tail_records(client: BlockingClient, options: Namespace, output: Output) ->
     if after is None:
         head = Position.parse(client.stat(options.session).head)
         after = Position(head.generation, max(0, head.line - options.lines))
+    show = _printer(output)
     if options.follow:
         with session.subscribe(after) as events:
-            follow(events, output, lambda event: _print_records(output, event))
+            follow(events, output, lambda event: _print_records(show, event))
         return
     records = session.records(after)
     for record in records:
-        print_record(output, record)
+        show(record)
     report_damaged(output, records.damaged)
 
 
@@ -129,9 +139,22 @@ def _tail_events(client: BlockingClient, options: Namespace, output: Output) -> 
     report_damaged(output, events.damaged, "event")
 
 
-def _print_records(output: Output, event: RecordsEvent) -> None:
+def _printer(output: Output) -> Callable[[Record], None]:
+    """Prints a record: for a reader at a terminal, as it is stored for a program."""
+    if output.as_json or not output.is_terminal:
+        return lambda record: print_record(output, record)
+    conversation = conversation_for(output)
+
+    def show(record: Record) -> None:
+        for line in conversation.record(record):
+            output.write(line)
+
+    return show
+
+
+def _print_records(show: Callable[[Record], None], event: RecordsEvent) -> None:
     for record in event.records():
-        print_record(output, record)
+        show(record)
 
 
 def _print_stored_events(output: Output, event: RecordsEvent) -> None:
@@ -140,5 +163,8 @@ def _print_stored_events(output: Output, event: RecordsEvent) -> None:
 
 
 def _print_stored(output: Output, event: WireRecord) -> None:
-    """Print an event as it is stored, or as a document with its cursor."""
-    output.json_line(contract.record(event) if output.as_json else event.raw)
+    """Print an event: on one line of a terminal, as it is stored, or as a document."""
+    if output.is_terminal and not output.as_json:
+        print_event(output, event)
+    else:
+        output.json_line(contract.record(event) if output.as_json else event.raw)

@@ -6,7 +6,13 @@ from contextlib import closing
 from typing import NamedTuple
 
 from steno_cli.arguments import Subcommands, command, path_text
-from steno_cli.checking import described, list_sessions, patient, verify_session
+from steno_cli.checking import (
+    described,
+    list_sessions,
+    patient,
+    verify_session,
+    with_open_calls,
+)
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -20,7 +26,7 @@ from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, check_session
 from steno_protocol.damage import Finding
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import BadRequest, StenoError
 from steno_protocol.line_schemas import schema_of
 from steno_protocol.replies import Verification
 
@@ -31,8 +37,8 @@ def add_parser(commands: Subcommands) -> None:
         commands, "verify", run,
         "The daemon checks a session while it keeps writing. Any other TARGET is the path of a"
         " JSONL file or a folder of JSONL files, of any program; it needs no daemon. Nothing is"
-        " changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps,"
-        " is not damage.",
+        " changed. Exits with 7 if something is damaged; a note, such as decreasing timestamps or a"
+        " call without a result, is not damage.",
         example="steno verify demo\nsteno verify --all\nsteno verify ./transcripts notes.jsonl",
     )  # fmt: skip
     parser.add_argument(
@@ -134,6 +140,12 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             is_repairable = not found.is_owned or is_beside
             try:
                 check_file(check, name, folder.blocks(name), schema, remedies=is_repairable)
+            except PermissionError as error:
+                # The file may be in order.
+                raise BadRequest(
+                    f"{found.folder / name} cannot be read: {error.strerror}; check its owner and"
+                    " permissions"
+                ) from error
             except OSError as error:
                 check.add(
                     name, Finding("unreadable", f"it cannot be read: {error.strerror or error}")
@@ -160,7 +172,7 @@ def _verify_sessions(options: Namespace, sessions: list[str], results: _Results)
         for session in progress.over(sessions):
             progress.show(session if len(sessions) > 1 else "")
             try:
-                report = verify_session(client, session)
+                report = with_open_calls(client, verify_session(client, session))
             except StenoError as error:
                 if not options.all:
                     raise

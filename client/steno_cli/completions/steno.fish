@@ -135,7 +135,7 @@ function _shtab_steno_using
 end
 
 set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import watch verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
-set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
+set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -202,6 +202,7 @@ complete -c steno -n '_shtab_steno_using show' -l key-file -xka "(__fish_complet
 complete -c steno -n '_shtab_steno_using show' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using show' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using show' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using show' -s n -l last -x -d 'show only the last N messages'
 complete -c steno -n '_shtab_steno_using show' -l at -x -d 'show the session as it was before POSITION'
 complete -c steno -n '_shtab_steno_using show' -l generation -x -d 'show a past generation'
 complete -c steno -n '_shtab_steno_using show' -s f -l follow -d 'print new records as they become durable'
@@ -312,12 +313,13 @@ complete -c steno -n '_shtab_steno_using append' -l key-file -xka "(__fish_compl
 complete -c steno -n '_shtab_steno_using append' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using append' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using append' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using append' -l role -xka "user assistant system tool" -d 'role of the message, such as system, assistant or developer (default: user)'
+complete -c steno -n '_shtab_steno_using append' -l role -xka "user assistant system tool" -d 'role of a text, such as system, assistant or developer (default: user)'
+complete -c steno -n '_shtab_steno_using append' -l text -d 'all of stdin is the content of one message, also if it looks like records'
 complete -c steno -n '_shtab_steno_using append' -l batch -d 'append all of stdin as one atomic batch'
 complete -c steno -n '_shtab_steno_using append' -l from-line -x -d 'skip the lines of stdin before line N, to go on after a failure'
 complete -c steno -n '_shtab_steno_using append' -l create -d 'create the session if it does not exist, in a mount too'
 complete -c steno -n '_shtab_steno_using append' -l no-create -d 'fail if the session does not exist'
-complete -c steno -n '_shtab_steno_using append' -l key -x -d 'idempotency key: a repeated command with the same key is applied once; line N of stdin gets KEY-N unless --batch is given'
+complete -c steno -n '_shtab_steno_using append' -l key -x -d 'idempotency key: a repeated command with the same key is applied once; a record on line N of stdin gets KEY-N unless --batch is given'
 complete -c steno -n '_shtab_steno_using append' -l expect -x -d 'fail unless the session'"'"'s head is POSITION'
 complete -c steno -n '_shtab_steno_using append' -l durability -xka "synced written replicated" -d 'when the command returns: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster'"'"'s servers'
 complete -c steno -n '_shtab_steno_using append; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
@@ -429,6 +431,7 @@ complete -c steno -n '_shtab_steno_using fork' -l json -d 'print JSON, including
 complete -c steno -n '_shtab_steno_using fork' -l at -x -d 'the state before POSITION'
 complete -c steno -n '_shtab_steno_using fork' -l checkpoint -x -d 'the state after a revert to this checkpoint, an id or a handle'
 complete -c steno -n '_shtab_steno_using fork' -l turn -x -d 'the state at the end of turn N, counted from 0; -1 is before the first turn'
+complete -c steno -n '_shtab_steno_using fork' -l close-calls -d 'append a result to each call of the fork that has none, as `steno repair` does'
 complete -c steno -n '_shtab_steno_using fork' -l title -x -d 'the title of the new session (default: derived from SESSION'"'"'s)'
 complete -c steno -n '_shtab_steno_using fork' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'
 complete -c steno -n '_shtab_steno_using fork; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
@@ -617,11 +620,12 @@ complete -c steno -n '_shtab_steno_using export' -l key-file -xka "(__fish_compl
 complete -c steno -n '_shtab_steno_using export' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using export' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using export' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using export' -l format -xka "markdown html json kimi claude-code codex kimi-code opencode pi qwen" -d '(default: markdown, or json with --json)'
+complete -c steno -n '_shtab_steno_using export' -l format -xka "markdown html json jsonl kimi claude-code codex kimi-code opencode pi qwen" -d '(default: that of the name of -o; markdown, or json with --json)'
 complete -c steno -n '_shtab_steno_using export' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the file or, for kimi and kimi-code, the folder to make (default, and -: stdout, but not for a folder)'
 complete -c steno -n '_shtab_steno_using export' -l install -d 'put the session where its agent looks for it, and print the command to type'
 complete -c steno -n '_shtab_steno_using export' -l work-dir -x -d 'the directory in which the agent goes on (default: the one of an imported session, if it exists here; else this one)'
-complete -c steno -n '_shtab_steno_using export' -l redact -d 'mask secrets in json, too'
+complete -c steno -n '_shtab_steno_using export' -l close-calls -d 'add a result to each call that has none, as `steno repair` does; not to kimi'
+complete -c steno -n '_shtab_steno_using export' -l redact -d 'mask secrets in json and jsonl, too'
 complete -c steno -n '_shtab_steno_using export' -l no-redact -d 'leave secrets in markdown and html as they are'
 complete -c steno -n '_shtab_steno_using export; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'a session id or a unique prefix'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a import -d 'import session folders and transcripts'
@@ -665,6 +669,7 @@ complete -c steno -n '_shtab_steno_using repair' -l name -x -d 'the author of ch
 complete -c steno -n '_shtab_steno_using repair' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using repair' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using repair' -l apply -d 'carry the repair out (default: only show it)'
+complete -c steno -n '_shtab_steno_using repair' -l close-calls -d 'append a result to each call that has none, and repair nothing else'
 complete -c steno -n '_shtab_steno_using repair' -l why -x -d 'the reason, kept in the timeline'
 complete -c steno -n '_shtab_steno_using repair' -l key -x -d 'idempotency key: a repeated command with the same key is applied once'
 complete -c steno -n '_shtab_steno_using repair; and test $_shtab_steno_npos -eq 0' -ka "(_steno_ids_or_files)" -d 'a session id, or the path of a file or folder'

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from steno_cli.render.printed_commands import with_destination
+from steno_cli.shell_words import in_shell_words
 from steno_present.contract import error_document
 from steno_present.safe_text import coloured, printable, printable_json
 from steno_protocol.errors import StenoError
@@ -164,7 +165,7 @@ class Output:
         if self.as_json:
             self._print_error(error_document(error))
         else:
-            self.say(str(error))
+            self.say(in_shell_words(str(error)))
 
     def failure(self, message: str) -> None:
         """Print a failure that is not a StenoError."""
@@ -178,7 +179,9 @@ class Output:
         return styled(text, *styles) if self.is_terminal and has_colours() else text
 
     def _print_error(self, document: dict[str, Any]) -> None:
-        self._print_json({"error": {**document, "message": self.addressed(document["message"])}})
+        self._print_json(
+            {"error": {**document, "message": self.addressed(in_shell_words(document["message"]))}}
+        )
 
     def _print_json(self, document: Mapping[str, Any]) -> None:
         self._utter(_json(self._messages, document))

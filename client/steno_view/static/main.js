@@ -62,8 +62,9 @@ async function show() {
     if (!(page instanceof SessionPage) || page.session !== where.session) {
       replace(new SessionPage(main, where.session, { away: setAway, mayWrite }));
     }
-    const position = parsePosition(where.rest[0]);
-    await page.show(where.view, position, parsePosition(where.rest[1]));
+    const [first, second] = where.rest;
+    const position = parsePosition(first);
+    await page.show(where.view, position, parsePosition(second), position ? null : first);
   } else if (where.kind === "now") {
     replace(new Now(main));
   } else if (where.kind === "search") {

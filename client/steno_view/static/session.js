@@ -88,7 +88,7 @@ export class SessionPage {
     ].filter(Boolean));
   }
 
-  async show(name, position, other) {
+  async show(name, position, other, odd = null) {
     await this.ready;
     if (this.isClosed) return;
     this.shownAt = { position, other };
@@ -99,6 +99,12 @@ export class SessionPage {
       "aria-current": each === kind ? "page" : null,
     }, title)));
     this.stripPlace.hidden = kind !== "transcript";
+    this.odd?.remove();
+    if (odd && kind === "transcript") {
+      this.odd = h("p", { class: "notice", role: "status" },
+        `“${odd}” is no position: one is generation:line, for example 0:12.`);
+      this.place.before(this.odd);
+    }
     if (kind === "transcript" && this.view instanceof Transcript && this.view.shows(position)) {
       if (position) this.view.go(position);
     } else {

@@ -83,13 +83,15 @@ export class Strip {
     const drawing = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, width: "100%" },
       s("path", { d: `${line}V${HEIGHT - 4}Z`, class: "area" }),
       s("path", { d: line, class: "curve" }), marks);
-    const hint = h("span", { class: "strip-hint" }, `largest count: ${count(most, "token")}`);
+    // Without a count the strip shows checkpoints and rewrites, and the scale means nothing.
+    const largest = last ? `largest count: ${count(most, "token")}` : "no token count was written yet";
+    const hint = h("span", { class: "strip-hint" }, largest);
     drawing.addEventListener("mousemove", (event) => {
       const found = this.nearest(points, event, drawing);
       hint.textContent = found ? describe(found) : "";
     });
     drawing.addEventListener("mouseleave", () => {
-      hint.textContent = `largest count: ${count(most, "token")}`;
+      hint.textContent = largest;
     });
     drawing.addEventListener("click", (event) => {
       const found = this.nearest(points, event, drawing);

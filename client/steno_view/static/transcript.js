@@ -187,6 +187,18 @@ export class Transcript {
     else this.list.toEnd();
   }
 
+  /** Say that a position is behind the end of its generation; returns whether it is. */
+  isBehindEnd(position) {
+    this.absent?.remove();
+    if (position.line <= this.lines) return false;
+    const end = `${this.generation}:${this.lines}`;
+    this.absent = h("p", { class: "notice", role: "status" },
+      `There is no position ${this.generation}:${position.line}: generation ${this.generation} ends at ${end}. `,
+      h("a", { href: at(this.page.session, "transcript", end) }, "Go there"));
+    this.scroller.before(this.absent);
+    return true;
+  }
+
   /** Find the end of a past generation; returns whether there is one, and the view is still open. */
   async findEnd() {
     const { session } = this.page;
@@ -233,6 +245,11 @@ export class Transcript {
   }
 
   go(position) {
+    if (this.isBehindEnd(position)) {
+      this.marked = null;
+      this.list.toEnd();
+      return;
+    }
     this.marked = position.line;
     this.list.scrollTo(position.line);
     this.list.refresh();
@@ -261,7 +278,23 @@ export class Transcript {
       : this.lines ? "new records appear here" : "no record yet";
     return h("article", {
       class: "last muted", tabindex: "-1", "aria-posinset": this.length, "aria-setsize": this.length,
-    }, ...this.cuts(this.lines), h("span", { class: "dot" }), text);
+    }, ...this.cuts(this.lines), h("span", { class: "dot" }), text, this.openCalls());
+  }
+
+  /** The calls without a result among the rows before the end that are there. */
+  openCalls() {
+    const answered = new Set();
+    const open = [];
+    for (let line = this.lines - 1; this.rows.has(line); line -= 1) {
+      const row = this.rows.get(line);
+      for (const id of row.answers ?? []) answered.add(id);
+      for (const part of row.parts ?? []) {
+        if (part.kind === "call" && !answered.has(part.id)) open.unshift({ row, name: part.name });
+      }
+    }
+    if (!open.length) return null;
+    const places = open.map(({ row, name }) => h("span", {}, ` ${name} `, this.maker.place(row)));
+    return h("span", { class: "open-calls" }, ` · no result yet of${open.length > 1 ? ":" : ""}`, places);
   }
 
   /** The rewrites whose cut lies before a line. */
@@ -311,6 +344,8 @@ export class Transcript {
       for (const row of rows) this.rows.set(row.line, row);
       this.asked.delete(chunk);
       this.list.refresh(first, end);
+      // What is behind the last line names the calls in the rows before it.
+      this.list.refresh(this.lines, this.length);
     } catch (error) {
       if (epoch !== this.epoch || this.isClosed) return;
       // The daemon is away: the rows in sight are asked for again.

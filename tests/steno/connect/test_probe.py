@@ -36,10 +36,12 @@ def test_client_that_is_always_turned_away_gets_an_error_in_time(
     root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Daemon, "_has_room", lambda *_: False)
-    with (
-        pytest.raises(steno.Unreachable),
-        steno.connect_sync(root, spawn=False, timeout=0.2) as client,
-    ):
+
+    def ask_until_the_end() -> None:
         # A quick greeting may be answered before the daemon sees the connection, and ends it.
-        while True:
-            client.status()
+        with steno.connect_sync(root, spawn=False, timeout=0.2) as client:
+            while True:
+                client.status()
+
+    with pytest.raises(steno.Unreachable):
+        ask_until_the_end()

@@ -1,0 +1,93 @@
+"""Calls of tools that have no result, and the results that close them; pure.
+
+A program that ends between a call and its result leaves such a call, and APIs refuse a conversation
+with one. While a tool runs, its call has no result either.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from steno.values import Record
+from steno_present.messages import answers_of, calls_of
+from steno_protocol._json import is_array, is_object
+from steno_protocol.positions import Position
+
+INTERRUPTED: Final = (
+    "The call was interrupted before its result was recorded. Whether it had an effect is unknown."
+)
+"""The text of a result that closes a call."""
+
+
+class OpenCall(NamedTuple):
+    """A call without a result.
+
+    Attributes:
+        id: its id, which its result names.
+        name: the tool.
+        cursor: the position of its message.
+        is_part: it is a part of the content, as the API of Anthropic has it.
+    """
+
+    id: str
+    name: str
+    cursor: Position
+    is_part: bool
+
+
+class OpenCalls:
+    """The calls of a session that have no result, record by record.
+
+    Programs use ids again, so the newest call without a result is the answered one.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[OpenCall]] = {}
+
+    def add(self, record: Record) -> None:
+        """Take in the next record."""
+        for answered in answers_of(record.record):
+            calls = self._open.get(answered)
+            if calls is not None:
+                calls.pop()
+                if not calls:
+                    del self._open[answered]
+        for call_id, name, _ in calls_of(record.record):
+            is_part = not _is_in_list(record.record, call_id)
+            call = OpenCall(call_id, name, record.cursor, is_part)
+            self._open.setdefault(call_id, []).append(call)
+
+    def calls(self) -> list[OpenCall]:
+        """The calls without a result so far, in order."""
+        return sorted(
+            (call for calls in self._open.values() for call in calls),
+            key=lambda call: call.cursor,
+        )
+
+
+def open_calls(records: Iterable[Record]) -> list[OpenCall]:
+    """The calls in consecutive records that have no result among them."""
+    found = OpenCalls()
+    for record in records:
+        found.add(record)
+    return found.calls()
+
+
+def closing(calls: Sequence[OpenCall]) -> list[dict[str, Any]]:
+    """The messages that close calls, each in the form of its call."""
+    return [_closing(call) for call in calls]
+
+
+def _closing(call: OpenCall) -> dict[str, Any]:
+    if not call.is_part:
+        return {
+            "role": "tool", "tool_call_id": call.id, "content": INTERRUPTED, "is_error": True,
+        }  # fmt: skip
+    result = {
+        "type": "tool_result", "tool_use_id": call.id, "content": INTERRUPTED, "is_error": True,
+    }  # fmt: skip
+    return {"role": "user", "content": [result]}
+
+
+def _is_in_list(record: dict[str, Any], call_id: str) -> bool:
+    calls = record.get("tool_calls")
+    return is_array(calls) and any(is_object(call) and call.get("id") == call_id for call in calls)

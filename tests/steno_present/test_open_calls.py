@@ -1,0 +1,74 @@
+"""Calls without a result, and the results that close them."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno.values import Record
+from steno_present.open_calls import closing, open_calls
+from steno_protocol.positions import Position
+
+
+def call(*ids: str) -> dict[str, Any]:
+    calls = [{"id": each, "function": {"name": "Shell", "arguments": "{}"}} for each in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def part(call_id: str) -> dict[str, Any]:
+    used = {"type": "tool_use", "id": call_id, "name": "Read", "input": {}}
+    return {"role": "assistant", "content": [{"type": "text", "text": "a"}, used]}
+
+
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "done"}
+
+
+def in_order(messages: list[dict[str, Any]]) -> list[Record]:
+    return [Record(Position(0, line), each, b"") for line, each in enumerate(messages)]
+
+
+def opened(*messages: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(each.id, each.cursor.line) for each in open_calls(in_order([*messages]))]
+
+
+def test_a_call_is_open_until_its_result() -> None:
+    assert opened(call("a", "b"), result("b")) == [("a", 0)]
+    assert opened(call("a", "b"), result("b"), result("a")) == []
+    assert opened({"role": "user", "content": "hi"}) == []
+
+
+def test_an_id_that_is_used_again_is_another_call() -> None:
+    assert opened(call("a"), result("a"), call("a")) == [("a", 2)]
+    assert opened(call("a"), call("a"), result("a")) == [("a", 0)]
+
+
+def test_parts_of_a_content_are_calls_and_results() -> None:
+    answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}
+    assert opened(part("a")) == [("a", 0)]
+    assert opened(part("a"), answer) == []
+
+
+def test_odd_records_are_no_calls() -> None:
+    odd: list[Any] = [{"tool_calls": [1, {"id": "x"}]}, {"content": [None, {"type": "tool_use"}]}]
+    records = in_order([{"role": "assistant"} | each for each in odd])
+    assert [each.id for each in open_calls(records)] == ["None"]
+    assert opened(result("nobody")) == []
+
+
+MESSAGES = st.lists(
+    st.one_of(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True).map(
+            lambda ids: call(*ids)
+        ),
+        st.sampled_from("abc").map(part),
+        st.sampled_from("abc").map(result),
+    )
+)
+
+
+@given(messages=MESSAGES)
+def test_closing_leaves_no_call_open(messages: list[dict[str, Any]]) -> None:
+    found = open_calls(in_order(messages))
+    assert opened(*messages, *closing(found)) == []
+    assert len(closing(found)) == len(found)
