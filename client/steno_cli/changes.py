@@ -118,7 +118,11 @@ def apply(
         return verb(session, how)
     except StenoError as error:
         if is_new and error.outcome == Outcome.NOT_APPLIED:
-            _remove_again(client, session, output)
+            # It is not removed here: another client may have written to it by now.
+            output.say(
+                f"the session {session.id} was created and stays empty: `steno delete {session.id}`"
+                " removes it"
+            )
         raise
 
 
@@ -183,16 +187,6 @@ def _check_short_id(client: BlockingClient, options: Namespace) -> None:
             " form: --create creates a session with the short id",
             session=options.session,
         )
-
-
-def _remove_again(client: BlockingClient, session: BlockingSession, output: Output) -> None:
-    """Remove the session that was created for a refused change, unless it has records by now."""
-    with suppress(StenoError):
-        if client.stat(session.id).head == str(_BEGINNING):
-            client.delete(session.id)
-            output.say(f"the session {session.id} was removed again: nothing was written to it")
-            return
-    output.say(f"the session {session.id} stays: `steno delete {session.id}` removes it")
 
 
 def _create(client: BlockingClient, options: Namespace, output: Output) -> bool:
