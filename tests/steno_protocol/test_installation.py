@@ -23,9 +23,9 @@ for module, names in {
 }.items():
     for name in names:
         vars(module).pop(name, None)
-sys.platform = "win32"
+sys.platform = "freebsd14"
 """
-"""Makes a process as poor in system calls as one elsewhere, and one of Windows by its name."""
+"""Makes a process as poor in system calls as one elsewhere, and one of FreeBSD by its name."""
 
 DAEMON = "from stenod.cli import main; sys.exit(main(['--root', sys.argv[1]]))"
 COMMAND = (
@@ -46,7 +46,7 @@ def test_another_system_is_refused_in_one_sentence(program: str, tmp_path: Path)
         check=False,
     )
     assert ran.returncode == 1, ran
-    assert "this system is 'win32', and only Linux and macOS are supported" in ran.stderr
+    assert "this system is 'freebsd14', and only Linux and macOS are supported" in ran.stderr
     assert ("Traceback" in ran.stderr) == (program == LIBRARY)
     assert not root.exists()
 
