@@ -64,7 +64,10 @@ def copy_file_range(
     src: int, dst: int, count: int, offset_src: int | None = None, offset_dst: int | None = None
 ) -> int:
     """Refuse: the kernel copies no ranges, so the caller copies the bytes itself."""
-    del src, dst, count, offset_src, offset_dst
+    del src, count, offset_src, offset_dst
+    # As the kernel's copy does, also for a source without bytes.
+    if fcntl.fcntl(dst, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 

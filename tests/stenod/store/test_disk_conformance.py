@@ -26,7 +26,7 @@ from support.simulated_disk import SimulatedDisk
 
 
 @pytest.fixture(
-    params=["posix", "macos posix", "simulated", "replicated posix", "replicated simulated"]
+    params=[*("posix", "macos posix", "simulated"), "replicated posix", "replicated simulated"]
 )
 def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
