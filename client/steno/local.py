@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from steno._connect.safe_open import NotRegular, open_regular, read_regular
     from steno._connect.target import make_target, start_command
     from steno._connect.write_masks import write_masks
+    from steno._system import fdatasync, rename_exclusively
 
 __all__ = [
     "Futile",
     "NotRegular",
     "Reader",
     "check_allowed",
+    "fdatasync",
     "holder_of",
     "is_free",
     "is_starting",
@@ -48,6 +50,7 @@ __all__ = [
     "read_private",
     "read_regular",
     "read_secret",
+    "rename_exclusively",
     "replace",
     "running_reader",
     "silence_of",
@@ -104,6 +107,7 @@ _HOMES: Final = {
         "start_command",
     ),
     "steno._connect.write_masks": ("write_masks",),
+    "steno._system": ("fdatasync", "rename_exclusively"),
 }
 
 __getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)

@@ -1,6 +1,5 @@
 """New files and folders that appear whole and never replace existing ones."""
 
-import ctypes
 import errno
 import os
 import shutil
@@ -10,17 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from steno.local import sync_file, sync_folder
+from steno.local import rename_exclusively, sync_file, sync_folder
 from steno_protocol.errors import BadRequest, Exists
-
-_HERE: Final = -100
-"""AT_FDCWD: a relative path begins at the working directory."""
 
 _NO_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 """The errors of a file system without hard links, such as exFAT."""
-
-_NOREPLACE: Final = 1
-"""RENAME_NOREPLACE of `renameat2`, Linux 3.15."""
 
 
 @contextmanager
@@ -114,17 +107,9 @@ def _rename_new(old: Path, new: Path) -> None:
 
     A program that has such a folder open would keep writing into removed files.
     """
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is not None:
-        failed = rename(_HERE, os.fsencode(old), _HERE, os.fsencode(new), _NOREPLACE)
-        number = ctypes.get_errno() if failed else 0
-        if number in {0, errno.EEXIST}:
-            if number:
-                raise FileExistsError(number, os.strerror(number), str(new))
-            return
-        if number not in {errno.ENOSYS, errno.EINVAL}:
-            raise OSError(number, os.strerror(number), str(old), None, str(new))
-    # Without renameat2, the check and the rename are two steps.
+    if rename_exclusively(old, new):
+        return
+    # Without such a call, the check and the rename are two steps.
     if new.is_symlink() or new.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
     old.rename(new)

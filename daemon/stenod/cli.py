@@ -16,7 +16,7 @@ from typing import Final
 from steno_protocol import __version__, paths
 from steno_protocol.errors import Held, StenoError, StorageFailed
 from steno_protocol.installation import check_system
-from stenod import daemon
+from stenod import daemon, system
 from stenod.runtime import config, daemon_log, fd_limit
 from stenod.runtime.config import Config
 from stenod.runtime.internal_errors import fault_of
@@ -190,7 +190,7 @@ def _close_inherited(ours: int) -> None:
     the start lock, and a reader of the pipe would wait for its end.
     """
     with suppress(OSError):
-        found = {int(each.name) for each in Path("/proc/self/fd").iterdir()}
+        found = {int(each.name) for each in Path(system.HANDLES).iterdir()}
         for handle in found - {0, 1, 2, ours}:
             # The handle of the listing itself is closed already.
             with suppress(OSError):

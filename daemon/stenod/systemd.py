@@ -92,8 +92,9 @@ class Supervisor(msgspec.Struct, frozen=True):
         # The daemon serves on without its service manager.
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out,
         ):
+            out.setblocking(False)
             out.sendto(text.encode(), self.address)
 
 

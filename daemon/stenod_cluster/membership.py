@@ -20,6 +20,7 @@ from steno_protocol.replies import (
     ClusterSession,
     ClusterStream,
 )
+from stenod import system
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store import syncs
 from stenod.store.disk import Disk
@@ -87,7 +88,7 @@ class Membership:
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
         self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
         tree = str(root / paths.SESSIONS)
-        self._ownership = Ownership(local, tree, engine, self._hosts, log, _boot())
+        self._ownership = Ownership(local, tree, engine, self._hosts, log, system.boot_id())
         self._ownership.on_lost = self._lost.append
         self._replicated = ReplicatedDisk(local, tree, self._ownership)
         self.disk: Disk = self._replicated
@@ -408,14 +409,6 @@ def _is_session(folder: str) -> bool:
     except BadRequest:
         return False
     return mount is None
-
-
-def _boot() -> str:
-    """An identifier of this machine and its boot; empty if it cannot be read."""
-    try:
-        return Path(paths.BOOT_ID).read_text().strip()
-    except OSError:
-        return ""
 
 
 def host_of(root: Path) -> str:

@@ -5,23 +5,23 @@ from typing import Final
 
 from steno_protocol.errors import BadRequest
 
-_SYSTEM: Final = "linux"
-"""`sys.platform` of the only system on which the durability of the files is tested."""
+_SYSTEMS: Final = ("linux", "darwin")
+"""`sys.platform` of the systems that have the needed calls; macOS is experimental."""
 
 
 def check_system(system: str = sys.platform) -> None:
     """Refuse a system on which nothing of steno was tested.
 
-    Elsewhere `fsync` may not reach the disk (macOS has F_FULLFSYNC for it), and locks, wake-ups and
-    the start of a daemon use calls of Linux. A daemon that seemed to work would break its promises.
+    Locks, wake-ups, syncs and the start of a daemon use calls that each system names differently. A
+    daemon that seemed to work would break its promises.
 
     Raises:
         BadRequest: this is another system.
     """
-    if system != _SYSTEM:
+    if system not in _SYSTEMS:
         raise BadRequest(
-            f"this system is {system!r}, and only Linux is supported: use a Linux machine, a"
-            " container or a virtual machine, or WSL on Windows"
+            f"this system is {system!r}, and only Linux and macOS are supported: use one of"
+            " them, a container or a virtual machine, or WSL on Windows"
         )
 
 

@@ -5,6 +5,7 @@ daemon uses are the client's: `steno.llm.limits` for calls to a model, `steno_cl
 for the command line.
 """
 
+import sys
 from typing import Final
 
 KIB: Final = 1024
@@ -712,8 +713,8 @@ NOTE_READS_MAX: Final = 10
 NOTE_READ_S: Final = 0.001
 """Pause between two of these reads; a write takes some microseconds where nothing displaces it."""
 
-SOCKET_PATH_BYTES_MAX: Final = 107
-"""Bytes of a socket's path: `sun_path` has 108 and ends with NUL."""
+SOCKET_PATH_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107
+"""Bytes of a socket's path: `sun_path` ends with NUL and has 108, on macOS 104."""
 
 # --- sockets of this machine -------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ from support.project import PROJECT, SOURCES
 
 SYNCS = {"os.fsync", "os.fdatasync", "os.sync", "os.sync_file_range"}
 SYNC_HOMES = {
-    "daemon/stenod/store/syncs.py",
-    "client/steno/_connect/private_files.py",
-    # It measures the system call itself.
-    "client/steno_cli/doctor/root.py",
+    # `stenod.store.syncs` alone calls those of the daemon.
+    "daemon/stenod/system/_linux.py",
+    "daemon/stenod/system/_darwin.py",
+    "client/steno/_system/_linux.py",
+    "client/steno/_system/_darwin.py",
 }
 """An error that one sync takes is no other's, so all of a process know of each other."""
 
@@ -23,7 +24,7 @@ DAEMON_OPEN_HOMES = {
     "daemon/stenod/runtime/log_file.py",
     "daemon/stenod/cli.py",
     # Names of a socket and its folder (O_PATH); nothing is read.
-    "daemon/stenod/net/socket_path.py",
+    "daemon/stenod/system/_linux.py",
 }
 
 

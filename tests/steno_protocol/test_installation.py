@@ -10,7 +10,7 @@ import pytest
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import check_system, extra_command
 
-AS_MACOS = """
+ELSEWHERE = """
 import fcntl, os, resource, select, socket, sys
 
 for module, names in {
@@ -23,9 +23,9 @@ for module, names in {
 }.items():
     for name in names:
         vars(module).pop(name, None)
-sys.platform = "darwin"
+sys.platform = "freebsd14"
 """
-"""Makes a process as poor in system calls as one on macOS."""
+"""Makes a process as poor in system calls as one elsewhere, and one of FreeBSD by its name."""
 
 DAEMON = "from stenod.cli import main; sys.exit(main(['--root', sys.argv[1]]))"
 COMMAND = (
@@ -40,19 +40,20 @@ LIBRARY = "import steno; steno.connect_sync(root=sys.argv[1])"
 def test_another_system_is_refused_in_one_sentence(program: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     ran = subprocess.run(
-        [sys.executable, "-c", AS_MACOS + program, str(root)],
+        [sys.executable, "-c", ELSEWHERE + program, str(root)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 1, ran
-    assert "this system is 'darwin', and only Linux is supported" in ran.stderr
+    assert "this system is 'freebsd14', and only Linux and macOS are supported" in ran.stderr
     assert ("Traceback" in ran.stderr) == (program == LIBRARY)
     assert not root.exists()
 
 
-def test_linux_is_accepted_and_windows_refused_with_a_way_out() -> None:
+def test_linux_and_macos_are_accepted_and_windows_refused_with_a_way_out() -> None:
     check_system("linux")
+    check_system("darwin")
     with pytest.raises(BadRequest, match="WSL on Windows"):
         check_system("win32")
 

@@ -63,8 +63,8 @@ class Served:
         self.is_remote = kind == "remote"
         self.transport = Transport(self._decide_room)
         if self.is_remote:
-            handle = self.transport.bind_for_relay(folder, self.own, lambda _: "name", ignore)
-            self.path = Path(f"/proc/self/fd/{handle}")
+            made = self.transport.bind_for_relay(folder, self.own, lambda _: "name", ignore)
+            self.path = Path(made.path)
             self.endpoint = f"ipc://{self.path}"
         else:
             self.path = folder / "stenod.sock"

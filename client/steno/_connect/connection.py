@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
+from steno import _system as system
 from steno_protocol import limits, paths, private_files
 from steno_protocol.errors import Unauthorized, Unreachable
 
@@ -38,9 +39,6 @@ _BLOCKING: Final = 0
 
 _MONITORED: Final = struct.Struct("=hi")
 """An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
-
-_CREDENTIALS: Final = struct.Struct("=iII")
-"""pid, uid and gid: `struct ucred` of unix(7)."""
 
 _CONNECTED: Final = zmq.EVENT_CONNECTED
 _HANDSHAKE: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -339,7 +337,7 @@ def _check_handles() -> None:
     handles: list[int] = []
     try:
         for _ in range(limits.HANDLES_PER_CONNECTION_MAX):
-            handles.append(os.eventfd(0, os.EFD_CLOEXEC))  # noqa: PERF401 - closed if one fails
+            handles.append(system.spare_handle())  # noqa: PERF401 - closed if one fails
     except OSError as error:
         raise OutOfHandles(str(error.strerror)) from None
     finally:
@@ -362,11 +360,9 @@ def _listener_of(handle: int) -> int:
     """
     connected = socket.socket(fileno=handle)
     try:
-        found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return system.listener_of(connected)
     finally:
         connected.detach()
-    _, user, _ = _CREDENTIALS.unpack(found)
-    return int(user)
 
 
 def _milliseconds(deadline: float) -> int:

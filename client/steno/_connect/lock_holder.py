@@ -2,13 +2,13 @@
 
 import fcntl
 import os
-import resource
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from steno import _system as system
 from steno._connect.private_files import open_private, read_lock_note
 from steno_protocol import limits, paths
 from steno_protocol.errors import Unauthorized
@@ -69,13 +69,7 @@ def process_of(root: Path, note: LockNote) -> int | None:
     The note of a daemon in a container has a pid of the container, which may be any other process
     here. Only the process that has the lock open is the daemon.
     """
-    lock = _lock_of(root)
-    with suppress(OSError):
-        for handle in Path(f"/proc/{note.pid}/fd").iterdir():
-            with suppress(OSError):
-                if lock is not None and os.path.samestat(handle.stat(), lock):
-                    return note.pid
-    return None
+    return system.process_of(note.pid, _lock_of(root))
 
 
 def silence_of(root: Path, note: LockNote) -> Silence:
@@ -97,7 +91,7 @@ def silence_of(root: Path, note: LockNote) -> Silence:
         return Silence(
             f"{held}, but its socket {socket} is gone", f"{notices} starts another; {end}"
         )
-    if pid is not None and _lacks_handles(pid):
+    if pid is not None and system.lacks_handles(pid):
         return Silence(
             f"{held} and has no file handle left for another client",
             "end some of its clients, or allow the next daemon more (ulimit -n)",
@@ -153,13 +147,3 @@ def _stat_of(process: Path) -> list[str]:
         stat = (process / "stat").read_text(encoding="utf-8", errors="replace")
         return stat.rpartition(")")[2].split()
     return []
-
-
-def _lacks_handles(pid: int) -> bool:
-    """Whether it has opened seven eighths of its files, and so closes new connections at once."""
-    with suppress(OSError, ValueError):
-        # First, because a system without /proc has no `prlimit` either.
-        taken = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 (a count, and no Paths are made)
-        most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        return taken + 1 >= most * 7 // 8
-    return False

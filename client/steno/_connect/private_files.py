@@ -1,20 +1,17 @@
 """Private files of the client: the one function that opens a key, a token, a lock or an index."""
 
-import errno
 import os
 import time
 from pathlib import Path
 from typing import Final
 
+from steno import _system as system
 from steno_protocol import limits, paths, private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
 
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # O_NONBLOCK keeps the open of a FIFO from waiting for its other end; it has no effect on files.
-
-_WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
 
 
 def open_private(
@@ -48,7 +45,7 @@ def open_private(
     try:
         handle = os.open(name, flags | kept, 0o600, dir_fd=folder)
     except OSError as error:
-        if error.errno in _WRONG_KIND:
+        if error.errno in system.WRONG_KIND:
             kind = kind_of(os.lstat(name, dir_fd=folder).st_mode)
             raise Unauthorized(
                 f"{os.fspath(path)} is {kind}, and has to be a regular file: move it away"
@@ -114,4 +111,4 @@ def check_folder(folder: Path) -> None:
 
 def sync_file(handle: int) -> None:
     """Make a file, or the names in a folder, durable: the one sync of the client."""
-    os.fsync(handle)
+    system.fsync(handle)

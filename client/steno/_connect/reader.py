@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from steno import _system as system
 from steno._connect.absence import StartFailed
 from steno._connect.lock_holder import holder_of
 from steno_protocol import limits
@@ -70,7 +71,7 @@ def start_reader(root: Path) -> Reader:
         StartFailed: the root cannot be read.
     """
     command = [sys.executable, "-P", "-m", "stenod", "--reader", "--root", str(root)]
-    with os.fdopen(os.memfd_create("stenod"), "w+b") as talk:
+    with os.fdopen(system.anonymous_file(), "w+b") as talk:
         child = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
             command,
             stdin=subprocess.PIPE,

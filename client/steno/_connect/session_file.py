@@ -2,8 +2,8 @@
 
 import os
 from functools import cache
-from pathlib import Path
 
+from steno import _system as system
 from steno_protocol import paths
 from steno_protocol.replies import Source
 
@@ -56,9 +56,4 @@ def open_source(source: Source) -> SourceFile | None:
     return SourceFile(descriptor, identity)
 
 
-@cache
-def _boot_id() -> str:
-    try:
-        return Path(paths.BOOT_ID).read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+_boot_id = cache(system.boot_id)

@@ -19,6 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, assert_never
 
+from steno import _system as system
 from steno._connect.absence import StartFailed, not_there
 from steno._connect.connection import Connection
 from steno._connect.folders import make_private
@@ -115,7 +116,7 @@ def _start(root: str, began: float, deadline: float, words: LastWords, *, is_las
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]
     timeout_s = max(0.0, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
     try:
-        with os.fdopen(os.memfd_create("stenod"), "w+b") as talk:
+        with os.fdopen(system.anonymous_file(), "w+b") as talk:
             done = subprocess.run(  # noqa: S603 (our own interpreter and module)
                 command,
                 stdin=subprocess.DEVNULL,

@@ -2,17 +2,13 @@
 
 import fcntl
 import os
-import struct
 import time
 from pathlib import Path
-from typing import Final
 
+from steno import _system as system
 from steno._connect import fork_guard
 from steno._connect.private_files import open_private
 from steno_protocol import limits, paths
-
-_BYTE_LOCK: Final = struct.Struct("hhqqi0q")
-"""type, from where, start, length, pid: `struct flock` of fcntl(2), in the machine's own layout."""
 
 
 class StartLock:
@@ -32,11 +28,13 @@ class StartLock:
     """
 
     def __init__(self, root: str, patience_s: float) -> None:
-        handle = open_private(Path(root, paths.START_LOCK), os.O_RDWR | os.O_CREAT)
+        self._path = Path(root, paths.START_LOCK)
+        handle = open_private(self._path, os.O_RDWR | os.O_CREAT)
         self._handle = fork_guard.closed_in_child(handle)
         self._patience_s = max(patience_s, limits.START_LOCK_POLL_S)
         self._began = time.monotonic()
         self._is_held = False
+        self._later: int | None = None
 
     @property
     def waited_s(self) -> float:
@@ -46,11 +44,13 @@ class StartLock:
     def try_turn(self) -> bool:
         """Try to get the turn, which lasts until `close`; return whether this client has it."""
         turn = int(self.waited_s / self._patience_s)
-        self._is_held = self._is_held or self._try_first() or (turn > 0 and self._try_byte(turn))
+        self._is_held = self._is_held or self._try_first() or (turn > 0 and self._try_later(turn))
         return self._is_held
 
     def close(self) -> None:
         """Give the turn back, and close the file."""
+        if self._later not in (None, self._handle):
+            fork_guard.close(self._later)
         fork_guard.close(self._handle)
 
     def _try_first(self) -> bool:
@@ -60,12 +60,9 @@ class StartLock:
             return False
         return True
 
-    def _try_byte(self, turn: int) -> bool:
-        # A lock of the open file, as the first turn, so that threads of one process exclude each
-        # other.
-        wanted = _BYTE_LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, turn, 1, 0)
-        try:
-            fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, wanted)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
+    def _try_later(self, turn: int) -> bool:
+        taken = system.try_turn(self._handle, self._path, turn)
+        if taken is not None and taken != self._handle:
+            taken = fork_guard.closed_in_child(taken)
+        self._later = taken
+        return taken is not None

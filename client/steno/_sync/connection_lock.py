@@ -13,6 +13,7 @@ queues behind the first, would not be notified of messages that the first receiv
 
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,7 +21,14 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
+from steno import _system as system
 from steno_protocol.errors import Busy, Unreachable
+
+_RING: Final = (1).to_bytes(8, sys.byteorder)
+"""What rings a wakeup: the number that an eventfd adds, or any bytes in a pipe."""
+
+_RINGS_BYTES: Final = 65_536
+"""More than a pipe contains, so that one read empties it."""
 
 _SLEEP_S_MAX: Final = 1000.0
 """A deadline may be infinite, and an integer of milliseconds may not: a woken thread checks
@@ -176,7 +184,7 @@ class Wakeup:
     def __init__(self) -> None:
         self._is_heard = False
         try:
-            self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self._fd, self._bell = system.wakeup_handles()
         except OSError as error:
             raise Unreachable(
                 f"this process has no file handle left to wait with ({error.strerror}): close"
@@ -187,18 +195,23 @@ class Wakeup:
         # In a child after a fork too: there it closes the child's copy only.
         with suppress(AttributeError):
             os.close(self._fd)
+            if self._bell != self._fd:
+                os.close(self._bell)
 
     def ring(self) -> None:
         """Wake its owner, now or when it goes to sleep; any thread may."""
-        # It can be rung 2**64 - 2 times before it is full.
-        os.eventfd_write(self._fd, 1)
+        # One that is full is rung already.
+        try:  # noqa: SIM105 - `suppress` is a call more
+            os.write(self._bell, _RING)
+        except BlockingIOError:
+            pass
 
     def hush(self) -> None:
         """Reset it; its owner does so in its turn, before it checks for messages."""
         if self._is_heard:
             self._is_heard = False
             with suppress(BlockingIOError):
-                os.eventfd_read(self._fd)
+                os.read(self._fd, _RINGS_BYTES)
 
     def sleep(self, descriptors: Iterable[int], deadline: float) -> None:
         """Block until it is rung, a descriptor is readable, or it is `deadline`."""

@@ -32,7 +32,11 @@ def check_leftovers(_: Namespace, root: Path) -> Iterator[Finding]:
 def _daemons() -> dict[Path, LockNote]:
     """The notes of this user's daemons by their roots."""
     found: dict[Path, LockNote] = {}
-    for process in Path("/proc").iterdir():
+    processes: list[Path] = []
+    # macOS has none, and shows no files of other processes.
+    with suppress(FileNotFoundError):
+        processes.extend(Path("/proc").iterdir())
+    for process in processes:
         # A process may end at any time, and that of another user shows nothing.
         with suppress(OSError):
             if process.name.isdecimal() and process.stat().st_uid == os.getuid():

@@ -13,7 +13,7 @@ from shlex import quote
 from statistics import median
 from typing import Final
 
-from steno.local import read_secret
+from steno.local import fdatasync, read_secret
 from steno_cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno_cli.configuration import read_file
 from steno_cli.doctor import Finding, steno
@@ -222,7 +222,7 @@ def _time_syncs(path: Path) -> list[float]:
         for _ in range(DOCTOR_SYNCS_MAX):
             started = time.perf_counter()
             os.write(handle, b"x" * 512)
-            os.fdatasync(handle)
+            fdatasync(handle)
             took_s.append(time.perf_counter() - started)
     finally:
         os.close(handle)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -22,6 +21,7 @@ from steno_protocol.replies import (
     Welcome,
 )
 from steno_protocol.settings import OPTIONS
+from stenod import system
 from stenod.api.peers import Peer
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import open_handles
@@ -204,6 +204,5 @@ def _open_files() -> int:
 
 def _resident_bytes() -> int:
     with suppress(OSError, ValueError, IndexError):
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGESIZE")
+        return system.resident_bytes()
     return 0

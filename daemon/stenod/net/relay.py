@@ -406,7 +406,7 @@ class Relay:
         self._selector.register(inner, selectors.EVENT_READ, self._ending)
 
 
-def main(listener: int, target: int, slots: int) -> None:
+def main(listener: int, target: str, slots: int) -> None:
     """Relay until standard input ends."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
@@ -420,10 +420,10 @@ def main(listener: int, target: int, slots: int) -> None:
             os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
     listening = socket.socket(fileno=listener)
-    with closing(Relay(listening, f"/proc/self/fd/{target}", slots, handles, report)) as relay:
+    with closing(Relay(listening, target, slots, handles, report)) as relay:
         relay.watch(sys.stdin.fileno())
         relay.run()
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

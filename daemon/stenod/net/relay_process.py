@@ -14,6 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import StorageFailed
+from stenod.system.relay_socket import RelaySocket
 
 _LINE_BYTES_MAX: Final = 256
 
@@ -57,7 +58,7 @@ class RelayProcess:
 
     Args:
         listener: listens at the TCP address.
-        target: a handle of the socket that the process connects to.
+        target: the socket that the process connects to.
         connections_max: the most connections to that socket at a time.
         is_quiet: returns whether no connection of an earlier process is left there.
         turn_away: counts connections that were closed for want of room.
@@ -67,7 +68,7 @@ class RelayProcess:
     def __init__(
         self,
         listener: socket.socket,
-        target: int,
+        target: RelaySocket,
         connections_max: int,
         is_quiet: Callable[[], bool],
         turn_away: Callable[[int], None],
@@ -107,12 +108,14 @@ class RelayProcess:
             [
                 # As clients start the daemon: no module of the working folder is imported.
                 *(sys.executable, "-P", "-m", "stenod.net.relay"),
-                *map(str, (self._listener.fileno(), self._target, self._connections_max)),
+                str(self._listener.fileno()),
+                self._target.path,
+                str(self._connections_max),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None,
-            pass_fds=(self._listener.fileno(), self._target),
+            pass_fds=(self._listener.fileno(), *self._target.handles),
             # Ctrl-C in a terminal ends the daemon, and that ends its relay.
             start_new_session=True,
             cwd="/",

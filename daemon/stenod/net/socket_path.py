@@ -1,18 +1,13 @@
 """The path of the local socket, checked before and after the bind."""
 
 import os
-import socket
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-from steno_protocol import limits, paths
+from steno_protocol import paths
 from steno_protocol.errors import StorageFailed
 from stenod.store.private_folders import make_private
-
-_PASSING_NAME: Final = "stenod.relay"
-"""The name of the relay's socket until its handle is open."""
 
 
 class SocketPath:
@@ -65,32 +60,3 @@ def prepare(path: Path) -> None:
             " --socket"
         )
     path.unlink()
-
-
-def nameless(folder: Path) -> tuple[int, int]:
-    """Create a listening local socket without a name.
-
-    Args:
-        folder: a private folder that has the socket's name for a moment.
-
-    Returns:
-        The listening handle, and a handle of the socket's file: `/proc/self/fd/HANDLE` is its path
-        for a process that has the handle.
-
-    Raises:
-        OSError: the socket cannot be created there.
-    """
-    with socket.socket(socket.AF_UNIX) as listening:
-        inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            # A path of any length becomes a short one, as an address of a socket has to be.
-            path = Path(f"/proc/self/fd/{inside}/{_PASSING_NAME}")
-            # A daemon that was killed may have left it.
-            path.unlink(missing_ok=True)
-            listening.bind(str(path))
-            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            path.unlink()
-        finally:
-            os.close(inside)
-        listening.listen(limits.CONNECTIONS_WAITING_MAX)
-        return listening.detach(), handle

@@ -23,10 +23,12 @@ from zmq.utils import z85
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
+from stenod import system
 from stenod.api.peers import InFlightFrame, InFlightFrames, Sent
 from stenod.net import socket_path
 from stenod.net.socket_path import SocketPath
 from stenod.net.turns import Turns
+from stenod.system.relay_socket import RelaySocket
 
 Handle = Callable[[bytes, list[bytes], str | None], int]
 """Handles one message, given the identity of its peer, its frames and the peer's public key (None
@@ -119,7 +121,7 @@ class Transport:
         self._has_news = False
         self._failed: asyncio.Future[None] | None = None
         self._path: SocketPath | None = None
-        self._relay_handle: int | None = None
+        self._relay_socket: RelaySocket | None = None
         self._zap: ZapHandler | None = None
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -165,7 +167,8 @@ class Transport:
         else:
             self._socket.set(zmq.USE_FD, inherited_fd)
         # The folder keeps other users out; the filter does so even if its mode was changed.
-        self._socket.set(zmq.IPC_FILTER_UID, os.getuid())
+        if system.filters_uid:
+            self._socket.set(zmq.IPC_FILTER_UID, os.getuid())
         try:
             self._socket.bind(f"ipc://{path}")
         except zmq.ZMQError as error:
@@ -176,8 +179,8 @@ class Transport:
 
     def bind_for_relay(
         self, folder: Path, own: KeyPair, admits: Admits, log: Callable[..., None]
-    ) -> int:
-        """Listen for the relay's connections from other machines, at a socket without a name.
+    ) -> RelaySocket:
+        """Listen for the relay's connections from other machines, at a socket for it alone.
 
         Each connection presents a key before its first message, and libzmq asks the ZAP handler
         whether the key is admitted. The domain is enforced, so that no connection passes while no
@@ -190,15 +193,14 @@ class Transport:
             log: logs an event with fields.
 
         Returns:
-            A handle of the socket: `/proc/self/fd/HANDLE` is its path for a process that has the
-            handle, and no other process can connect.
+            The socket, and how the relay connects to it; closed by `close`.
 
         Raises:
             StorageFailed: the socket cannot be created.
         """
         self._zap = ZapHandler(self._context, admits, log)
         try:
-            listening, handle = socket_path.nameless(folder)
+            made = system.relay_socket(folder, limits.CONNECTIONS_WAITING_MAX)
         except OSError as error:
             raise StorageFailed(f"cannot create a socket in {folder}: {error}") from None
         options: dict[int, int | bytes] = {
@@ -209,13 +211,13 @@ class Transport:
             zmq.CURVE_SECRETKEY: own.secret.encode(),
             zmq.HEARTBEAT_IVL: limits.HEARTBEAT_MS,
             zmq.HEARTBEAT_TIMEOUT: limits.CLIENT_SILENCE_MS,
-            zmq.USE_FD: listening,
+            zmq.USE_FD: made.listening,
         }
         for option, value in options.items():
             self._socket.set(option, value)
-        self._socket.bind(f"ipc:///proc/self/fd/{handle}")
-        self._relay_handle = handle
-        return handle
+        self._socket.bind(f"ipc://{made.path}")
+        self._relay_socket = made
+        return made
 
     @property
     def connection_count(self) -> int:
@@ -327,8 +329,8 @@ class Transport:
         self._monitor.close(linger=0)
         self._socket.close(linger=0)
         self._context.term()
-        if self._relay_handle is not None:
-            os.close(self._relay_handle)
+        if self._relay_socket is not None:
+            self._relay_socket.close()
 
     # --- inside ----------------------------------------------------------------------------------
 

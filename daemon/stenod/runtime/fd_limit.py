@@ -8,6 +8,7 @@ from typing import Final
 
 from steno_protocol import limits
 from steno_protocol.errors import StorageFailed
+from stenod import system
 
 Count = Callable[[], int]
 """Returns the number of open handles."""
@@ -22,7 +23,7 @@ def open_handles() -> int:
         FileNotFoundError: the system does not report them.
         OSError: no handle is left for counting.
     """
-    return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 (a count: no Paths are made)
+    return len(os.listdir(system.HANDLES)) - 1  # noqa: PTH208 (a count: no Paths are made)
 
 
 class HandleLimit:
@@ -79,6 +80,7 @@ def check_enough() -> None:
     Raises:
         StorageFailed: the limit is below `HANDLES_MIN`.
     """
+    system.raise_handle_limit()
     most = _soft_limit()
     if most < limits.HANDLES_MIN:
         raise StorageFailed(

@@ -18,6 +18,7 @@ from typing import Final
 
 from steno_protocol import limits
 from steno_protocol.errors import Unauthorized
+from stenod import system
 from stenod.store.private_files import open_private
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND
@@ -47,7 +48,7 @@ class LogFile(logging.Handler):
         self._path, self._name = path, path.name
         self._outputs = outputs
         self._is_torn = False
-        self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._folder = os.open(path.parent, system.FOLDER_FLAGS)
         try:
             self._file = self._open()
         except Unauthorized:

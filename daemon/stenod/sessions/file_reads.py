@@ -1,7 +1,6 @@
 """Reads of session files, as lines or as a file reference."""
 
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -11,6 +10,7 @@ from steno_protocol.commands import Read, ReadStream
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Source
+from stenod import system
 from stenod.store.handles import FileView
 
 
@@ -78,10 +78,7 @@ class Readable(msgspec.Struct, frozen=True):
 @cache
 def boot_id() -> str:
     """Return an identifier of this machine and its boot; empty if it cannot be read."""
-    try:
-        return Path(paths.BOOT_ID).read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return system.boot_id()
 
 
 def _line(command: Read) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 from steno_protocol.file_types import kind_of
 from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
+from stenod import system
 from stenod.store import syncs
 from stenod.store.disk import FileStat
 
@@ -23,9 +24,6 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
-_WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
-
 _NO_KERNEL_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of a copy inside the kernel between two files that a program can copy."""
 
@@ -33,7 +31,7 @@ _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PosixDisk:
-    """The `Disk` of a Linux file system; handles are file descriptors."""
+    """The `Disk` of a local file system; handles are file descriptors."""
 
     syncs_share_fate = True
     has_rivals = False
@@ -240,7 +238,7 @@ def open_file(folder: int, name: str, flags: int, *, is_own: bool = True) -> int
     try:
         handle = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=folder)
     except OSError as error:
-        if error.errno in _WRONG_KIND:
+        if error.errno in system.WRONG_KIND:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             raise _refused(name, kind_of(found.st_mode)) from None
         raise
@@ -302,7 +300,7 @@ def _copy_in_kernel(source: int, target: int, offset: int, size: int) -> int:
         end = os.fstat(target).st_size
         while done < size:
             try:
-                count = os.copy_file_range(
+                count = system.copy_file_range(
                     source, target, size - done, offset_src=offset + done, offset_dst=end + done
                 )
             except OSError as error:

@@ -1,6 +1,5 @@
 """Private files of the daemon: the one function that opens a file outside the session trees."""
 
-import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -8,12 +7,10 @@ from typing import Final
 from steno_protocol import private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
+from stenod import system
 
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # O_NONBLOCK keeps the open of a FIFO from waiting for its other end; it has no effect on files.
-
-_WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
 
 
 def open_private(
@@ -47,7 +44,7 @@ def open_private(
     try:
         handle = os.open(name, flags | kept, 0o600, dir_fd=folder)
     except OSError as error:
-        if error.errno in _WRONG_KIND:
+        if error.errno in system.WRONG_KIND:
             kind = kind_of(os.lstat(name, dir_fd=folder).st_mode)
             raise Unauthorized(
                 f"{os.fspath(path)} is {kind}, and has to be a regular file: move it away"

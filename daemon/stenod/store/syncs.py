@@ -17,18 +17,19 @@ from typing import Final, TypeVar
 import msgspec
 
 from steno_protocol.limits import COMMIT_THREADS_MAX
+from stenod import system
 
 T = TypeVar("T")
 
 
 def fsync(handle: int) -> None:
     """Make a file, or a folder's names, durable."""
-    _process.run(os.fstat(handle).st_dev, os.fsync, handle)
+    _process.run(os.fstat(handle).st_dev, system.fsync, handle)
 
 
 def fdatasync(handle: int) -> None:
     """Make a file's content and size durable."""
-    _process.run(os.fstat(handle).st_dev, os.fdatasync, handle)
+    _process.run(os.fstat(handle).st_dev, system.fdatasync, handle)
 
 
 def fdatasync_all(handles: Sequence[int], threads: ThreadPoolExecutor) -> list[OSError | None]:
@@ -139,7 +140,7 @@ class Overlap:
 
 def _fdatasync(handle: int) -> OSError | None:
     try:
-        os.fdatasync(handle)
+        system.fdatasync(handle)
     except OSError as error:
         return error
     return None

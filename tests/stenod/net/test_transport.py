@@ -302,10 +302,10 @@ async def test_connections_are_counted_while_they_last(root: Path) -> None:
 
 async def test_unwatched_connections_delay_neither_others_nor_the_end(root: Path) -> None:
     remote = Transport(lambda _: True)
-    handle = remote.bind_for_relay(root, KeyPair(*new_key_pair()), lambda _: None, ignore)
+    made = remote.bind_for_relay(root, KeyPair(*new_key_pair()), lambda _: None, ignore)
     for _ in range(1500):
         with socket.socket(socket.AF_UNIX) as one:
-            one.connect(f"/proc/self/fd/{handle}")
+            one.connect(made.path)
     end = Thread(target=remote.close, daemon=True)
     end.start()
     end.join(60)

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steno_protocol import paths
+from stenod import system
 from stenod.store.disk import Disk
+from stenod.system import _darwin
 from stenod_cluster import disk as replicated_disk
 from stenod_cluster import mirror
 from support.disk_worlds import (
@@ -23,13 +25,19 @@ from support.disk_worlds import (
 from support.simulated_disk import SimulatedDisk
 
 
-@pytest.fixture(params=["posix", "simulated", "replicated posix", "replicated simulated"])
+@pytest.fixture(
+    params=[*("posix", "macos posix", "simulated"), "replicated posix", "replicated simulated"]
+)
 def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DiskWorld]:
     engine, _, kind = request.param.rpartition(" ")
     below = RealWorld(tmp_path) if kind == "posix" else SimulatedWorld(SimulatedDisk())
-    if engine:
+    if engine == "macos":
+        for name in ("WRONG_KIND", "copy_file_range", "fdatasync", "fsync"):
+            monkeypatch.setattr(system, name, getattr(_darwin, name))
+        yield below
+    elif engine:
         # The names of this suite are not those of sessions.
         for module in (replicated_disk, mirror):
             monkeypatch.setattr(module, "is_replicated", _is_session_file)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from steno._connect.folders import make_private
+from stenod import system
 from stenod.store.lock import make_root
 
 
@@ -19,7 +20,7 @@ def _synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
         found.add(Path(f"/proc/self/fd/{handle}").readlink())
         sync(handle)
 
-    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(system, "fsync", record)
     return found
 
 

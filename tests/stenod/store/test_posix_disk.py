@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from steno_protocol import limits
+from stenod import system
 from stenod.store.posix import PosixDisk
 from support.disk_worlds import close_handles_below
 
@@ -112,7 +113,7 @@ def test_a_kernel_that_cannot_copy_is_replaced_by_reading_and_writing(
     def refuse(*_: object, **__: object) -> int:
         raise OSError(why, os.strerror(why))
 
-    monkeypatch.setattr(os, "copy_file_range", refuse)
+    monkeypatch.setattr(system, "copy_file_range", refuse)
     source, target = disk.open_new(root, "source"), disk.open_new(root, "target")
     disk.write(source, b"0123456789" * 1000)
 
@@ -127,7 +128,7 @@ def test_an_unexpected_copy_error_is_raised(
     def fail(*_: object, **__: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "copy_file_range", fail)
+    monkeypatch.setattr(system, "copy_file_range", fail)
     source, target = disk.open_new(root, "source"), disk.open_new(root, "target")
     disk.write(source, b"x")
 
@@ -158,7 +159,7 @@ def test_copy_onto_a_full_disk_is_short_and_the_next_fails(
 
     source, target = disk.open_new(root, "source"), disk.open_new(root, "target")
     disk.write(source, b"0123456789")
-    monkeypatch.setattr(os, "copy_file_range", copy)
+    monkeypatch.setattr(system, "copy_file_range", copy)
     monkeypatch.setattr(os, "write", write)
 
     assert disk.copy(source, target, 0, 10) == 4
@@ -178,7 +179,7 @@ def test_every_folder_that_is_made_is_synced_into_its_parent(
         synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
         sync(handle)
 
-    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(system, "fsync", record)
     root = disk.open_root(str(tmp_path / "a" / "b"), create=True)
     disk.open_folder(root, "s1", create=True)
     disk.open_folder(root, "s1", create=True)
@@ -230,7 +231,7 @@ def test_files_are_synced_one_by_one_when_there_is_no_thread(
     handles = [disk.open_new(root, f"f{number}") for number in range(5)]
     synced: list[int] = []
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr(os, "fdatasync", synced.append)
+    monkeypatch.setattr(system, "fdatasync", synced.append)
     assert disk.fdatasync_all(handles) == [None] * 5
     assert synced == handles
 
@@ -240,7 +241,7 @@ def test_files_are_synced_at_the_same_time(
 ) -> None:
     handles = [disk.open_new(root, f"f{number}") for number in range(limits.COMMIT_THREADS_MAX)]
     together = threading.Barrier(len(handles))
-    monkeypatch.setattr(os, "fdatasync", lambda _: together.wait(30))
+    monkeypatch.setattr(system, "fdatasync", lambda _: together.wait(30))
     assert disk.fdatasync_all(handles) == [None] * len(handles)
 
 
@@ -263,6 +264,6 @@ def test_an_error_that_is_reported_once_is_not_lost_when_threads_run_out(
 
     handles = [disk.open_new(root, f"f{number}") for number in range(20)]
     monkeypatch.setattr(threading.Thread, "start", start_one)
-    monkeypatch.setattr(os, "fdatasync", fail_once)
+    monkeypatch.setattr(system, "fdatasync", fail_once)
     assert all(isinstance(outcome, OSError) for outcome in disk.fdatasync_all(handles))
     assert len(failed) == 20

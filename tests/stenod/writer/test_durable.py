@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import steno
+from stenod import system
 from support.daemon_in_thread import DaemonInThread
 from support.lines import user
 
@@ -18,7 +19,7 @@ def test_every_acknowledged_commit_was_synced(root: Path, monkeypatch: pytest.Mo
         fdatasync(handle)
         synced.append(Path(f"/proc/self/fd/{handle}").readlink())
 
-    monkeypatch.setattr(os, "fdatasync", record_sync)
+    monkeypatch.setattr(system, "fdatasync", record_sync)
     context = root / "sessions" / "demo" / "context.jsonl"
     with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)

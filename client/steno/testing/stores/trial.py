@@ -338,6 +338,8 @@ class Case:
     @contextmanager
     def full_disk(self, process: StoreProcess) -> Generator[None]:
         """Let the files of a process and of the servers grow a little only, as on a full disk."""
+        if sys.platform != "linux":
+            raise NotObserved("the files of another process are bounded on Linux alone")
         pids = [process.pid, *self.servers()]
         room = largest(self.folder) + limits.DISK_ROOM_BYTES
         before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
@@ -352,8 +354,9 @@ class Case:
 
 
 def _handle_of(pid: int) -> int | None:
-    with suppress(ProcessLookupError):
-        return os.pidfd_open(pid)
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):
+            return os.pidfd_open(pid)
     return None
 
 
