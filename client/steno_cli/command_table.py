@@ -47,6 +47,7 @@ GROUPS: Final = {
     "move and check sessions": {
         "export": "export a session for people or other programs",
         "import": "import session folders byte for byte",
+        "backup": "copy a running root, and again what grew",
         "verify": "check sessions and transcripts for damage",
         "repair": "show or carry out the repair of a session or file",
         "redact": "show the secrets that exports and the viewer mask",
