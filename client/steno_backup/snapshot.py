@@ -86,7 +86,7 @@ def taken(folder: Path, session: str, ask: Callable[[], State] | None) -> Genera
 
 def _attempt(folder: Path, ask: Callable[[], State] | None, held: ExitStack) -> Snapshot | None:
     before = ask() if ask is not None else State(present_generation(folder), 0, "")
-    names = sorted(os.listdir(folder))
+    names = sorted(path.name for path in folder.iterdir())
     # The context is measured last: no event is newer than the records that it follows.
     grown = {
         name: _whole(_opened(folder / name, held))

@@ -134,8 +134,8 @@ function _shtab_steno_using
   test "$_shtab_steno_cmdpath" = "$argv"
 end
 
-set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
-set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
+set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import backup verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
+set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --follow --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -634,6 +634,17 @@ complete -c steno -n '_shtab_steno_using import' -l json -d 'print JSON, includi
 complete -c steno -n '_shtab_steno_using import' -l replace -d 'import a transcript of another agent again that was continued since its import; the session of the first import goes to the trash'
 complete -c steno -n '_shtab_steno_using import; and test $_shtab_steno_npos -eq 0' -ka "(__fish_complete_directories)" -d 'a session folder, a tree of them, or one old file'
 complete -c steno -n '_shtab_steno_using import; and test $_shtab_steno_npos -eq 1' -ka "(_steno_session_ids)" -d 'the id of the session, or a prefix for the ids of a tree (default: the folder name for a session, no prefix for a tree, the program'"'"'s name for transcripts of other agents)'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a backup -d 'copy a running root, and again what grew'
+complete -c steno -n '_shtab_steno_using backup' -s h -l help -d 'show this help message and exit'
+complete -c steno -n '_shtab_steno_using backup' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
+complete -c steno -n '_shtab_steno_using backup' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
+complete -c steno -n '_shtab_steno_using backup' -l endpoint -x -d 'a daemon on another machine, tcp://host:port, or several of a cluster joined by commas (default: STENO_ENDPOINT)'
+complete -c steno -n '_shtab_steno_using backup' -l key-file -xka "(__fish_complete_path (commandline -ct))" -d 'the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)'
+complete -c steno -n '_shtab_steno_using backup' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
+complete -c steno -n '_shtab_steno_using backup' -l timeout -x -d 'deadline of the command (default: 30)'
+complete -c steno -n '_shtab_steno_using backup' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using backup' -l follow -x -d 'go on, and copy what changed every SECONDS'
+complete -c steno -n '_shtab_steno_using backup; and test $_shtab_steno_npos -eq 0' -ka "(__fish_complete_directories)" -d 'the folder of the copy, made if missing'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a verify -d 'check sessions and transcripts for damage'
 complete -c steno -n '_shtab_steno_using verify' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using verify' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'

@@ -12,6 +12,7 @@ _shtab_steno_commands() {
   local _commands=(
     append:'append messages'
     archive:'hide a session from `steno sessions`'
+    backup:'copy a running root, and again what grew'
     checkpoint:'create a checkpoint and print its id'
     clear:'remove all records, including the system prompt'
     clients:'list the connected clients (does not start a daemon)'
@@ -161,6 +162,22 @@ _shtab_steno_archive_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_archive_defaults_added=0
+
+_shtab_steno_backup_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--follow=[go on, and copy what changed every SECONDS]:SECONDS:"
+  ":the folder of the copy, made if missing:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_backup_defaults_added=0
 
 _shtab_steno_checkpoint_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -1387,6 +1404,7 @@ _shtab_steno() {
       case $line[1] in
         append) _arguments -C -s $_shtab_steno_append_options ;;
         archive) _arguments -C -s $_shtab_steno_archive_options ;;
+        backup) _arguments -C -s $_shtab_steno_backup_options ;;
         checkpoint) _arguments -C -s $_shtab_steno_checkpoint_options ;;
         clear) _arguments -C -s $_shtab_steno_clear_options ;;
         clients) _arguments -C -s $_shtab_steno_clients_options ;;
