@@ -24,10 +24,10 @@ def add_parser(commands: Subcommands) -> None:
     parser = command(
         commands, "backup", run,
         "Nobody is stopped. A second run into the same folder reads only what grew. The copy is a"
-        " root: `steno --root FOLDER verify --all` checks it, and copying it to the place of the"
+        " root: `steno verify --all` with --root checks it, and copying it to the place of the"
         " root brings it back. Sessions that are gone from the root stay in the trash of the copy"
         " for 30 days. Mounted folders are not copied.",
-        example="steno backup /mnt/disk/steno\nsteno backup /mnt/disk/steno --follow 60",
+        example="steno backup /mnt/disk/copy\nsteno backup /mnt/disk/copy --follow=60",
     )  # fmt: skip
     parser.add_argument(
         "folder", metavar="FOLDER", type=path_text, help="the folder of the copy, made if missing"
