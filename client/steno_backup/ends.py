@@ -13,11 +13,16 @@ from steno_protocol.timeline_entries import TimelineEntry
 _entry = msgspec.json.Decoder(TimelineEntry)
 
 
-class _View(msgspec.Struct, frozen=True):
+class _View:
     """The first bytes of a file that may grow."""
 
-    read: Callable[[int, int], bytes]
-    size: int
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self.size: int = size
+        self._read = read
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes from `offset`."""
+        return self._read(size, offset)
 
 
 def whole_end(read: Callable[[int, int], bytes], size: int) -> int:

@@ -15,7 +15,7 @@ GROUPS: Final = {
         "tail": "print the last records",
         "grep": "find text in the messages of sessions",
         "view": "show sessions in the browser as they grow",
-        "mcp": "serve sessions to agents over the Model Context Protocol",
+        "mcp": "serve sessions to agents over MCP",
     },
     "write to a session": {
         "open": "open a session, creating it if necessary",
@@ -47,7 +47,7 @@ GROUPS: Final = {
     "move and check sessions": {
         "export": "export a session for people or other programs",
         "import": "import session folders byte for byte",
-        "backup": "copy a running root, and again what grew",
+        "backup": "copy a running root",
         "verify": "check sessions and transcripts for damage",
         "repair": "show or carry out the repair of a session or file",
         "redact": "show the secrets that exports and the viewer mask",
@@ -67,7 +67,7 @@ GROUPS: Final = {
         "logs": "print the daemon's log (does not start it)",
         "clients": "list the connected clients (does not start a daemon)",
         "config": "show the options in force and the source of each",
-        "top": "watch sessions, rates and clients live (does not start it)",
+        "top": "watch rates and clients live (does not start it)",
         "doctor": "check everything the daemon needs and suggest fixes",
         "service": "run the daemon under systemd",
         "gc": "remove old generations and expired trash",
