@@ -49,7 +49,8 @@ VALUES: Final = {
 """Real values for the variable parts of printed commands."""
 
 MENTIONS: Final = {
-    "steno append", "steno cluster join", "steno cluster status", "steno cluster try",
+    "steno append", "steno backup",
+    "steno cluster join", "steno cluster status", "steno cluster try",
     "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno grep", "steno import",
     "steno keys new", "steno keys revoke", "steno read --since", "steno rename", "steno restore",

@@ -17,6 +17,7 @@ OURS = {
     "steno_present": {"msgspec", "pygments"},
     "steno_redact": {"msgspec"},
     "steno_search": {"msgspec"},
+    "steno_backup": {"msgspec"},
     "steno_agents": {"msgspec"},
     "steno_web": {"starlette", "uvicorn", "anyio"},
     "steno_view": {"anyio", "markdown_it", "msgspec", "pygments", "starlette", "uvicorn"},

@@ -30,7 +30,7 @@ WORDS = {
     "redact": ["demo"],
     "wire": ["demo"], "turns": ["demo"], "replay": ["demo"], "emit": ["demo", "{}"],
     "stream": ["demo"], "status": [], "start": [], "stop": [], "restart": [], "clients": [],
-    "config": [], "top": ["--once"], "doctor": [], "gc": ["--dry-run"],
+    "config": [], "top": ["--once"], "doctor": [], "gc": ["--dry-run"], "backup": ["copy"],
     "cluster": ["status"],
 }  # fmt: skip
 """The commands that ask the daemon, with their arguments."""

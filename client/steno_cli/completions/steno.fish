@@ -134,8 +134,8 @@ function _shtab_steno_using
   test "$_shtab_steno_cmdpath" = "$argv"
 end
 
-set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import watch verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
-set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
+set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import watch backup verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
+set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --follow --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -276,7 +276,7 @@ complete -c steno -n '_shtab_steno_using view' -l write -d 'let the page set che
 complete -c steno -n '_shtab_steno_using view' -l no-redact -d 'show secrets as they are; they are masked otherwise, see `steno redact`'
 complete -c steno -n '_shtab_steno_using view' -l no-browser -d 'only print the address'
 complete -c steno -n '_shtab_steno_using view; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'show this session first (an id or a unique prefix)'
-complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a mcp -d 'serve sessions to agents over the Model Context Protocol'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a mcp -d 'serve sessions to agents over MCP'
 complete -c steno -n '_shtab_steno_using mcp' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using mcp' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using mcp' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
@@ -648,6 +648,17 @@ complete -c steno -n '_shtab_steno_using watch' -l key-file -xka "(__fish_comple
 complete -c steno -n '_shtab_steno_using watch' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using watch' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using watch' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a backup -d 'copy a running root'
+complete -c steno -n '_shtab_steno_using backup' -s h -l help -d 'show this help message and exit'
+complete -c steno -n '_shtab_steno_using backup' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
+complete -c steno -n '_shtab_steno_using backup' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
+complete -c steno -n '_shtab_steno_using backup' -l endpoint -x -d 'a daemon on another machine, tcp://host:port, or several of a cluster joined by commas (default: STENO_ENDPOINT)'
+complete -c steno -n '_shtab_steno_using backup' -l key-file -xka "(__fish_complete_path (commandline -ct))" -d 'the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)'
+complete -c steno -n '_shtab_steno_using backup' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
+complete -c steno -n '_shtab_steno_using backup' -l timeout -x -d 'deadline of the command (default: 30)'
+complete -c steno -n '_shtab_steno_using backup' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using backup' -l follow -x -d 'go on, and copy what changed every SECONDS'
+complete -c steno -n '_shtab_steno_using backup; and test $_shtab_steno_npos -eq 0' -ka "(__fish_complete_directories)" -d 'the folder of the copy, made if missing'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a verify -d 'check sessions and transcripts for damage'
 complete -c steno -n '_shtab_steno_using verify' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using verify' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
@@ -827,7 +838,7 @@ complete -c steno -n '_shtab_steno_using config' -l name -x -d 'the author of ch
 complete -c steno -n '_shtab_steno_using config' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using config' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using config' -l example -d 'print a config.toml with every option'
-complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a top -d 'watch sessions, rates and clients live (does not start it)'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a top -d 'watch rates and clients live (does not start it)'
 complete -c steno -n '_shtab_steno_using top' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using top' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using top' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'

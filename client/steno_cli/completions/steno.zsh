@@ -12,6 +12,7 @@ _shtab_steno_commands() {
   local _commands=(
     append:'append messages'
     archive:'hide a session from `steno sessions`'
+    backup:'copy a running root'
     checkpoint:'create a checkpoint and print its id'
     clear:'remove all records, including the system prompt'
     clients:'list the connected clients (does not start a daemon)'
@@ -35,7 +36,7 @@ _shtab_steno_commands() {
     label:'show or change the labels of a session'
     logs:'print the daemon'"'"'s log (does not start it)'
     ls:'list the sessions'
-    mcp:'serve sessions to agents over the Model Context Protocol'
+    mcp:'serve sessions to agents over MCP'
     open:'open a session, creating it if necessary'
     prompt:'show or set the system prompt'
     read:'print records exactly as stored'
@@ -57,7 +58,7 @@ _shtab_steno_commands() {
     tail:'print the last records'
     timeline:'show the history of a session as a tree'
     title:'show or set the title of a session'
-    top:'watch sessions, rates and clients live (does not start it)'
+    top:'watch rates and clients live (does not start it)'
     turns:'list the turns of a session'
     unarchive:'show an archived session in `steno sessions` again'
     undelete:'restore a session from the trash'
@@ -163,6 +164,22 @@ _shtab_steno_archive_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_archive_defaults_added=0
+
+_shtab_steno_backup_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--follow=[go on, and copy what changed every SECONDS]:SECONDS:"
+  ":the folder of the copy, made if missing:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_backup_defaults_added=0
 
 _shtab_steno_checkpoint_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -1410,6 +1427,7 @@ _shtab_steno() {
       case $line[1] in
         append) _arguments -C -s $_shtab_steno_append_options ;;
         archive) _arguments -C -s $_shtab_steno_archive_options ;;
+        backup) _arguments -C -s $_shtab_steno_backup_options ;;
         checkpoint) _arguments -C -s $_shtab_steno_checkpoint_options ;;
         clear) _arguments -C -s $_shtab_steno_clear_options ;;
         clients) _arguments -C -s $_shtab_steno_clients_options ;;
