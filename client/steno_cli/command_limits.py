@@ -121,10 +121,6 @@ CALLS_LOOKED_BACK_MAX: Final = 1000
 """Lines at the end of a fork in which calls without a result are looked for: a call and its result
 are near each other, and a session may have millions of lines."""
 
-SHOWN_LINES_PER_MESSAGE: Final = 4
-"""Lines read for each of the last messages of `steno show -n`, checkpoints and token counts among
-them; if they are too few, this many times more."""
-
 LOG_POLL_S: Final = 0.2
 """Between two reads of `steno logs -f`, too short to notice."""
 

@@ -167,7 +167,7 @@ def test_commands_and_actions_are_candidates(complete: Complete) -> None:
 def test_options_and_their_choices_are_candidates(complete: Complete) -> None:
     assert complete("show --n") == ["--name", "--no-pager"]
     assert complete("append demo --role ") == ["assistant", "system", "tool", "user"]
-    assert complete("export demo --format k") == ["kimi"]
+    assert complete("export demo --format k") == ["kimi", "kimi-code"]
     assert complete("completion ") == ["bash", "fish", "zsh"]
     assert complete("show --at ") == []
 

@@ -134,7 +134,9 @@ def test_a_file_is_created_whole_and_never_overwritten(root: Path, tmp_path: Pat
     assert (again.code, again.error["code"]) == (1, "exists")
     assert names_in(tmp_path) == ["demo.md"]
     printed = steno("export", "demo", "--format", "json", "-o", str(tmp_path / "x"), "--json")
-    assert printed.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
+    assert printed.document == {
+        "session": "demo", "format": "json", "path": str(tmp_path / "x"), "command": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ VALUES: Final = {
     "{repair}": "demo",
     "{self._session}": "demo",
     "{session.id}": "demo",
+    "{self._options.session}": "demo",
     "{moved.session}": "demo",
     "{source.session}": "imported",
     "{found.session}": "demo",
@@ -49,7 +50,8 @@ VALUES: Final = {
 """Real values for the variable parts of printed commands."""
 
 MENTIONS: Final = {
-    "steno append", "steno backup",
+    "steno append", "steno backup", "steno checkpoint", "steno prompt", "steno read",
+    "steno repair", "steno show", "steno tail --json", "steno usage",
     "steno cluster join", "steno cluster status", "steno cluster try",
     "steno dmail send", "steno export",
     "steno fork --at", "steno fork --turn", "steno grep", "steno import",

@@ -3,13 +3,12 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import assert_never
+from typing import Final, assert_never
 
 from steno import BlockingSession
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
 from steno_cli.closing import say_open_calls
-from steno_cli.command_limits import SHOWN_LINES_PER_MESSAGE
 from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.readable import conversation_for
@@ -27,6 +26,10 @@ from steno_present.wording import count
 from steno_protocol.positions import Position
 from steno_protocol.records import is_message_role
 from steno_redact.records import shown_records
+
+_LINES_OF_A_MESSAGE: Final = 4
+"""Lines read for each of the last messages of -n, checkpoints and token counts among them; if they
+are too few, this many times more."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -157,7 +160,7 @@ def _start(session: BlockingSession, options: Namespace) -> Position | None:
     if wanted is None:
         return first
     end = until or _end(session, first)
-    span = SHOWN_LINES_PER_MESSAGE * wanted
+    span = _LINES_OF_A_MESSAGE * wanted
     while True:
         begin = Position(end.generation, max(0, end.line - span))
         found = [
@@ -171,7 +174,7 @@ def _start(session: BlockingSession, options: Namespace) -> Position | None:
             return found[-wanted]
         if begin.line == 0:
             return begin
-        span *= SHOWN_LINES_PER_MESSAGE
+        span *= _LINES_OF_A_MESSAGE
 
 
 def _end(session: BlockingSession, first: Position | None) -> Position:
