@@ -72,6 +72,7 @@ mcp         address token                       `mcp --http`, when it serves; to
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
+backup      sessions copied bytes to_trash problems     `backup`: one a round
 export      session title labels archived forked_from head generation records [{cursor record}]
             events [{cursor record}] streams {name: [{cursor key by record}]} timeline damaged
             `export --format json`

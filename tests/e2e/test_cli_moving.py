@@ -1,5 +1,6 @@
 """`steno export` and `steno import`: sessions moved whole or not at all."""
 
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -603,7 +604,7 @@ def test_a_folder_never_replaces_another_even_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
 ) -> None:
     if not has_call:
-        monkeypatch.setattr(destination.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
     aside, there = tmp_path / "aside", tmp_path / "there"
     aside.mkdir()
     there.mkdir()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from steno import _system as client_system
 from steno._connect.folders import make_private
 from stenod import system
 from stenod.store.lock import make_root
@@ -20,7 +21,8 @@ def _synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
         found.add(Path(f"/proc/self/fd/{handle}").readlink())
         sync(handle)
 
-    monkeypatch.setattr(system, "fsync", record)
+    for each in (system, client_system):
+        monkeypatch.setattr(each, "fsync", record)
     return found
 
 
