@@ -4,12 +4,12 @@ Each part of an answer is a record of its own with the same `message.id`, as Cla
 them; a result is a record of the user. `custom-title` names the session.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, assert_never
 
 from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
-from steno_agents.writers.writer import Home, Record, Target, Writer, dashed, lines
+from steno_agents.writers.writer import Home, LinesWriter, Record, Target, dashed
 
 _NAME_CHARS: Final = 200
 """Characters of a folder's name; a longer one is cut, and ends with a hash of the whole path."""
@@ -17,10 +17,11 @@ _NAME_CHARS: Final = 200
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class ClaudeCodeWriter(Writer):
+class ClaudeCodeWriter(LinesWriter):
     """Writes `projects/<directory>/<session>.jsonl`."""
 
     program: ClassVar[str] = "Claude Code"
+    resume: ClassVar[Sequence[str]] = ("claude", "--resume")
     home: ClassVar[Home] = Home("CLAUDE_CONFIG_DIR", ".claude")
     takes_links: ClassVar[bool] = True
 
@@ -31,46 +32,34 @@ class ClaudeCodeWriter(Writer):
             name = f"{name[:_NAME_CHARS]}-{_hashed(target.work_dir)}"
         return f"projects/{name}/{target.session}.jsonl"
 
-    def files(self, turns: Sequence[Turn], target: Target) -> Mapping[str, bytes]:
-        """The chain of records, and the title."""
-        return {"": lines(_records(turns, target))}
-
-    def command(
-        self,
-        target: Target,
-        path: str,  # noqa: ARG002  # the session is found by its id
-    ) -> Sequence[Sequence[str]]:
-        """`claude --resume`."""
-        return [["claude", "--resume", str(target.session)]]
-
-
-def _records(turns: Sequence[Turn], target: Target) -> Iterator[Record]:
-    parent: str | None = None
-    number = 0
-    for turn in turns:
-        group = f"msg_{target.identity(number).hex}"
-        for kind, message in _messages(turn, group):
-            uuid = str(target.identity(number))
-            number += 1
+    def records(self, turns: Sequence[Turn], target: Target) -> Iterator[Record]:
+        """The records of the session, one a line."""
+        parent: str | None = None
+        number = 0
+        for turn in turns:
+            group = f"msg_{target.identity(number).hex}"
+            for kind, message in _messages(turn, group):
+                uuid = str(target.identity(number))
+                number += 1
+                yield {
+                    "parentUuid": parent,
+                    "isSidechain": False,
+                    "userType": "external",
+                    "cwd": target.work_dir,
+                    "sessionId": str(target.session),
+                    "version": "2.1.332",
+                    "type": kind,
+                    "message": message,
+                    "uuid": uuid,
+                    "timestamp": iso(turn.at_ms),
+                }
+                parent = uuid
+        if target.title is not None:
             yield {
-                "parentUuid": parent,
-                "isSidechain": False,
-                "userType": "external",
-                "cwd": target.work_dir,
+                "type": "custom-title",
+                "customTitle": target.title,
                 "sessionId": str(target.session),
-                "version": "2.1.332",
-                "type": kind,
-                "message": message,
-                "uuid": uuid,
-                "timestamp": iso(turn.at_ms),
             }
-            parent = uuid
-    if target.title is not None:
-        yield {
-            "type": "custom-title",
-            "customTitle": target.title,
-            "sessionId": str(target.session),
-        }
 
 
 def _messages(turn: Turn, group: str) -> Iterator[tuple[str, Record]]:

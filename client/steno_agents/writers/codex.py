@@ -4,7 +4,7 @@ Codex finds a session by the id in the name of its file, in any folder of a day.
 prompts and answers of `event_msg` records on its screen, and sends the `response_item` records.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, assert_never
 
@@ -12,21 +12,21 @@ from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
 from steno_agents.writers.writer import (
     Home,
+    LinesWriter,
     Record,
     Target,
-    Writer,
     as_json,
-    lines,
     text_of_pieces,
 )
 
 _VERSION = "0.171.0"
 
 
-class CodexWriter(Writer):
+class CodexWriter(LinesWriter):
     """Writes `sessions/<year>/<month>/<day>/rollout-<time>-<session>.jsonl`."""
 
     program: ClassVar[str] = "Codex"
+    resume: ClassVar[Sequence[str]] = ("codex", "resume")
     home: ClassVar[Home] = Home("CODEX_HOME", ".codex")
     takes_links: ClassVar[bool] = True
 
@@ -35,31 +35,19 @@ class CodexWriter(Writer):
         now = datetime.fromtimestamp(target.now_ms / 1000, UTC)
         return f"sessions/{now:%Y/%m/%d}/rollout-{now:%Y-%m-%dT%H-%M-%S}-{target.session}.jsonl"
 
-    def files(self, turns: Sequence[Turn], target: Target) -> Mapping[str, bytes]:
-        """The head, and the items."""
-        return {"": lines(_records(turns, target))}
-
-    def command(
-        self,
-        target: Target,
-        path: str,  # noqa: ARG002  # the session is found by its id
-    ) -> Sequence[Sequence[str]]:
-        """`codex resume`."""
-        return [["codex", "resume", str(target.session)]]
-
-
-def _records(turns: Sequence[Turn], target: Target) -> Iterator[Record]:
-    begun = iso(turns[0].at_ms if turns else target.now_ms)
-    yield _record(begun, "session_meta", {
-        "id": str(target.session), "timestamp": begun, "cwd": target.work_dir,
-        "originator": "steno", "cli_version": _VERSION, "source": "cli",
-    })  # fmt: skip
-    for turn in turns:
-        at = iso(turn.at_ms)
-        if (event := _event(turn)) is not None:
-            yield _record(at, "event_msg", event)
-        for item in _items(turn):
-            yield _record(at, "response_item", item)
+    def records(self, turns: Sequence[Turn], target: Target) -> Iterator[Record]:
+        """The records of the session, one a line."""
+        begun = iso(turns[0].at_ms if turns else target.now_ms)
+        yield _record(begun, "session_meta", {
+            "id": str(target.session), "timestamp": begun, "cwd": target.work_dir,
+            "originator": "steno", "cli_version": _VERSION, "source": "cli",
+        })  # fmt: skip
+        for turn in turns:
+            at = iso(turn.at_ms)
+            if (event := _event(turn)) is not None:
+                yield _record(at, "event_msg", event)
+            for item in _items(turn):
+                yield _record(at, "response_item", item)
 
 
 def _record(at: str, kind: str, payload: dict[str, Any]) -> Record:

@@ -5,12 +5,12 @@ there is none here, and the user's own model goes on.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, assert_never
 
 from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
-from steno_agents.writers.writer import Home, Record, Target, Writer, lines
+from steno_agents.writers.writer import Home, LinesWriter, Record, Target
 
 _USAGE: Record = {
     "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
@@ -18,10 +18,11 @@ _USAGE: Record = {
 }  # fmt: skip
 
 
-class PiWriter(Writer):
+class PiWriter(LinesWriter):
     """Writes `sessions/--<directory>--/<time>_<session>.jsonl`."""
 
     program: ClassVar[str] = "pi"
+    resume: ClassVar[Sequence[str]] = ("pi", "--session")
     home: ClassVar[Home] = Home("PI_CODING_AGENT_DIR", ".pi/agent")
 
     def place(self, target: Target) -> str:
@@ -30,39 +31,26 @@ class PiWriter(Writer):
         when = re.sub(r"[:.]", "-", iso(target.now_ms))
         return f"sessions/--{folder}--/{when}_{target.session}.jsonl"
 
-    def files(self, turns: Sequence[Turn], target: Target) -> Mapping[str, bytes]:
-        """The head, and the entries."""
-        return {"": lines(_records(turns, target))}
-
-    def command(
-        self,
-        target: Target,
-        path: str,  # noqa: ARG002  # the session is found by its id
-    ) -> Sequence[Sequence[str]]:
-        """`pi --session`."""
-        return [["pi", "--session", str(target.session)]]
-
-
-def _records(turns: Sequence[Turn], target: Target) -> Iterator[Record]:
-    yield {
-        "type": "session", "version": 3, "id": str(target.session),
-        "timestamp": iso(turns[0].at_ms if turns else target.now_ms), "cwd": target.work_dir,
-    }  # fmt: skip
-    parent: str | None = None
-    entries: list[tuple[str, int, Record]] = [
-        ("message", turn.at_ms, {"message": {**_message(turn), "timestamp": turn.at_ms}})
-        for turn in turns
-    ]
-    if target.title is not None:
-        entries.append(
-            ("session_info", turns[-1].at_ms if turns else target.now_ms, {"name": target.title})
-        )
-    for number, (kind, at_ms, fields) in enumerate(entries):
-        identity = target.identity(number).hex
+    def records(self, turns: Sequence[Turn], target: Target) -> Iterator[Record]:
+        """The records of the session, one a line."""
         yield {
-            "type": kind, "id": identity, "parentId": parent, "timestamp": iso(at_ms), **fields
+            "type": "session", "version": 3, "id": str(target.session),
+            "timestamp": iso(turns[0].at_ms if turns else target.now_ms), "cwd": target.work_dir,
         }  # fmt: skip
-        parent = identity
+        parent: str | None = None
+        entries: list[tuple[str, int, Record]] = [
+            ("message", turn.at_ms, {"message": {**_message(turn), "timestamp": turn.at_ms}})
+            for turn in turns
+        ]
+        if target.title is not None:
+            last_ms = turns[-1].at_ms if turns else target.now_ms
+            entries.append(("session_info", last_ms, {"name": target.title}))
+        for number, (kind, at_ms, fields) in enumerate(entries):
+            identity = target.identity(number).hex
+            yield {
+                "type": kind, "id": identity, "parentId": parent, "timestamp": iso(at_ms), **fields
+            }  # fmt: skip
+            parent = identity
 
 
 def _message(turn: Turn) -> Record:

@@ -3,18 +3,17 @@
 The messages are contents of Google's model interface. Each result is a record of its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, assert_never
 
 from steno_agents.transcript import iso
 from steno_agents.writers.turns import Answer, Picture, Piece, Prompt, Result, Turn
 from steno_agents.writers.writer import (
     Home,
+    LinesWriter,
     Record,
     Target,
-    Writer,
     dashed,
-    lines,
     pictures_of,
     text_of_pieces,
 )
@@ -22,10 +21,11 @@ from steno_agents.writers.writer import (
 _VERSION = "0.24.4"
 
 
-class QwenCodeWriter(Writer):
+class QwenCodeWriter(LinesWriter):
     """Writes `projects/<directory>/chats/<session>.jsonl`."""
 
     program: ClassVar[str] = "Qwen Code"
+    resume: ClassVar[Sequence[str]] = ("qwen", "--resume")
     home: ClassVar[Home] = Home("QWEN_HOME", ".qwen")
     takes_links: ClassVar[bool] = True
 
@@ -33,33 +33,21 @@ class QwenCodeWriter(Writer):
         """The file in the folder of the directory."""
         return f"projects/{dashed(target.work_dir)}/chats/{target.session}.jsonl"
 
-    def files(self, turns: Sequence[Turn], target: Target) -> Mapping[str, bytes]:
-        """The chain of records, and the title."""
-        return {"": lines(_records(turns, target))}
-
-    def command(
-        self,
-        target: Target,
-        path: str,  # noqa: ARG002  # the session is found by its id
-    ) -> Sequence[Sequence[str]]:
-        """`qwen --resume`."""
-        return [["qwen", "--resume", str(target.session)]]
-
-
-def _records(turns: Sequence[Turn], target: Target) -> Iterator[Record]:
-    parent: str | None = None
-    bodies = [(turn.at_ms, _body(turn)) for turn in turns]
-    if target.title is not None:
-        title = {"customTitle": target.title, "titleSource": "manual"}
-        body = {"type": "system", "subtype": "custom_title", "systemPayload": title}
-        bodies.append((turns[-1].at_ms if turns else target.now_ms, body))
-    for number, (at_ms, body) in enumerate(bodies):
-        uuid = str(target.identity(number))
-        yield {
-            "uuid": uuid, "parentUuid": parent, "sessionId": str(target.session),
-            "timestamp": iso(at_ms), "cwd": target.work_dir, "version": _VERSION, **body,
-        }  # fmt: skip
-        parent = uuid
+    def records(self, turns: Sequence[Turn], target: Target) -> Iterator[Record]:
+        """The records of the session, one a line."""
+        parent: str | None = None
+        bodies = [(turn.at_ms, _body(turn)) for turn in turns]
+        if target.title is not None:
+            title = {"customTitle": target.title, "titleSource": "manual"}
+            body = {"type": "system", "subtype": "custom_title", "systemPayload": title}
+            bodies.append((turns[-1].at_ms if turns else target.now_ms, body))
+        for number, (at_ms, body) in enumerate(bodies):
+            uuid = str(target.identity(number))
+            yield {
+                "uuid": uuid, "parentUuid": parent, "sessionId": str(target.session),
+                "timestamp": iso(at_ms), "cwd": target.work_dir, "version": _VERSION, **body,
+            }  # fmt: skip
+            parent = uuid
 
 
 def _body(turn: Turn) -> Record:

@@ -84,6 +84,32 @@ class Writer(ABC):
         """
 
 
+class LinesWriter(Writer):
+    """Writes sessions that are one file of lines, which the program finds by the id.
+
+    Attributes:
+        resume: the command that resumes a session, without the id.
+    """
+
+    resume: ClassVar[Sequence[str]]
+
+    @abstractmethod
+    def records(self, turns: Sequence[Turn], target: Target) -> Iterable[Record]:
+        """The records of the session, one a line."""
+
+    def files(self, turns: Sequence[Turn], target: Target) -> Mapping[str, bytes]:
+        """The one file."""
+        return {"": lines(self.records(turns, target))}
+
+    def command(
+        self,
+        target: Target,
+        path: str,  # noqa: ARG002  # the session is found by its id
+    ) -> Sequence[Sequence[str]]:
+        """The one command, with the id."""
+        return [[*self.resume, str(target.session)]]
+
+
 def lines(records: Iterable[Record]) -> bytes:
     """Return records as lines of JSON."""
     return b"".join(as_json(each) + b"\n" for each in records)
