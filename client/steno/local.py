@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         process_of,
         silence_of,
     )
-    from steno._connect.private_files import open_private, read_private, sync_file
+    from steno._connect.private_files import check_folder, open_private, read_private, sync_file
     from steno._connect.reader import Reader, running_reader, start_reader, why_read_only
     from steno._connect.safe_open import NotRegular, open_regular, read_regular
     from steno._connect.target import make_target, start_command
@@ -34,6 +34,7 @@ __all__ = [
     "NotRegular",
     "Reader",
     "check_allowed",
+    "check_folder",
     "fdatasync",
     "holder_of",
     "is_free",
@@ -87,6 +88,7 @@ _HOMES: Final = {
         "silence_of",
     ),
     "steno._connect.private_files": (
+        "check_folder",
         "open_private",
         "read_private",
         "sync_file",

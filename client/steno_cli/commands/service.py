@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from steno.local import make_target, own_private, read_regular
+from steno.local import check_folder, make_target, own_private, read_regular
 from steno_agents.places import VARIABLES
 from steno_cli.arguments import Subcommands, action, actions, command
 from steno_cli.command_limits import WATCH_RESTART_S, WATCHDOG_S
@@ -18,7 +18,6 @@ from steno_cli.render.output import Output
 from steno_present.safe_text import printable
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Exists
-from steno_protocol.private_files import check_root
 
 _MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
 """The first line of a unit file of steno; other files are never replaced or removed."""
@@ -142,7 +141,8 @@ def _install(options: Namespace, output: Output) -> int:
     """
     _refuse_cache(Path(sys.prefix))
     root, name, units = _units(options)
-    _refuse_foreign(root)
+    # A unit for a root that the daemon would not serve would only fail.
+    check_folder(root)
     units = [*units, _watch_unit(options, root, name)] if options.watch else units
     for unit in units:
         if unit.state == "foreign":
@@ -184,20 +184,6 @@ def _refuse_cache(environment: Path) -> None:
                 f"this installation lies in the cache {folder}, which may be cleaned at any time:"
                 " install steno with `uv tool install` or `pipx install`, and repeat the command"
             )
-
-
-def _refuse_foreign(root: Path) -> None:
-    """Refuse a root that is there and that the daemon would not serve: the unit would only fail.
-
-    Raises:
-        Unauthorized: it belongs to another user, or every user may write to it.
-    """
-    try:
-        found = root.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        # The daemon makes it, or names what is in the way.
-        return
-    check_root(str(root), mode=found.st_mode, owner=found.st_uid, own=os.geteuid())
 
 
 def _uninstall(options: Namespace, output: Output) -> int:
