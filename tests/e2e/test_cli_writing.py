@@ -414,3 +414,18 @@ def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(root: Pat
     lost = steno(*arguments)
     assert lost.code == 5
     assert "steno start" in lost.err
+
+
+def test_a_session_that_a_refused_change_created_stays_and_is_named(root: Path) -> None:
+    # Another root than that of the daemon that serves this module, for the configuration.
+    own = root / "own"
+    own.mkdir(mode=0o700)
+    (own / "config.toml").write_text("[disk]\nsession_bytes = 65536\n")
+    steno = Steno(own)
+    ran = steno("append", "new", "-", stdin="x" * 100_000)
+    assert ran.code == 1
+    assert "disk.session_bytes" in ran.err
+    assert "new was created and stays empty: `steno delete new" in ran.err
+    assert [each["session"] for each in steno("sessions", "--json").document["sessions"]] == ["new"]
+    assert steno("read", "new").out == ""
+    assert steno("stop").code == 0

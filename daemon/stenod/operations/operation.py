@@ -28,14 +28,14 @@ class Parts(msgspec.Struct, frozen=True):
     Attributes:
         trees: the session trees.
         disk: the disk they lie on.
-        registry: the open sessions and their writers.
+        sessions: the open ones and their writers.
         queries: queries about them.
         services: clocks and threads.
     """
 
     trees: SessionFolders
     disk: Disk
-    registry: Registry
+    sessions: Registry
     queries: Queries
     services: Services
 
@@ -54,7 +54,7 @@ class Operation:
     def __init__(self, parts: Parts) -> None:
         self._trees = parts.trees
         self._disk = parts.disk
-        self._registry = parts.registry
+        self._registry = parts.sessions
         self._queries = parts.queries
         self._services = parts.services
 
