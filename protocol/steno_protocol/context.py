@@ -74,7 +74,7 @@ def parse_line(data: bytes) -> Line:
         return Damaged(f"not JSON: {error}") if data.strip() else Blank()
     if not is_object(record):
         return Damaged("not an object")
-    return _meaning(record)
+    return line_of(record)
 
 
 def parse_tolerantly(data: bytes) -> Line:
@@ -86,7 +86,7 @@ def parse_tolerantly(data: bytes) -> Line:
     if not isinstance(line, Damaged) or b"\0" in data:
         return line
     record = decode_tolerantly(data)
-    return line if record is None else _meaning(record)
+    return line if record is None else line_of(record)
 
 
 def decode_tolerantly(data: bytes) -> dict[str, Any] | None:
@@ -101,7 +101,8 @@ def decode_tolerantly(data: bytes) -> dict[str, Any] | None:
     return value if is_object(value) else None
 
 
-def _meaning(record: dict[str, Any]) -> Line:
+def line_of(record: dict[str, Any]) -> Line:
+    """Return the meaning of a decoded line of `context.jsonl`."""
     role = record.get("role")
     if not isinstance(role, str):
         return Damaged("no role")

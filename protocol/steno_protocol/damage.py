@@ -130,7 +130,7 @@ class Scanner(msgspec.Struct):
         if part and self._held <= limits.LINE_CHECKED_BYTES_MAX:
             self._parts.append(part)
 
-    def _line(self, *, ended: bool) -> Iterator[Finding]:
+    def _line(self, *, ended: bool) -> Iterable[Finding]:
         """Check one line that is complete, by its newline or the end of the file."""
         data = b"".join(self._parts)
         size = self._held
@@ -139,40 +139,39 @@ class Scanner(msgspec.Struct):
         self._start += size + ended
         self.lines += 1
         if size > limits.LINE_CHECKED_BYTES_MAX:
-            yield from map(self._finding, self.schema.gap())
             what = f"a line of {size} bytes, longer than any that steno decodes"
-            yield Finding("oversized", what, spot.offset, spot.size, spot.line)
-            return
+            return [*self._gap(), Finding("oversized", what, spot.offset, spot.size, spot.line)]
         if spot.offset == 0 and data.startswith(_BOM):
             what = "a byte order mark, which makes JSON readers fail"
-            yield Finding("bom", what, 0, len(_BOM), 1, edits=(Edit(0, len(_BOM)),))
+            bom = Finding("bom", what, 0, len(_BOM), 1, edits=(Edit(0, len(_BOM)),))
             data, spot = data[len(_BOM) :], Spot(len(_BOM), spot.size - len(_BOM), spot.line)
-        yield from self._judge(data, spot, ended=ended)
+            return [bom, *self._judge(data, spot, ended=ended)]
+        return self._judge(data, spot, ended=ended)
 
-    def _judge(self, data: bytes, spot: Spot, *, ended: bool) -> Iterator[Finding]:
+    def _judge(self, data: bytes, spot: Spot, *, ended: bool) -> Iterable[Finding]:
         if not data.strip(b" \t\r"):
-            return
+            return ()
         self._crlf += ended and data.endswith(b"\r")
         try:
             value = _decode(data)
         except RecursionError:
-            yield from map(self._finding, self.schema.gap())
-            yield from self._too_deep(data, spot, ended=ended)
-            return
+            return [*self._gap(), *self._too_deep(data, spot, ended=ended)]
         except (msgspec.DecodeError, UnicodeDecodeError):
-            yield from map(self._finding, self.schema.gap())
-            yield self._broken(data, spot, ended=ended)
-            return
+            return [*self._gap(), self._broken(data, spot, ended=ended)]
         if is_object(value):
             self.records += 1
-            yield from map(self._finding, self.schema.take(value, data, spot))
+            found = map(self._finding, self.schema.take(value, data, spot))
         else:
-            yield from map(self._finding, self.schema.gap())
-            yield self._no_object(value, spot)
-        if not ended:
-            edit = Edit(spot.offset + len(data), 0, b"\n")
-            what = "the last line lacks its newline: what is appended next would be welded to it"
-            yield Finding("unended", what, edit.offset, 0, spot.line, 1, (edit,))
+            found = [*self._gap(), self._no_object(value, spot)]
+        return found if ended else [*found, self._unended(data, spot)]
+
+    def _gap(self) -> Iterator[Finding]:
+        return map(self._finding, self.schema.gap())
+
+    def _unended(self, data: bytes, spot: Spot) -> Finding:
+        edit = Edit(spot.offset + len(data), 0, b"\n")
+        what = "the last line lacks its newline: what is appended next would be welded to it"
+        return Finding("unended", what, edit.offset, 0, spot.line, 1, (edit,))
 
     def _finding(self, remark: Remark) -> Finding:
         return Finding(remark.kind, remark.what, *remark.spot)

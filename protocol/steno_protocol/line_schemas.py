@@ -1,18 +1,24 @@
 """Schemas of the lines of each file type."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from steno_protocol import limits, paths
-from steno_protocol.context import Blank, Checkpoint, Damaged, parse_line
+from steno_protocol.context import Blank, Checkpoint, Damaged, line_of, parse_line
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.timeline_entries import TimelineEntry
-from steno_protocol.wire import BlankLine, DamagedLine, Metadata, WireRecord, parse_wire_line
+from steno_protocol.wire import (
+    DamagedLine,
+    Metadata,
+    WireRecord,
+    parse_wire_line,
+    wire_line_of,
+)
 
 _decode_entry = msgspec.json.Decoder(TimelineEntry).decode
 
@@ -47,17 +53,17 @@ class LineSchema(ABC):
         """Whether an object can be a record of this file, whatever its place."""
 
     @abstractmethod
-    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Sequence[Remark]:
         """Check the next line, which is an object."""
 
-    def gap(self) -> Iterator[Remark]:
+    def gap(self) -> Sequence[Remark]:
         """Note a line that is not a record."""
-        return iter(())
+        return ()
 
-    def finish(self, end: int) -> Iterator[Remark]:
+    def finish(self, end: int) -> Sequence[Remark]:
         """Note the end of the file after `end` bytes."""
         del end
-        return iter(())
+        return ()
 
 
 _COMPACTION_SIZE: Final = 2
@@ -80,31 +86,31 @@ class Stamps:
         self._batch: _Batch | None = None
         self._seen: dict[int, int] = {}
 
-    def take(self, stamp: Stamp | None, spot: Spot) -> Iterator[Remark]:
+    def take(self, stamp: Stamp | None, spot: Spot) -> Sequence[Remark]:
         """Check the stamp of the next line, None for a line without a stamp."""
-        batch = self._batch
+        batch, self._batch = self._batch, None
+        found: tuple[Remark, ...] = ()
         if batch is not None and stamp != batch.next:
-            yield self._torn(batch, spot.offset)
+            found = (self._torn(batch, spot.offset),)
             batch = None
-        self._batch = None
         if stamp is None:
-            return
+            return found
         is_last = stamp.index + 1 == stamp.size
         if not is_last:
             first = spot if batch is None else batch.first
             self._batch = _Batch(first, Stamp(stamp.key, stamp.index + 1, stamp.size))
         elif batch is not None or stamp.size == 1:
-            yield from self._complete(stamp, spot)
+            return (*found, *self._complete(stamp, spot))
+        return found
 
     def is_compaction(self, stamp: Stamp) -> bool:
         """Whether a token count belongs to a compaction, which begins with a batch of two."""
         return stamp.size == 1 and self._seen.get(hash(stamp.key)) == _COMPACTION_SIZE
 
-    def finish(self, end: int) -> Iterator[Remark]:
+    def finish(self, end: int) -> Sequence[Remark]:
         """Report a batch that is torn by the end of the file."""
-        if self._batch is not None:
-            batch, self._batch = self._batch, None
-            yield self._torn(batch, end)
+        batch, self._batch = self._batch, None
+        return () if batch is None else (self._torn(batch, end),)
 
     def _torn(self, batch: _Batch, end: int) -> Remark:
         key, index, size = batch.next.key, batch.next.index, batch.next.size
@@ -112,14 +118,14 @@ class Stamps:
         what = f"the batch {key} has {size} records, and number {index + 1} is missing"
         return Remark("torn_batch", what, first._replace(size=end - first.offset))
 
-    def _complete(self, stamp: Stamp, spot: Spot) -> Iterator[Remark]:
+    def _complete(self, stamp: Stamp, spot: Spot) -> Sequence[Remark]:
         name = hash(stamp.key)
         if name in self._seen:
-            yield Remark("duplicate", f"the command {stamp.key} is in the file twice", spot)
-            return
+            return (Remark("duplicate", f"the command {stamp.key} is in the file twice", spot),)
         self._seen[name] = stamp.size
         if len(self._seen) > limits.CHECKED_KEYS_MAX:
             del self._seen[next(iter(self._seen))]
+        return ()
 
 
 class _StampedSchema(LineSchema):
@@ -128,11 +134,11 @@ class _StampedSchema(LineSchema):
     def __init__(self) -> None:
         self._stamps = Stamps()
 
-    def gap(self) -> Iterator[Remark]:
+    def gap(self) -> Sequence[Remark]:
         """Report a batch that ends at a line which is not a record."""
         return self._stamps.take(None, _NOWHERE)
 
-    def finish(self, end: int) -> Iterator[Remark]:
+    def finish(self, end: int) -> Sequence[Remark]:
         """Report a batch that the end of the file tears."""
         return self._stamps.finish(end)
 
@@ -148,23 +154,25 @@ class ContextSchema(_StampedSchema):
         """Whether an object is a message or a control record."""
         return not isinstance(parse_line(data), (Blank, Damaged))
 
-    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Sequence[Remark]:
         """Check the role, the order of checkpoint ids, and the stamp."""
         stamp = stamp_of(data)
         if stamp and record.get("role") == "_usage" and self._stamps.is_compaction(stamp):
             # The last line of a compaction has the key of its batch and is not part of it.
             stamp = None
-        yield from self._stamps.take(stamp, spot)
-        match parse_line(data):
-            case Damaged() as damaged:
-                yield Remark("unknown_record", damaged.reason, spot)
-            case Checkpoint() as checkpoint:
-                if checkpoint.id <= self._checkpoint:
-                    what = f"checkpoint {checkpoint.id} comes after checkpoint {self._checkpoint}"
-                    yield Remark("checkpoint_order", what, spot)
-                self._checkpoint = max(self._checkpoint, checkpoint.id)
-            case _:
-                pass
+        found = self._stamps.take(stamp, spot)
+        line = line_of(record)
+        if isinstance(line, Damaged):
+            return (*found, Remark("unknown_record", line.reason, spot))
+        if isinstance(line, Checkpoint):
+            return (*found, *self._check_order(line, spot))
+        return found
+
+    def _check_order(self, checkpoint: Checkpoint, spot: Spot) -> Iterator[Remark]:
+        if checkpoint.id <= self._checkpoint:
+            what = f"checkpoint {checkpoint.id} comes after checkpoint {self._checkpoint}"
+            yield Remark("checkpoint_order", what, spot)
+        self._checkpoint = max(self._checkpoint, checkpoint.id)
 
 
 class WireSchema(_StampedSchema):
@@ -180,11 +188,12 @@ class WireSchema(_StampedSchema):
         """Whether an object is an event or a header."""
         return isinstance(parse_wire_line(data), (Metadata, WireRecord))
 
-    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Sequence[Remark]:
         """Check the type of line, the order of times and of `_at`, and the stamp."""
-        del record
-        yield from self._stamps.take(stamp_of(data), spot)
-        match parse_wire_line(data):
+        return (*self._stamps.take(stamp_of(data), spot), *self._check_line(record, spot))
+
+    def _check_line(self, record: dict[str, Any], spot: Spot) -> Iterator[Remark]:
+        match wire_line_of(record):
             case Metadata():
                 if self._lines:
                     yield Remark("second_header", "a header that is not the first line", spot)
@@ -194,8 +203,6 @@ class WireSchema(_StampedSchema):
                     yield from self._check_at(at, spot)
             case DamagedLine() as damaged:
                 yield Remark("unknown_record", damaged.reason, spot)
-            case BlankLine():
-                pass
         self._lines += 1
 
     def _check_timestamp(self, timestamp: float, spot: Spot) -> Iterator[Remark]:
@@ -230,10 +237,10 @@ class StreamSchema(_StampedSchema):
             return False
         return True
 
-    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Sequence[Remark]:
         """Check the stamp."""
         del record
-        yield from self._stamps.take(stamp_of(data), spot)
+        return self._stamps.take(stamp_of(data), spot)
 
 
 class TimelineSchema(LineSchema):
@@ -247,11 +254,12 @@ class TimelineSchema(LineSchema):
             return False
         return True
 
-    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Sequence[Remark]:
         """Check that a line is an entry."""
         del record
-        if not self.is_record(data):
-            yield Remark("unknown_record", "an object that is not an entry of a timeline", spot)
+        if self.is_record(data):
+            return ()
+        return (Remark("unknown_record", "an object that is not an entry of a timeline", spot),)
 
 
 class OtherSchema(LineSchema):
@@ -270,7 +278,7 @@ class OtherSchema(LineSchema):
             return False
         return bool(keys) and (self._common is None or self._common <= keys)
 
-    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Sequence[Remark]:
         """Learn the common keys from a record."""
         del data, spot
         keys = record.keys()
@@ -278,7 +286,7 @@ class OtherSchema(LineSchema):
             self._common = frozenset(keys)
         elif not self._common <= keys:
             self._common &= keys
-        return iter(())
+        return ()
 
 
 _NOWHERE: Final = Spot(0, 0, 0)

@@ -117,12 +117,13 @@ def parse_wire_line(data: bytes) -> WireLine:
         return DamagedLine(f"not JSON: {error}")
     if not is_object(record):
         return DamagedLine("not an object")
+    return wire_line_of(record)
+
+
+def wire_line_of(record: dict[str, Any]) -> Metadata | WireRecord | DamagedLine:
+    """Return the meaning of a decoded line of a wire file."""
     if record.get("type") == "metadata" and isinstance(record.get("protocol_version"), str):
         return Metadata(record["protocol_version"])
-    return _event(record)
-
-
-def _event(record: dict[str, Any]) -> WireRecord | DamagedLine:
     timestamp, message = record.get("timestamp"), record.get("message")
     if not is_number(timestamp) or not is_object(message):
         return DamagedLine("no timestamp or no message")
