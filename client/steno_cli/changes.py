@@ -246,7 +246,7 @@ def print_fork(output: Output, fork: BlockingSession, *, close: bool = False) ->
         close_calls(fork)
     stat = fork.stat()
     if output.as_json:
-        output.document(contract.reply(stat))
+        output.document(contract.document(stat))
         return Exit.DONE
     output.write(stat.session)
     output.say(f"{stat.session} is a fork of {stat.forked_from} and ends at {stat.head}")

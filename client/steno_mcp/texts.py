@@ -68,7 +68,7 @@ async def _json(session: Session, redactor: Redactor, _: Address) -> str:
     tail = Tail()
     async for record in in_turns(session.records(start, head)):
         tail.add(contract.record(masked_record(redactor, record)).rstrip(b"\n"))
-    described = contract.reply(stat)
+    described = contract.document(stat)
     fields = {name: described[name] for name in contract.EXPORT_HEAD}
     document = {**fields, "cut": tail.is_cut or start.line > 0}
     encoded = msgspec.json.encode(document).decode()

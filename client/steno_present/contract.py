@@ -126,8 +126,6 @@ from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     CheckFinding,
-    ClusterReport,
-    GcReport,
     SessionEntry,
     SessionStat,
     StatsReport,
@@ -149,19 +147,9 @@ _CLUSTER_FIELDS: Final = ("stale", "owner")
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
     """The acknowledgement of a change."""
-    return {
-        "session": session,
-        "first": str(value.first),
-        "last": str(value.last),
-        "head": str(value.head),
-        "durability": value.durability,
-        "duplicate": value.duplicate,
-        "checkpoint_id": value.checkpoint_id,
-        "handle": value.handle if isinstance(value, Checkpoint) else None,
-        "rotated": None if value.rotated is None else str(value.rotated),
-        "overtaken": value.overtaken,
-        "key": value.key,
-    }
+    fields = document(value, Ack.__struct_fields__)
+    handle = value.handle if isinstance(value, Checkpoint) else None
+    return {"session": session, **fields, "handle": handle}
 
 
 def sessions(
@@ -169,14 +157,14 @@ def sessions(
 ) -> dict[str, list[dict[str, Any]]]:
     """The list of `sessions`; `flat` are sessions that only this command and `import` know."""
     return {
-        "sessions": [reply(entry) for entry in entries],
-        "flat": [reply(entry) for entry in flat],
+        "sessions": [document(entry) for entry in entries],
+        "flat": [document(entry) for entry in flat],
     }
 
 
 def trash(entries: Sequence[TrashEntry]) -> dict[str, list[dict[str, Any]]]:
     """The deleted sessions in the trash."""
-    return {"trash": [reply(entry) for entry in entries]}
+    return {"trash": [document(entry) for entry in entries]}
 
 
 def record(value: Record | WireRecord) -> bytes:
@@ -193,22 +181,12 @@ def stream_record(value: StreamRecord) -> bytes:
 
 def streams(session: str, found: Sequence[StreamInfo]) -> dict[str, Any]:
     """The streams of a session."""
-    listed = [
-        {
-            "name": each.name,
-            "head": str(each.head),
-            "records": each.records,
-            "bytes": each.bytes,
-            "modified_at": each.modified_at,
-        }
-        for each in found
-    ]
-    return {"session": session, "streams": listed}
+    return {"session": session, "streams": [document(each) for each in found]}
 
 
 def reset(value: Reset) -> dict[str, Any]:
     """A rewrite in a subscription."""
-    return {"reset": {"generation": value.generation, "kept": value.kept, "why": value.why}}
+    return {"reset": document(value, ("generation", "kept", "why"))}
 
 
 def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
@@ -225,13 +203,7 @@ def finding(
 
 def turn(number: int, value: Turn) -> dict[str, Any]:
     """A turn with its number for `fork --turn`."""
-    return {
-        "turn": number,
-        "cursor": str(value.cursor),
-        "timestamp": value.timestamp,
-        "at": None if value.at is None else str(value.at),
-        "user_input": value.user_input,
-    }
+    return {"turn": number, **document(value)}
 
 
 def state(session: str, value: ContextState) -> dict[str, Any]:
@@ -256,29 +228,18 @@ def usage(session: str, value: ContextState) -> dict[str, Any]:
         "session": session,
         "token_count": value.token_count,
         "token_count_with_pending": value.token_count_with_pending,
-        "usages": [
-            {"cursor": str(entry.cursor), "token_count": entry.token_count}
-            for entry in value.usage_history
-        ],
+        "usages": [document(entry) for entry in value.usage_history],
     }
 
 
 def description(stat: SessionStat) -> dict[str, Any]:
     """The title, labels and archive mark of a session."""
-    return {
-        "session": stat.session,
-        "title": stat.title,
-        "labels": list(stat.labels),
-        "archived": stat.archived,
-    }
+    return document(stat, ("session", "title", "labels", "archived"))
 
 
 def mail(session: str, value: Mail | None) -> dict[str, Any]:
     """The pending D-Mail of a session."""
-    if value is None:
-        return {"session": session, "mail": None}
-    fields = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
-    return {"session": session, "mail": {**fields, "cursor": str(value.cursor)}}
+    return {"session": session, "mail": None if value is None else document(value)}
 
 
 ImportState = Literal["imported", "grown", "rewritten", "there"]
@@ -287,15 +248,8 @@ ImportState = Literal["imported", "grown", "rewritten", "there"]
 
 def imported(stat: SessionStat, folder: Path, damaged: int, state: ImportState) -> dict[str, Any]:
     """A session of an import; `folder` is its source."""
-    return {
-        "session": stat.session,
-        "folder": str(folder),
-        "head": stat.head,
-        "bytes": stat.bytes,
-        "damaged": damaged,
-        "state": state,
-        "why": None,
-    }
+    fields = document(stat, ("session", "head", "bytes"))
+    return {**fields, "folder": str(folder), "damaged": damaged, "state": state, "why": None}
 
 
 def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
@@ -315,7 +269,7 @@ def watched(
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:
     """A deleted session."""
-    return {"session": session, "trash": str(value.trash), "expires_at": value.expires_at}
+    return {"session": session, **document(value)}
 
 
 def compacted(session: str, value: Compacted | None, why: str | None = None) -> dict[str, Any]:
@@ -336,21 +290,12 @@ def compacted(session: str, value: Compacted | None, why: str | None = None) -> 
 
 def timeline(session: str, head: str, entries: Sequence[TimelineEntry]) -> dict[str, Any]:
     """The history of a session."""
-    return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
+    return {"session": session, "head": head, "entries": [document(each) for each in entries]}
 
 
 def checked(value: Verification, path: str | None, program: str | None = None) -> dict[str, Any]:
     """The findings of a check of a session, or of a file or folder that a program wrote."""
-    return {
-        "session": value.session,
-        "path": path,
-        "program": program,
-        "generation": value.generation,
-        "files": [msgspec.structs.asdict(file) for file in value.files],
-        "findings": _findings(value.findings),
-        "damage": value.damage,
-        "notes": value.notes,
-    }
+    return {**document(value), "path": path, "program": program}
 
 
 def repaired(
@@ -368,53 +313,46 @@ def repaired(
         "session": session,
         "path": path,
         "program": program,
-        "findings": _findings(findings),
+        "findings": [document(each) for each in findings],
         "applied": applied,
         "kept_in": kept_in,
         "head": head,
     }
 
 
-def _findings(values: Sequence[CheckFinding]) -> list[dict[str, Any]]:
-    return [msgspec.structs.asdict(finding) for finding in values]
-
-
-def cluster(report: ClusterReport) -> dict[str, Any]:
-    """The hosts, servers and sessions of a cluster."""
-    streams = [
-        {**reply(stream), "replicas": [reply(each) for each in stream.replicas]}
-        for stream in report.streams
-    ]
-    return {
-        **reply(report),
-        "hosts": [reply(host) for host in report.hosts],
-        "streams": streams,
-        "sessions": [reply(session) for session in report.sessions],
-    }
-
-
-def garbage(report: GcReport) -> dict[str, Any]:
-    """The removed files, or those that a dry run found."""
-    return {**reply(report), "entries": [reply(entry) for entry in report.entries]}
-
-
 def stats(report: StatsReport) -> dict[str, Any]:
     """The counters of the daemon as a whole; `top` has those of the sessions."""
-    fields = reply(report)
+    fields = document(report)
     del fields["sessions"]
-    return {**fields, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
-
-
-def reply(value: msgspec.Struct) -> dict[str, Any]:
-    """A reply of the daemon with all its fields, also those with their default value.
-
-    `stale` and `owner` are there only in a cluster, where they say something.
-    """
-    fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "id"}
-    for name in _CLUSTER_FIELDS:
-        if not fields.get(name):
-            fields.pop(name, None)
     return fields
+
+
+def document(value: msgspec.Struct, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """The document of a value: a key for each of its fields, also those with a default value.
+
+    Positions and paths are text. `stale` and `owner` are there only in a cluster, where they say
+    something.
+
+    Args:
+        value: a reply of the daemon, or a value of the library.
+        names: only these fields.
+    """
+    if names is None:
+        names = value.__struct_fields__
+    fields = {name: _plain(getattr(value, name)) for name in names}
+    return {name: each for name, each in fields.items() if each or name not in _CLUSTER_FIELDS}
+
+
+def _plain(value: object) -> Any:
+    match value:
+        case msgspec.Struct():
+            return document(value)
+        case Position() | Path():
+            return str(value)
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
 
 
 def error_document(error: StenoError) -> dict[str, Any]:

@@ -121,7 +121,7 @@ async def _html(
 async def _json(
     stat: SessionStat, records: RecordStream, redactor: Redactor
 ) -> AsyncGenerator[str]:
-    fields = contract.reply(stat)
+    fields = contract.document(stat)
     head = {name: fields[name] for name in contract.EXPORT_HEAD}
     yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":[\n'
 

@@ -13,7 +13,7 @@ import msgspec
 from steno import Client
 from steno.values import Record
 from steno_present import tree
-from steno_present.contract import reply
+from steno_present.contract import document
 from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest, NotFound, StenoError
 from steno_protocol.positions import Position
@@ -82,7 +82,7 @@ class Queries:
         stat = await self._client.stat(watch.session)
         entries = await self._client.timeline(watch.session)
         return {
-            **self._redactor.fields(reply(stat), _EXACT),
+            **self._redactor.fields(document(stat), _EXACT),
             "state": str(PageState.of(watch)),
             "cuts": self._redactor.value(_cuts(entries, watch.head.generation)),
         }
@@ -228,10 +228,10 @@ class Queries:
         stats, _ = await self._client.request(Stats(), StatsReport)
         clients = await self._client.clients()
         shown = {
-            "status": reply(status),
+            "status": document(status),
             "stats": msgspec.to_builtins(stats),
             "clients": [
-                {**reply(each), "is_me": each.pid == os.getpid()} for each in clients.clients
+                {**document(each), "is_me": each.pid == os.getpid()} for each in clients.clients
             ],
         }
         return dict(self._redactor.value(shown))
@@ -289,7 +289,7 @@ def _rows_of(
 
 def _listed(entry: SessionEntry) -> dict[str, Any]:
     mount, colon, _ = entry.session.partition(":")
-    return {**reply(entry), "mount": mount if colon else ""}
+    return {**document(entry), "mount": mount if colon else ""}
 
 
 def _described(entry: TimelineEntry) -> dict[str, Any]:

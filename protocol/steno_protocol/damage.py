@@ -160,7 +160,7 @@ class Scanner(msgspec.Struct):
             return [*self._gap(), self._broken(data, spot, ended=ended)]
         if is_object(value):
             self.records += 1
-            found = map(self._finding, self.schema.take(value, data, spot))
+            found = [*map(self._finding, self.schema.take(value, data, spot))]
         else:
             found = [*self._gap(), self._no_object(value, spot)]
         return found if ended else [*found, self._unended(data, spot)]

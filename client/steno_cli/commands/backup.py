@@ -72,7 +72,7 @@ def _round(mirror: Mirror, output: Output) -> int:
 
 def _print(report: Report, output: Output) -> None:
     if output.as_json:
-        output.document(contract.reply(report))
+        output.document(contract.document(report))
         return
     for problem in report.problems:
         output.say(f"left at its older state: {printable(problem, one_line=True)}")

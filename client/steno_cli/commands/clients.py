@@ -47,8 +47,7 @@ def run(options: Namespace, output: Output) -> int:
             # No client follows it, perhaps because there is no such session.
             client.stat(options.session)
     if output.as_json:
-        entries = [contract.reply(entry) for entry in report.clients]
-        output.document({**contract.reply(report), "clients": entries})
+        output.document(contract.document(report))
         return Exit.DONE
     has_keys = any(entry.key is not None for entry in report.clients)
     columns = _COLUMNS if has_keys else _COLUMNS[:-1]

@@ -143,7 +143,7 @@ def _status(options: Namespace, output: Output) -> int:
     with connected(options, spawn=False) as client, Progress(output, "asking the servers"):
         report = _report(client, options.prefix or "", options.count)
     if output.as_json:
-        output.document(contract.cluster(report))
+        output.document(contract.document(report))
         return Exit.DONE
     for line in report_lines(output, report, time.time()):
         output.write(line)

@@ -298,7 +298,7 @@ class _Pieces:
 
     def _json(self) -> Iterator[str]:
         """The lines of one document, which may be larger than memory."""
-        stat = contract.reply(self._stat)
+        stat = contract.document(self._stat)
         head = {name: stat[name] for name in contract.EXPORT_HEAD}
         yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":['
         yield from _joined(self._document(contract.record(each)) for each, _ in self._records())
@@ -315,7 +315,7 @@ class _Pieces:
             )
             self.damaged += stream.damaged
             yield "]"
-        entries = [contract.reply(entry) for entry in self._session.timeline()]
+        entries = [contract.document(entry) for entry in self._session.timeline()]
         timeline = json.dumps(self._redactor.value(entries), ensure_ascii=False)
         yield f'}},"timeline":{timeline},"damaged":{self.damaged}}}'
 

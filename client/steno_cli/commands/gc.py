@@ -92,7 +92,7 @@ def _removal(options: Namespace) -> str:
 
 def _print_result(report: GcReport, output: Output) -> None:
     if output.as_json:
-        output.document(contract.garbage(report))
+        output.document(contract.document(report))
         return
     rows = [(size(each.bytes), each.session or "trash", each.file) for each in report.entries]
     for line in table(rows, right=frozenset({0})):

@@ -29,7 +29,7 @@ def run(options: Namespace, output: Output) -> int:
     with connected(options, output=output) as client:
         found = client.stat(options.session)
     if output.as_json:
-        output.document(contract.reply(found))
+        output.document(contract.document(found))
         return Exit.DONE
     for line in table(_rows(found)):
         output.write(printable(line, one_line=True))

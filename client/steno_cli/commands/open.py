@@ -46,7 +46,7 @@ def run(options: Namespace, output: Output) -> int:
         )
         found, _ = client.request(request, SessionStat)
     if output.as_json:
-        output.document(contract.reply(found))
+        output.document(contract.document(found))
         return Exit.DONE
     output.write(found.head)
     did = "was created" if found.created else "exists"

@@ -28,7 +28,7 @@ def run(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         moved = client.rename(options.session, options.new, key=options.key)
     if output.as_json:
-        output.document(contract.reply(moved))
+        output.document(contract.document(moved))
         return Exit.DONE
     output.write(moved.session)
     output.say(f"{options.session} is now {moved.session}")

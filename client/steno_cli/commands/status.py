@@ -44,8 +44,8 @@ def run(options: Namespace, output: Output) -> int:
             return Exit.DONE
         report, shared = client.status(), _cluster(client)
     if output.as_json:
-        found = None if shared is None else contract.cluster(shared)
-        output.document({**contract.reply(report), "cluster": found})
+        found = None if shared is None else contract.document(shared)
+        output.document({**contract.document(report), "cluster": found})
         return Exit.DONE
     rows = _status_rows(report)
     if shared is not None:

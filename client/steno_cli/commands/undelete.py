@@ -36,7 +36,7 @@ def run(options: Namespace, output: Output) -> int:
         session = options.session if options.key else _full_id(client, options.session)
         moved = client.undelete(session, trash=options.trash, key=options.key)
     if output.as_json:
-        output.document(contract.reply(moved))
+        output.document(contract.document(moved))
         return Exit.DONE
     output.write(moved.session)
     output.say(f"{moved.session} is restored: `steno show {moved.session}` shows it")
