@@ -6,6 +6,7 @@ import re
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -14,8 +15,10 @@ from steno.local import make_target
 from steno.parts import BlockingLink
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
+from steno_present.wording import count, number
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
+from steno_protocol.replies import RepairedFile
 
 if TYPE_CHECKING:
     from steno.local import Reader
@@ -54,7 +57,19 @@ def linked(options: Namespace, *, spawn: bool = True, output: Output | None = No
         how["root"], how["endpoint"], how["name"], spawn=spawn, key_file=how["key_file"]
     )
     on_stale = None if output is None else _StaleNote(output)
-    return BlockingLink(target, how["timeout"], on_stale=on_stale)
+    return BlockingLink(
+        target, how["timeout"], on_stale=on_stale, on_repair=partial(say_repaired, options.messages)
+    )
+
+
+def say_repaired(messages: Output, repaired: RepairedFile) -> None:
+    """Print the note about a repair that the daemon made when it opened the session."""
+    where = f"{repaired.session}: the daemon repaired the end of {repaired.file} ({repaired.why})"
+    if repaired.bytes:
+        cut = f"{count(repaired.bytes, 'byte')} after byte {number(repaired.offset)}"
+        messages.say(f"{where}: {cut} were cut off and are kept in {repaired.kept_in}")
+    else:
+        messages.say(f"{where}: its last line got its newline")
 
 
 class _StaleNote:

@@ -3,9 +3,9 @@ r"""The copy of a text that is searched, and the places of its characters in the
     "\x1b[31msk-proj\\u002da1"    "sk-proj-a1"
 
 Colour codes and characters without a width are left out, and what stands for another character
-(`\n`, `\u003d`, `%3D`, `&quot;`) is that character. Two more copies keep the commands of a
-terminal, or their last letters: either may be a part of a secret. Another one has no line breaks
-inside of words: a terminal cuts a long key at its width.
+(`\n`, `\u003d`, `%3D`, `&quot;`) is that character. Three more copies keep the commands of a
+terminal, their last letters, or their last digits: each may be a part of a secret. Another one has
+no line breaks inside of words: a terminal cuts a long key at its width.
 """
 
 import re
@@ -53,6 +53,11 @@ _FINAL: Final = re.compile(
     r"(?:[A-Za-ln-z_]|m(?=[A-Za-z0-9_~.+/=:%-]{14}))"
 )
 """A command whose last letter may begin a secret; of a colour, if a long word is glued to it."""
+_DIGITS: Final = re.compile(
+    r"(?:(?:\x1b|\^\[|\\(?:x1[bB]|u001[bB]|033|e))\[|\x9b)(?:[0-9]{1,3};){0,8}[01]?"
+    r"(?=[0-9][A-Za-z0-9_/:-]{13}|-----BEGIN)"
+)
+"""The begin of a command whose further digits may begin a secret: a long word is glued to it."""
 _CONTROLS: Final = {"n": "\n", "r": "\n", "t": "\t"}
 _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 _BREAK: Final = re.compile(
@@ -116,6 +121,16 @@ def with_finals(text: str) -> Copy | None:
     if not _has_escapes(text) or _FINAL.search(text) is None:
         return None
     return _replaced(text, _ESCAPES, _final_of)
+
+
+def with_digits(text: str) -> Copy | None:
+    r"""The copy in which only the begins of commands are left out; None without such a command.
+
+    Digits and dashes behind them may begin a secret: `4` of `\x1b[1409…-us12`, a key of Mailchimp.
+    """
+    if not _has_escapes(text) or _DIGITS.search(text) is None:
+        return None
+    return _replaced(text, _DIGITS, _mark)
 
 
 def _has_escapes(text: str) -> bool:
@@ -188,6 +203,12 @@ def _replaced(
 
 def _nothing(_: re.Match[str]) -> str:
     return ""
+
+
+def _mark(found: re.Match[str]) -> str:
+    """What no word contains, behind a word; else nothing, since an address may go on behind it."""
+    before = found.string[max(0, found.start() - 1) : found.start()]
+    return "\x1b" if before.isalnum() or before == "_" else ""
 
 
 def _final_of(found: re.Match[str]) -> str:

@@ -30,7 +30,16 @@ from steno_redact.limits import (
     SCAN_CHARS_MAX,
     VENDOR_CHARS_MIN,
 )
-from steno_redact.normal import Copy, Span, joined, lowered, plain, uncommanded, with_finals
+from steno_redact.normal import (
+    Copy,
+    Span,
+    joined,
+    lowered,
+    plain,
+    uncommanded,
+    with_digits,
+    with_finals,
+)
 from steno_redact.vendors import HINTED, NAMES, ROWS, vendors_of
 
 
@@ -159,7 +168,7 @@ class BuiltIn:
     def matches(self, text: str) -> list[Match]:
         """The secrets in a text, the more exact patterns first."""
         found = self._in_copy(plain(text))
-        for copy in (with_finals(text), uncommanded(text)):
+        for copy in (with_finals(text), with_digits(text), uncommanded(text)):
             if copy is not None:
                 found += self._in_copy(copy)
         return found

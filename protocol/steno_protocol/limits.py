@@ -264,6 +264,13 @@ UNKNOWN_KEYS_MAX: Final = 4 * MAILBOX_COMMANDS_MAX
 """Keys of commands that were answered `unknown`, in one daemon, about 2 MiB: four full mailboxes on
 a failing disk. After more of them each key counts as one."""
 
+REPAIRED_SESSIONS_MAX: Final = 256
+"""Sessions whose repairs wait for a reply that reports them; the timelines have them all."""
+
+REPAIRS_OF_SESSION_MAX: Final = 16
+"""Repairs of one session that wait for a reply: another program may leave half lines again and
+again."""
+
 KEY_FILTER_KEY_BITS: Final = 32
 """Bits of a key filter for each key. With six hashes one key in 40 000 is a false positive, and
 each of those reads the session's files."""

@@ -3,7 +3,7 @@
 import posixpath
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -112,6 +112,28 @@ def decode_lock_note(data: bytes) -> LockNote | None:
         return _lock_note.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def read_lock_note(read: Callable[[], bytes], pause: Callable[[float], None]) -> LockNote | None:
+    """Read the note of the holder of `stenod.lock`; None if its holder has not written one.
+
+    The daemon writes it in place, so a note that is read meanwhile may be torn, and is read again.
+
+    Args:
+        read: reads the whole file.
+        pause: waits for so many seconds.
+
+    >>> notes = [b'{"pid":1,"ver', b'{"pid":1,"version":"2","root":"/r","endpoint":"ipc:///r/s"}']
+    >>> read_lock_note(lambda: notes.pop(0), lambda _: None).pid
+    1
+    """
+    for _ in range(limits.NOTE_READS_MAX):
+        data = read()
+        note = decode_lock_note(data)
+        if note is not None or not data.strip():
+            return note
+        pause(limits.NOTE_READ_S)
+    return None
 
 
 def file_identity(boot: str, device: int, inode: int) -> str | None:

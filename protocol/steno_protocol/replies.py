@@ -15,6 +15,27 @@ from steno_protocol.errors import (
 from steno_protocol.timeline_entries import TimelineEntry
 
 
+class RepairedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The repair of the end of one file, when the daemon opened it.
+
+    Attributes:
+        session: the session.
+        file: the file's name in the session's folder.
+        offset: the bytes that the file kept.
+        bytes: the bytes that were cut off after them; 0 if only the last newline was missing.
+        kept_in: the path of the file with a copy of the cut bytes; empty for none. A client of
+            another machine that may only read gets the path below the session's folder.
+        why: the damage.
+    """
+
+    session: str
+    file: str
+    offset: int
+    bytes: int = 0
+    kept_in: str = ""
+    why: str = ""
+
+
 class Reply(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
@@ -23,9 +44,12 @@ class Reply(
     Attributes:
         stale: the daemon could not ask its cluster whether another daemon has changed the session
             since; False outside a cluster.
+        repaired: the repairs of the session's files that no reply has named before. A daemon from
+            before this field omits it.
     """
 
     stale: bool = False
+    repaired: tuple[RepairedFile, ...] = ()
 
 
 class Welcome(Reply, frozen=True, kw_only=True):

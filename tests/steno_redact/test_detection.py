@@ -114,6 +114,22 @@ def test_a_secret_glued_to_an_unfinished_command_is_masked_whole(before: str, be
         assert masked.startswith(("[redacted: ", "word[redacted: ", "\x1b[0;1m[redacted: "))
 
 
+GLUED = [each for each in KINDS if each.secret[0].isdigit() or each.secret[0] == "-"]
+"""Kinds that begin with what may also be a parameter of a command."""
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["\x1b[1", "\x1b[", "\x9b1", "\\x1b[1", "\\033[1;0;", "\\u001b[0;1", "\\e[", "^[[1"],
+    ids=ascii,
+)
+@pytest.mark.parametrize("kind", GLUED, ids=lambda kind: kind.name)
+def test_the_digits_of_an_unfinished_command_hide_no_key(before: str, kind: Kind) -> None:
+    masked = Redactor().text(f"{kind.before}{before}{kind.secret}{kind.after}")
+    ends = [line[-8:] for line in kind.secret.split("\n")[1:-1] or [kind.secret] if line]
+    assert not [each for each in ends if each in masked]
+
+
 def test_a_finished_command_in_front_of_a_key_stays() -> None:
     masked = Redactor().text(f"\x1b[1m{KEY}\x1b[0m")
     assert masked == "\x1b[1m[redacted: openai-key]\x1b[0m"

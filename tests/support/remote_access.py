@@ -57,3 +57,11 @@ def _clients(folder: Path) -> list[Allowed]:
 
 def _save(folder: Path, clients: list[Allowed]) -> None:
     replace(folder / credentials.CLIENTS_FILE, credentials.encode_clients(clients))
+
+
+def admit(keys: Path, *clients: Allowed) -> None:
+    """Admit only these clients from the next message on."""
+    fresh = keys / "fresh"
+    fresh.write_text(credentials.encode_clients(clients))
+    fresh.chmod(0o600)
+    fresh.rename(keys / credentials.CLIENTS_FILE)

@@ -29,6 +29,7 @@ from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
+from steno._sansio.repairs import Repairs
 from steno._sansio.requests import ReplyT, not_contained, result_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
@@ -52,17 +53,20 @@ class Link:
         timeout: seconds that one request may take.
         welcome: the daemon's identity and limits.
         is_inherited: this process was forked from the one that made the link.
+        repairs: the repairs of sessions that replies reported.
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
-    def __init__(self, target: Target, timeout: float, *, is_owner: bool = False) -> None:
+    def __init__(self, target: Target, timeout: float, home: "Link | None" = None) -> None:
         self.name: str = target.name
         self.timeout: float = given_timeout(timeout)
         self.welcome: replies.Welcome | None = None
         self.is_inherited: bool = False
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
-        self._exchange = Exchange(hello_of(target), target.endpoint if is_owner else None)
+        self.repairs: Repairs = Repairs() if home is None else home.repairs
+        endpoint = None if home is None else target.endpoint
+        self._exchange = Exchange(hello_of(target), endpoint, repairs=self.repairs)
         self._masks: Masks | None = None
         self._owners: Owners[OwnerLink] | None = None
         self._connection: Connection | None = None

@@ -17,7 +17,7 @@ class OwnerLink(Link):
     """
 
     def __init__(self, home: Link, endpoint: str) -> None:
-        super().__init__(home.target.at(endpoint), home.timeout, is_owner=True)
+        super().__init__(home.target.at(endpoint), home.timeout, home)
         self._home = home
         # Made here, and used by the tasks that start a little later.
         self._timer = anyio.Event()

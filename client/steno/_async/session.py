@@ -91,6 +91,20 @@ class Session(SessionView):
         if self._mirror is not None:
             self._link.abandon(self._mirror.follower)
 
+    @property
+    def repaired(self) -> tuple[replies.RepairedFile, ...]:
+        """The repairs of the session's files that the daemon made for this client.
+
+        After a crash or a half line of another program, an opening has to change the end of a
+        file. The daemon reports that once, in its next reply about the session, mostly the one to
+        the command that opened it; the timeline has all repairs.
+
+        Example:
+            >>> session.repaired
+            ()
+        """
+        return self._link.repairs.of(self.id)
+
     # --- writing ----------------------------------------------------------------------------------
 
     async def append_message(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from steno import _system as system
-from steno_protocol import limits, paths, private_files
+from steno_protocol import paths, private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
 
@@ -79,21 +79,13 @@ def read_private(
 def read_lock_note(root: Path) -> paths.LockNote | None:
     """Read the note of the daemon that holds a root, or held it when it was killed.
 
-    The daemon writes it in place, so one that is read meanwhile may be torn, and is read again.
-
     Returns:
         None before the daemon answers for the first time, and after it has ended.
 
     Raises:
         as `open_private`.
     """
-    for _ in range(limits.NOTE_READS_MAX):
-        data = read_private(root / paths.LOCK)
-        note = paths.decode_lock_note(data)
-        if note is not None or not data.strip():
-            return note
-        time.sleep(limits.NOTE_READ_S)
-    return None
+    return paths.read_lock_note(lambda: read_private(root / paths.LOCK), time.sleep)
 
 
 def check_folder(folder: Path) -> None:

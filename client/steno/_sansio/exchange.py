@@ -30,6 +30,7 @@ import msgspec
 
 from steno._sansio.follower import Follower
 from steno._sansio.pending import Pending
+from steno._sansio.repairs import Repairs
 from steno._sansio.requests import encode_header
 from steno._sansio.slow_requests import SlowRequests
 from steno_protocol import events, limits
@@ -70,6 +71,7 @@ class Exchange:
         hello: the greeting.
         endpoint: the address of an owner that another daemon named; None for the home daemon.
         on_stale: called at each reply that may be older than what other daemons have.
+        repairs: gets the repairs that replies report.
 
     Attributes:
         endpoint: as given.
@@ -84,9 +86,11 @@ class Exchange:
         hello: Hello,
         endpoint: str | None = None,
         on_stale: Callable[[], None] | None = None,
+        repairs: Repairs | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._on_stale = on_stale
+        self._repairs = Repairs() if repairs is None else repairs
         self.redirected: deque[tuple[Pending | Follower, str | None]] = deque()
         self.outbox: deque[OutgoingRequest] = deque()
         # The parts of its first request that are not sent yet.
@@ -485,6 +489,8 @@ class Exchange:
         if isinstance(body, events.Event):
             pending.copies = max(0, pending.copies - 1)
             return
+        if body.repaired:
+            self._repairs.add(body.repaired)
         if not isinstance(body, ErrorReply):
             self._resolve(pending, body, answer.block)
             return
@@ -607,6 +613,8 @@ class Exchange:
         if follower.name is None:
             # It belongs to an abandoned attempt; the next attempt is due.
             return
+        if isinstance(answer.body, Subscribed | ErrorReply) and answer.body.repaired:
+            self._repairs.add(answer.body.repaired)
         match answer.body:
             case Subscribed() as reply:
                 self._begin(follower, reply)

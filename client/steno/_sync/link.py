@@ -28,11 +28,13 @@ from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
+from steno._sansio.repairs import Repairs
 from steno._sansio.requests import ReplyT, not_contained, result_of
 from steno._sync.connection_lock import ConnectionLock
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
 from steno_protocol.positions import Position
+from steno_protocol.replies import RepairedFile
 
 if TYPE_CHECKING:
     from steno._sansio.owners import Owners
@@ -56,6 +58,7 @@ class BlockingLink:
         welcome: the daemon's identity and limits.
         is_inherited: this process was forked from the one that made the link.
         on_stale: called at each reply that may be older than what other daemons have.
+        repairs: the repairs of sessions that replies reported.
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
@@ -65,6 +68,7 @@ class BlockingLink:
         timeout: float,
         home: "BlockingLink | None" = None,
         on_stale: Callable[[], None] | None = None,
+        on_repair: Callable[[RepairedFile], None] | None = None,
     ) -> None:
         self.name: str = target.name
         self.timeout: float = given_timeout(timeout)
@@ -77,7 +81,8 @@ class BlockingLink:
             self._target = target.resolved()
         self.on_stale: Callable[[], None] | None = on_stale
         endpoint = None if home is None else target.endpoint
-        self._exchange = Exchange(hello_of(target), endpoint, on_stale)
+        self.repairs: Repairs = Repairs(on_repair) if home is None else home.repairs
+        self._exchange = Exchange(hello_of(target), endpoint, on_stale, self.repairs)
         self._owners: Owners[BlockingOwnerLink] | None = None
         self._turns: ConnectionLock = ConnectionLock() if home is None else home._turns
         self._unpaid: deque[Follower] = deque() if home is None else home._unpaid

@@ -19,7 +19,7 @@ from steno_cli.arguments import (
 )
 from steno_cli.command_limits import WATCH_INTERVAL_S
 from steno_cli.compaction import Rule, Worker, run_until_signal, say_compacted, with_progress
-from steno_cli.connection import how_to_connect
+from steno_cli.connection import how_to_connect, say_repaired
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_present import contract
@@ -169,6 +169,8 @@ async def _compact_one(
             why=options.why,
             key=options.key,
         )
+        for repaired in session.repaired:
+            say_repaired(output, repaired)
     if done is None:
         return _nothing(output, options.session, "there are too few messages to compact")
     if output.as_json:

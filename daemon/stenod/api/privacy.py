@@ -4,7 +4,15 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from steno_protocol.replies import ErrorReply, Reply, SessionStat, StatusReport, Welcome
+from steno_protocol import paths
+from steno_protocol.replies import (
+    ErrorReply,
+    RepairedFile,
+    Reply,
+    SessionStat,
+    StatusReport,
+    Welcome,
+)
 
 
 def for_reader(body: Reply, folders: Iterable[str]) -> Reply:
@@ -14,6 +22,8 @@ def for_reader(body: Reply, folders: Iterable[str]) -> Reply:
         body: the reply.
         folders: the root and the mounts, whose paths an error may name.
     """
+    if body.repaired:
+        body = replace(body, repaired=tuple(map(_below_folder, body.repaired)))
     match body:
         case Welcome():
             return replace(body, root="")
@@ -28,3 +38,8 @@ def for_reader(body: Reply, folders: Iterable[str]) -> Reply:
             return replace(body, message=message)
         case _:
             return body
+
+
+def _below_folder(repaired: RepairedFile) -> RepairedFile:
+    _, found, name = repaired.kept_in.rpartition(f"{paths.QUARANTINE}/")
+    return replace(repaired, kept_in=found + name)

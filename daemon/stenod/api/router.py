@@ -109,6 +109,7 @@ from stenod.operations.operation import looking_up, take_room
 from stenod.operations.operations import Operations
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
 from stenod.runtime.executor import Spawn
+from stenod.runtime.unreported_repairs import UnreportedRepairs
 from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
@@ -135,6 +136,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         outbox: sends the reply.
         count_error: counts and logs an error, given its code and session.
         folders: the root and the mounts.
+        repairs: the repairs that no reply has reported yet.
         is_stale: the reply comes from files that may be older than those of the session's owner.
     """
 
@@ -144,6 +146,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     outbox: Outbox
     count_error: Callable[[str, str | None], None]
     folders: tuple[str, ...]
+    repairs: UnreportedRepairs
     is_stale: bool = False
 
     def reply(self, body: Reply) -> None:
@@ -151,7 +154,12 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.outbox.reply(self.peer, self.request_id, self.marked(body))
 
     def marked(self, body: Reply) -> Reply:
-        """Return a reply that says whether it is stale, without what its reader may not know."""
+        """Return a reply that says whether it is stale, and what was repaired for its session.
+
+        It is without what its reader may not know.
+        """
+        if self.session is not None and self.session in self.repairs.sessions:
+            body = msgspec.structs.replace(body, repaired=self.repairs.take(self.session))
         if self.peer.is_reader:
             body = for_reader(body, self.folders)
         return msgspec.structs.replace(body, stale=True) if self.is_stale else body
@@ -333,8 +341,8 @@ class Router:
             asker.refuse(error)
 
     def _asker(self, peer: Peer, request_id: bytes, session: str | None = None) -> _Asker:
-        folders = self._reporter.folders
-        return _Asker(peer, request_id, session, self._outbox, self._count_error, folders)
+        folders, repairs = self._reporter.folders, self._services.repairs
+        return _Asker(peer, request_id, session, self._outbox, self._count_error, folders, repairs)
 
     def finish_drain(self) -> None:
         """Reply to the clients that asked for the drain: everything is on disk."""

@@ -121,7 +121,8 @@ def _open_files(
     )  # fmt: skip
     # A foreign change of an open file is recorded by its writer.
     before_change = None if opening.changed_while_open else end.head_before_change()
-    size, replay, recovery_point, checksums = recover_file(end, opening, entries)
+    recovered = recover_file(end, opening, entries)
+    replay = recovered.replay
     created = not entries and replay.lines == 0
     if timeline.incarnation_of(entries) is None and not disk.is_read_only:
         first = _first_entry(opening, generation, created=created)
@@ -137,8 +138,8 @@ def _open_files(
     if before_change is not None and not disk.is_read_only:
         _record_change(end, entries, before_change, head, opening.now)
     log = JsonlLog(
-        disk, folder, opening.path, context, generation, size,
-        failed_syncs=opening.failed_syncs, checksums=checksums,
+        disk, folder, opening.path, context, generation, recovered.size,
+        failed_syncs=opening.failed_syncs, checksums=recovered.checksums,
     )  # fmt: skip
     first_lines = timeline.first_lines_of(entries, generation)
     if timeline.is_inferred(entries, generation):
@@ -148,7 +149,7 @@ def _open_files(
         opening.session,
         head,
         replay.counters,
-        recent_keys(log, opening, replay.lines, first_lines, recovery_point, entries),
+        recent_keys(log, opening, replay.lines, first_lines, recovered.recovery_point, entries),
         stamp=has_stamps(entries),
     )
     machine.seek_index = replay.seek_index
@@ -159,7 +160,12 @@ def _open_files(
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
     return Opened(
-        log, machine, timeline.incarnation_of(entries) or "", created, _made_by_key(entries)
+        log,
+        machine,
+        timeline.incarnation_of(entries) or "",
+        created,
+        made_by_key=_made_by_key(entries),
+        repaired=recovered.repaired,
     )
 
 

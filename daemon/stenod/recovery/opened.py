@@ -4,6 +4,7 @@ import msgspec
 
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
+from steno_protocol.replies import RepairedFile
 from stenod.core.machine import FileMachine
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
@@ -77,6 +78,7 @@ class Opened(msgspec.Struct, frozen=True):
         incarnation: the session's incarnation.
         created: this opening created the session.
         made_by_key: the idempotency key of the command that created the session, if it had one.
+        repaired: the repairs of the file's end that this opening made.
     """
 
     log: JsonlLog
@@ -84,3 +86,4 @@ class Opened(msgspec.Struct, frozen=True):
     incarnation: str
     created: bool
     made_by_key: str | None = None
+    repaired: tuple[RepairedFile, ...] = ()

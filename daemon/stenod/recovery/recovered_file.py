@@ -1,7 +1,10 @@
 """The present file of a session: made durable, repaired and replayed."""
 
+import msgspec
+
 from steno_protocol import limits
 from steno_protocol.checksums import BlockChecksums
+from steno_protocol.replies import RepairedFile
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.recovery_point import RecoveryPoint
 from stenod.core.replay import Replay
@@ -9,15 +12,26 @@ from stenod.recovery.opened import Opening
 from stenod.recovery.tail_repair import FileEnd
 
 
-def recover_file(
-    end: FileEnd, opening: Opening, entries: list[TimelineEntry]
-) -> tuple[int, Replay, RecoveryPoint | None, BlockChecksums]:
-    """Make a file durable, repair its end, and replay it.
+class RecoveredFile(msgspec.Struct, frozen=True):
+    """A file whose bytes are durable and whole.
 
-    Returns:
-        The file's size, its replay, the recovery point that the replay began from (None if there is
-        no valid one), and the checksums of the whole file.
+    Attributes:
+        size: its size in bytes.
+        replay: its replayed lines.
+        recovery_point: the point that the replay began from; None if there is no valid one.
+        checksums: the checksums of the whole file.
+        repaired: the repairs of its end.
     """
+
+    size: int
+    replay: Replay
+    recovery_point: RecoveryPoint | None
+    checksums: BlockChecksums
+    repaired: tuple[RepairedFile, ...]
+
+
+def recover_file(end: FileEnd, opening: Opening, entries: list[TimelineEntry]) -> RecoveredFile:
+    """Make a file durable, repair its end, and replay it."""
     recovery_point = end.recovery_point()
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
@@ -25,9 +39,10 @@ def recover_file(
     durable = end.make_durable(_durable_size(end, opening, recovery_point, entries))
     if is_fresh:
         end.check_not_being_written(recovery_point)
-    size = end.repair(recovery_point, opening.now, entries, durable=durable)
+    size, repaired = end.repair(recovery_point, opening.now, entries, durable=durable)
     checksums = end.recovered_checksums(recovery_point)
-    return size, end.replay(recovery_point, size, checksums), recovery_point, checksums
+    replay = end.replay(recovery_point, size, checksums)
+    return RecoveredFile(size, replay, recovery_point, checksums, repaired)
 
 
 def _durable_size(

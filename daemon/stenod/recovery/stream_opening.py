@@ -65,19 +65,19 @@ def open_stream(
             disk, folder, handle, name, generation, opening.session, opening.path,
             opening.failed_syncs,
         )  # fmt: skip
-        size, replay, recovery_point, checksums = recover_file(end, opening, entries)
+        recovered = recover_file(end, opening, entries)
         log = JsonlLog(
-            disk, folder, opening.path, handle, generation, size, name=name,
-            failed_syncs=opening.failed_syncs, checksums=checksums, deleted=deleted,
+            disk, folder, opening.path, handle, generation, recovered.size, name=name,
+            failed_syncs=opening.failed_syncs, checksums=recovered.checksums, deleted=deleted,
         )  # fmt: skip
-        head = Position(generation, replay.lines)
-        keys = recent_keys(
-            log, opening, replay.lines, 0, recovery_point, (), is_stream=deleted is not None
-        )
+        lines, point = recovered.replay.lines, recovered.recovery_point
+        head = Position(generation, lines)
+        keys = recent_keys(log, opening, lines, 0, point, (), is_stream=deleted is not None)
         machine = _stream_machine(
             log, opening.session, head, keys, stamp=stamp, context_head=context_head
         )
-        return Opened(log, machine, timeline.incarnation_of(entries) or "", created=False)
+        incarnation = timeline.incarnation_of(entries) or ""
+        return Opened(log, machine, incarnation, created=False, repaired=recovered.repaired)
     except BaseException:
         for opened in (handle, folder):
             if opened is not None:

@@ -14,6 +14,7 @@ from steno_protocol.checksums import BlockChecksums
 from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
+from steno_protocol.replies import RepairedFile
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.lines import Tail, examine_tail, whole_lines
@@ -178,7 +179,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         entries: list[TimelineEntry],
         *,
         durable: int,
-    ) -> int:
+    ) -> tuple[int, tuple[RepairedFile, ...]]:
         """Repair the end of the file, durable on return; on a read-only disk, leave it out.
 
         1. The damaged bytes are copied. 2. The timeline gets an entry. 3. The bytes are cut off if
@@ -194,22 +195,23 @@ class FileEnd(msgspec.Struct, frozen=True):
                 synced, too, because only durable bytes are published.
 
         Returns:
-            The file's size after the repair.
+            The file's size after the repair, and what was repaired.
 
         Raises:
             Busy: another program keeps writing, or edits bytes before the recovery point; its
                 bytes were not cut off.
         """
         if self.disk.is_read_only:
-            return self.readable_size(recovery_point)
+            return self.readable_size(recovery_point), ()
         last = entries[-1] if entries else None
+        repaired: list[RepairedFile] = []
         for _ in range(limits.MEND_LOOKS_MAX):
             repair = self._examine(recovery_point)
             if repair.tail.damage is None and not repair.tail.unended:
                 self._check_recovery_point(recovery_point)
                 if repair.end > durable:
                     self._sync()
-                return repair.end
+                return repair.end, tuple(repaired)
             entry = self._entry(repair, now)  # 1.
             if last is None or (last.kind, last.details) != (entry.kind, entry.details):
                 jsonl.append_timeline(self.disk, self.folder, timeline.encode(entry))  # 2.
@@ -218,6 +220,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             if self._is_unchanged(repair):
                 self._apply(repair)  # 3.
                 durable = repair.keep
+                repaired.append(self._repaired(entry))
         raise Busy(
             f"another program keeps writing to {self.path}/{self.name}: try again in a moment",
             session=self.session,
@@ -236,6 +239,17 @@ class FileEnd(msgspec.Struct, frozen=True):
                 "bytes": repair.end - repair.keep,
                 "kept_in": self._quarantine_damage(repair),
             },
+        )
+
+    def _repaired(self, entry: TimelineEntry) -> RepairedFile:
+        kept_in = entry.details["kept_in"]
+        return RepairedFile(
+            session=self.session,
+            file=self.name,
+            offset=entry.details["offset"],
+            bytes=entry.details["bytes"],
+            kept_in=f"{self.path}/{kept_in}" if kept_in else "",
+            why=entry.why or "",
         )
 
     def _check_recovery_point(self, recovery_point: RecoveryPoint | None) -> None:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -115,7 +116,10 @@ class RootLock:
             )
 
     def _note(self) -> paths.LockNote | None:
-        return paths.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
+        # A long path makes a longer note than the bytes that are kept for it.
+        return paths.read_lock_note(
+            lambda: os.pread(self._handle, os.fstat(self._handle).st_size, 0), time.sleep
+        )
 
 
 def make_root(root: Path) -> None:

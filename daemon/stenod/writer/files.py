@@ -401,6 +401,8 @@ class OpenFiles:
             opened.log.close()
         self._check_ended()
         self.opened, self._proven = opened, None
+        if opened.repaired:
+            self._services.repairs.add(self._session, opened.repaired)
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
         self._feed.load_state(opened.machine)

@@ -10,6 +10,7 @@ from stenod.runtime.executor import Blocking, Spawn
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
+from stenod.runtime.unreported_repairs import UnreportedRepairs
 from stenod.writer.mailbox import Budget
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class Services(msgspec.Struct, frozen=True):
         log: logs an event with fields.
         spawn: starts a task in the background.
         unknown: the keys of commands whose outcome is unknown.
+        repairs: the repairs of opened files that no reply has reported yet.
         budget: the bytes in all mailboxes together.
         settings: returns the options in force.
         quotas: disk quotas; None without any.
@@ -70,6 +72,7 @@ class Services(msgspec.Struct, frozen=True):
     log: Callable[..., None]
     spawn: Spawn
     unknown: UnknownOutcomes
+    repairs: UnreportedRepairs = msgspec.field(default_factory=UnreportedRepairs)
     budget: Budget = msgspec.field(default_factory=Budget)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None

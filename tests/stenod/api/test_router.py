@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from msgspec import structs
 
-from steno_protocol import credentials, limits, records
+from steno_protocol import limits, records
 from steno_protocol.commands import (
     Append,
     Clients,
@@ -41,6 +41,7 @@ from steno_protocol.rights import Right
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, user
+from support.remote_access import admit
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import fresh_key
 
@@ -122,14 +123,6 @@ async def test_a_subscription_during_a_drain_does_not_delay_the_end(
 
 
 # --- revoked clients -----------------------------------------------------------------------------
-
-
-def admit(keys: Path, *clients: Allowed) -> None:
-    """Admit only these clients from the next message on."""
-    fresh = keys / "fresh"
-    fresh.write_text(credentials.encode_clients(clients))
-    fresh.chmod(0o600)
-    fresh.rename(keys / credentials.CLIENTS_FILE)
 
 
 async def settle() -> None:

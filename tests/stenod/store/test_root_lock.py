@@ -25,6 +25,25 @@ def test_a_note_is_read_and_then_taken_away(tmp_path: Path) -> None:
     assert paths.decode_lock_note((tmp_path / paths.LOCK).read_bytes()) is None
 
 
+def test_a_torn_note_of_the_holder_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = RootLock(tmp_path)
+    lock.write_note(NOTE[:20])
+    monkeypatch.setattr("stenod.store.lock.time.sleep", lambda _: lock.write_note(NOTE))
+    with pytest.raises(Held, match="pid 1, version 0"):
+        RootLock(tmp_path)
+    lock.release()
+
+
+def test_the_holder_of_a_root_with_a_long_path_is_named(tmp_path: Path) -> None:
+    lock = RootLock(tmp_path)
+    lock.write_note(NOTE.replace(b"/r", b"/" + b"r" * limits.LOCK_NOTE_BYTES))
+    with pytest.raises(Held, match="pid 1, version 0"):
+        RootLock(tmp_path)
+    lock.release()
+
+
 def test_a_note_is_written_where_the_last_one_stood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
