@@ -1,4 +1,4 @@
-"""Transcripts of other agents, converted to the messages of a context; pure.
+"""Transcripts of other agents, converted to the messages of a context; pure but for `origin`.
 
 transcript        the interface of a reader of one format
 claude_code       the files of Claude Code's project folders
@@ -15,6 +15,8 @@ following         a transcript that grows: its place, and the messages that it a
 json_lines        the JSON objects in a line, damaged lines included
 tree              branches of records that name their parents
 tree_transcript   a transcript that is a tree, with compactions in it
+origin            the program and file of a session, and how the program resumes it
+traces            what a record says beside the conversation: directory, model, tokens
 places            the folders in which the programs keep their transcripts
 prompts           the words in a prompt that a person typed
 writers           the way back: sessions as the files of these programs

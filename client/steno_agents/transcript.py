@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
 from steno_agents.prompts import Words, words_of
+from steno_agents.traces import Circumstances, Spent, time_of
 from steno_protocol._json import is_array, is_object
 
 Message = dict[str, Any]
@@ -154,6 +155,28 @@ class ForeignTranscript(ABC):
     def title_in(cls, content: str) -> str | None:  # noqa: ARG003  # for overrides
         """Return the title in the content of `title_file`; None if it has none."""
         return None
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """Return where and with what the program ran, as far as a record says it."""
+        return Circumstances(
+            text_field(record, "cwd"), text_field(record, "gitBranch"), text_field(record, "model")
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:  # noqa: ARG003  # for overrides
+        """Return the tokens of a request; None if a record counts none."""
+        return None
+
+    @classmethod
+    def written_at(cls, record: dict[str, Any]) -> float | None:
+        """Return the Unix time of a record; None if it has none."""
+        return time_of(record.get("timestamp"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:  # noqa: ARG003  # for overrides
+        """Return the command that goes on with a session of the program; empty without one."""
+        return ()
 
     @abstractmethod
     def scan(self, place: int, record: dict[str, Any]) -> None:
