@@ -63,6 +63,7 @@ class ClaudeCode(ForeignTranscript):
 
     program: ClassVar[str] = "Claude Code"
     stream: ClassVar[str] = "claude-code"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"',)
     companions: ClassVar[tuple[str, ...]] = ("tool-results",)
     beside: ClassVar[Mapping[str, str]] = {
         "file-history-snapshot": "snapshot",

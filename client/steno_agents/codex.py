@@ -59,6 +59,7 @@ class Codex(ForeignTranscript):
 
     program: ClassVar[str] = "Codex"
     stream: ClassVar[str] = "codex"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"token_count"', b'"turn_context"')
     index: ClassVar[Index | None] = Index("session_index.jsonl", "id", "thread_name")
 
     def __init__(self) -> None:
@@ -116,7 +117,8 @@ class Codex(ForeignTranscript):
             cache_read=cached,
             output=count_of(usage, "output_tokens"),
         )
-        return Spent(tokens, f"sum {whole}" if isinstance(whole, int) else None)
+        identity = f"sum {whole}" if isinstance(whole, int) else None
+        return Spent(tokens, identity, is_unique=False)
 
     @classmethod
     def resuming(cls, session: str) -> Sequence[str]:

@@ -51,6 +51,7 @@ class GeminiCli(ForeignTranscript):
 
     program: ClassVar[str] = "Gemini CLI"
     stream: ClassVar[str] = "gemini-cli"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"tokens"',)
 
     def __init__(self) -> None:
         super().__init__()

@@ -79,6 +79,7 @@ class KimiCode(ForeignTranscript):
 
     program: ClassVar[str] = "Kimi Code"
     stream: ClassVar[str] = "kimi-code"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"step.end"', b'"modelAlias"')
     title_file: ClassVar[str | None] = "../../state.json"
     beside: ClassVar[Mapping[str, str]] = {
         "profile.bind": "systemPrompt",

@@ -55,3 +55,6 @@ together."""
 
 SEEN_REQUESTS_MAX: Final = 400_000
 """Requests of all sessions that are remembered, so that a copy counts nothing twice: 40 MB."""
+
+SPENDING_LINE_BYTES_MAX: Final = 16 * MIB
+"""Bytes of a line that is looked at for tokens; a longer one has an image, and seldom an answer."""

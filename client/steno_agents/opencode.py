@@ -83,6 +83,7 @@ class Opencode(ForeignTranscript):
 
     program: ClassVar[str] = "opencode"
     stream: ClassVar[str] = "opencode"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"tokens"', b'"modelID"')
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,6 +50,7 @@ class Pi(TreeTranscript):
 
     program: ClassVar[str] = "pi"
     stream: ClassVar[str] = "pi"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"', b'"modelId"')
 
     def __init__(self) -> None:
         super().__init__()

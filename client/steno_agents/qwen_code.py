@@ -41,6 +41,7 @@ class QwenCode(TreeTranscript):
 
     program: ClassVar[str] = "Qwen Code"
     stream: ClassVar[str] = "qwen-code"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usageMetadata"',)
 
     def __init__(self) -> None:
         super().__init__()

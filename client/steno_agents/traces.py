@@ -61,11 +61,13 @@ class Spent(NamedTuple):
         identity: what names the request; records with the same one count once, and the last is
             valid. None if each record is another request.
         model: the model; None if an earlier record names it.
+        is_unique: no request of another session has the identity, but in a copy of this one.
     """
 
     tokens: Tokens
     identity: str | None = None
     model: str | None = None
+    is_unique: bool = True
 
 
 def count_of(record: dict[str, Any], *names: str) -> int:

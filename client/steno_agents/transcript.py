@@ -100,6 +100,7 @@ class ForeignTranscript(ABC):
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
         title_file: the path, from the folder of the transcript, of a file with its title.
+        spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
         session: the session's id in that program, if a record names it.
         work_dir: the directory in which the program ran.
         odd: the number of messages in a form that the reader does not know.
@@ -114,6 +115,7 @@ class ForeignTranscript(ABC):
     beside: ClassVar[Mapping[str, str]] = {}
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
+    spending_marks: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(self) -> None:
         self.session: str | None = None

@@ -24,6 +24,9 @@ state       session head generation system_prompt token_count token_count_with_p
 origin      program format path is_gone id work_dir branch model parent resume; unknown keys are
             null, and so is the origin of a session that comes from no other program
 usage       session token_count token_count_with_pending usages [{cursor token_count}]
+usages      by currency prices sessions rows [{session program model day requests input cache_read
+            cache_write output unsplit tokens cost unpriced}] total, as a row   `usage` of sessions;
+            names that are not in by are null, and so is a cost without a price
 prompt      session system_prompt
 stat        session head bytes generation token_count token_count_with_pending n_checkpoints
             has_system_prompt created stamp incarnation folder open title labels archived
@@ -269,6 +272,11 @@ def usage(session: str, value: ContextState) -> dict[str, Any]:
             for entry in value.usage_history
         ],
     }
+
+
+def usages(table: msgspec.Struct, sessions: int, prices: str | None) -> dict[str, Any]:
+    """The tokens of some sessions; `prices` is the file with the prices."""
+    return {**msgspec.to_builtins(table), "sessions": sessions, "prices": prices}
 
 
 def description(stat: SessionStat) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where a session comes from: what the records of each program say, and the line that resumes it."""
+"""Where a session comes from, as the records of each program say, and the line that resumes it."""
 
 import json
 import shlex
@@ -89,7 +89,9 @@ def test_a_directory_is_one_word_for_the_shell(tmp_path: Path, cwd: str) -> None
     assert shlex.split(found.resume) == ["cd", cwd, "&&", "codex", "resume", CODEX]
 
 
-@pytest.mark.parametrize("cwd", ["/srv/a\nb", "/srv/\x1b[2J", "/srv/‮x", f"/srv/{mask_of('x')}"])
+@pytest.mark.parametrize(
+    "cwd", ["/srv/a\nb", "/srv/\x1b[2J", "/srv/\u202ex", f"/srv/{mask_of('x')}"]
+)
 def test_a_directory_that_cannot_be_typed_gives_no_command(tmp_path: Path, cwd: str) -> None:
     assert origin("codex", codex_file(tmp_path, cwd=cwd)).resume is None
 
