@@ -10,10 +10,11 @@ The live branch is the one with the last record, unless a `last-prompt` after it
 
 import copy
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from steno_agents.limits import QUEUED_MAX
+from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
     Converter,
     End,
@@ -43,6 +44,17 @@ _USAGE: Final = (
     "output_tokens",
 )
 
+_COUNTED: Final = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
+"""The fields of a usage in the order of `Tokens`."""
+
+_SYNTHETIC: Final = "<synthetic>"
+"""The model of answers that no model gave."""
+
 _SPOKEN: Final = frozenset({"user", "assistant"})
 
 
@@ -51,6 +63,7 @@ class ClaudeCode(ForeignTranscript):
 
     program: ClassVar[str] = "Claude Code"
     stream: ClassVar[str] = "claude-code"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"',)
     companions: ClassVar[tuple[str, ...]] = ("tool-results",)
     beside: ClassVar[Mapping[str, str]] = {
         "file-history-snapshot": "snapshot",
@@ -92,6 +105,32 @@ class ClaudeCode(ForeignTranscript):
         """Whether an object has the type and session of a record."""
         has_session = text_field(record, "sessionId") is not None
         return (has_session and text_field(record, "type") is not None) or cls.hints(record)
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """The directory and branch of any record, and the model of an answer."""
+        model = text_field(object_field(record, "message"), "model")
+        return Circumstances(
+            text_field(record, "cwd"),
+            text_field(record, "gitBranch"),
+            # Claude Code itself says that an answer was interrupted or failed.
+            None if model == _SYNTHETIC else model,
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of an answer, which each of its parts repeats."""
+        message = object_field(record, "message")
+        usage = object_field(message, "usage")
+        if record.get("type") != "assistant" or not usage or message.get("model") == _SYNTHETIC:
+            return None
+        tokens = Tokens(*(count_of(usage, name) for name in _COUNTED))
+        return Spent(tokens, text_field(message, "id"), text_field(message, "model"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`claude --resume`; a subagent's session is none of its own."""
+        return () if session.startswith("agent-") else ("claude", "--resume", session)
 
     @property
     def own_title(self) -> str | None:

@@ -10,12 +10,13 @@ ordinal `forked_from_ordinal_exclusive`. Those records get negative places here.
 Source for forks: files of Codex 0.171.0 and the requests that it made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, ClassVar, Final
 
 from steno_agents.limits import FORKS_MAX, PROMPTS_KEPT_BYTES
 from steno_agents.prompts import is_note
+from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
     Converter,
     End,
@@ -58,6 +59,7 @@ class Codex(ForeignTranscript):
 
     program: ClassVar[str] = "Codex"
     stream: ClassVar[str] = "codex"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"token_count"', b'"turn_context"')
     index: ClassVar[Index | None] = Index("session_index.jsonl", "id", "thread_name")
 
     def __init__(self) -> None:
@@ -83,6 +85,45 @@ class Codex(ForeignTranscript):
         return record.get("record_type") == "state" or {"id", "timestamp", "instructions"} <= set(
             record
         )
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """What the head and the begin of each turn say."""
+        payload = object_field(record, "payload")
+        if record.get("type") not in {"session_meta", "turn_context"}:
+            return Circumstances()
+        spawned = object_field(
+            object_field(object_field(payload, "source"), "subagent"), "thread_spawn"
+        )
+        return Circumstances(
+            text_field(payload, "cwd"),
+            text_field(object_field(payload, "git"), "branch"),
+            text_field(payload, "model"),
+            text_field(spawned, "parent_thread_id"),
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of the last request; an event may repeat them with new limits."""
+        payload = object_field(record, "payload")
+        info = object_field(payload, "info")
+        usage = object_field(info, "last_token_usage")
+        if payload.get("type") != "token_count" or not usage:
+            return None
+        cached = count_of(usage, "cached_input_tokens")
+        whole = object_field(info, "total_token_usage").get("total_tokens")
+        tokens = Tokens(
+            input=max(0, count_of(usage, "input_tokens") - cached),
+            cache_read=cached,
+            output=count_of(usage, "output_tokens"),
+        )
+        identity = f"sum {whole}" if isinstance(whole, int) else None
+        return Spent(tokens, identity, is_unique=False)
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`codex resume`."""
+        return ("codex", "resume", session)
 
     @property
     def own_title(self) -> str | None:

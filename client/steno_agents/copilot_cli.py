@@ -12,9 +12,10 @@ requests that it made.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
+from steno_agents.traces import Circumstances
 from steno_agents.transcript import (
     Converter,
     End,
@@ -64,6 +65,19 @@ class CopilotCli(ForeignTranscript):
         """Whether an object has the type, the data and the id of an event."""
         kind = text_field(record, "type") or ""
         return kind.startswith(_OWN) and is_object(record.get("data")) and "id" in record
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """What the begin and each resumption of a session say, and changes of the model."""
+        data = object_field(record, "data")
+        context = object_field(data, "context")
+        model = text_field(data, "selectedModel") or text_field(data, "newModel")
+        return Circumstances(text_field(context, "cwd"), text_field(context, "branch"), model)
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`copilot --resume`."""
+        return ("copilot", "--resume", session)
 
     @classmethod
     def title_in(cls, content: str) -> str | None:

@@ -14,10 +14,17 @@ Source: files of Gemini CLI 0.61.0 and the requests that it made, and its `loadC
 and `convertSessionToClientHistory` (https://github.com/google-gemini/gemini-cli).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
-from steno_agents.gemini_contents import answer, content_parts, prompt_text, prompts
+from steno_agents.gemini_contents import (
+    answer,
+    content_parts,
+    prompt_text,
+    prompts,
+    tokens_of,
+)
+from steno_agents.traces import Circumstances, Spent
 from steno_agents.transcript import (
     Converter,
     End,
@@ -44,6 +51,7 @@ class GeminiCli(ForeignTranscript):
 
     program: ClassVar[str] = "Gemini CLI"
     stream: ClassVar[str] = "gemini-cli"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"tokens"',)
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,6 +72,30 @@ class GeminiCli(ForeignTranscript):
         """Whether an object is the head, a message, or a change."""
         changes = "$set" in record or "$rewindTo" in record
         return cls.recognises(record) or changes or _is_message(record)
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """The directory of the head, and the model of an answer."""
+        directories = record.get("directories")
+        first = directories[0] if is_array(directories) and directories else None
+        return Circumstances(
+            work_dir=first if isinstance(first, str) and first else None,
+            model=text_field(record, "model"),
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of an answer; a later record of the same id replaces it."""
+        usage = object_field(record, "tokens")
+        if not usage:
+            return None
+        tokens = tokens_of(usage, "input", "cached", "total")
+        return Spent(tokens, text_field(record, "id"), text_field(record, "model"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`gemini --resume`."""
+        return ("gemini", "--resume", session)
 
     @property
     def own_title(self) -> str | None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from steno_agents.traces import Tokens, count_of
 from steno_agents.transcript import (
     Message,
     image,
@@ -88,3 +89,16 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
     if is_object(file) and (uri := text_field(file, "fileUri")) is not None:
         return image(uri)
     return {"type": "other", **part}
+
+
+def tokens_of(usage: dict[str, Any], prompt: str, cached: str, total: str) -> Tokens:
+    """Return the tokens of a usage of Google's interface, by the names of three of its fields.
+
+    The prompt includes what came from a cache, and the total what the model thought.
+    """
+    whole, read = count_of(usage, prompt), count_of(usage, cached)
+    return Tokens(
+        input=max(0, whole - read),
+        cache_read=read,
+        output=max(0, count_of(usage, total) - whole),
+    )

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple
 
+from steno_agents.traces import Circumstances, Spent, Tokens, count_of, time_of
 from steno_agents.transcript import (
     Converter,
     End,
@@ -53,6 +54,10 @@ _CONTINUED: Final = (
 _BY_USER: Final = frozenset({"skill_activation", "plugin_command"})
 
 
+_COUNTED: Final = ("inputOther", "inputCacheRead", "inputCacheCreation", "output")
+"""The fields of a usage in the order of `Tokens`."""
+
+
 class _Entry(NamedTuple):
     """A record of the context.
 
@@ -74,6 +79,7 @@ class KimiCode(ForeignTranscript):
 
     program: ClassVar[str] = "Kimi Code"
     stream: ClassVar[str] = "kimi-code"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"step.end"', b'"modelAlias"')
     title_file: ClassVar[str | None] = "../../state.json"
     beside: ClassVar[Mapping[str, str]] = {
         "profile.bind": "systemPrompt",
@@ -103,6 +109,34 @@ class KimiCode(ForeignTranscript):
         kind = text_field(record, "type") or ""
         has_time = isinstance(record.get("time", record.get("created_at")), int)
         return has_time and ("." in kind or kind == "metadata")
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """What the record of an agent's profile says."""
+        disclosed = object_field(record, "environmentDisclosure")
+        return Circumstances(
+            work_dir=text_field(disclosed, "cwd"), model=text_field(record, "modelAlias")
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of a step, at its end."""
+        event = object_field(record, "event")
+        usage = object_field(event, "usage")
+        if event.get("type") != "step.end" or not usage:
+            return None
+        tokens = Tokens(*(count_of(usage, name) for name in _COUNTED))
+        return Spent(tokens, text_field(event, "uuid"))
+
+    @classmethod
+    def written_at(cls, record: dict[str, Any]) -> float | None:
+        """The time in milliseconds."""
+        return time_of(record.get("time"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`kimi -r`; the folder of a session has its id as its name."""
+        return ("kimi", "-r", session) if session.startswith("session_") else ()
 
     @classmethod
     def path_segments(cls, parts: Sequence[str]) -> Sequence[str]:

@@ -41,3 +41,20 @@ TOOL_NAME_CHARS_MAX: Final = 64
 
 FORKS_MAX: Final = 32
 """Forks of forks that are followed to the beginning of a conversation; people make a few."""
+
+ORIGIN_FIRST_RECORDS: Final = 40
+"""First records of a transcript in which its session and its directory are looked for: every
+program names them early."""
+
+ORIGIN_LAST_RECORDS: Final = 20
+"""Last records of a transcript, which name the present branch and model: a turn has a few."""
+
+RECENT_REQUESTS: Final = 16
+"""Last requests of a session whose tokens a later record may correct: the parts of an answer stand
+together."""
+
+SEEN_REQUESTS_MAX: Final = 400_000
+"""Requests of all sessions that are remembered, so that a copy counts nothing twice: 40 MB."""
+
+SPENDING_LINE_BYTES_MAX: Final = 16 * MIB
+"""Bytes of a line that is looked at for tokens; a longer one has an image, and seldom an answer."""

@@ -14,10 +14,11 @@ Source: databases that opencode 1.18.33 wrote, the requests that it made, and it
 `filterCompacted` and `toModelMessages` (https://github.com/sst/opencode).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from steno_agents.traces import Circumstances, Spent, Tokens, count_of, time_of
 from steno_agents.transcript import (
     Converter,
     End,
@@ -82,6 +83,7 @@ class Opencode(ForeignTranscript):
 
     program: ClassVar[str] = "opencode"
     stream: ClassVar[str] = "opencode"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"tokens"', b'"modelID"')
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,6 +100,41 @@ class Opencode(ForeignTranscript):
             return text_field(record, "directory") is not None and is_array(record.get("parents"))
         is_row = text_field(record, "id") is not None and is_object(record.get("data"))
         return is_row and kind in {"message", "part"}
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """The directory of the session, and the model of a message."""
+        data = object_field(record, "data")
+        asked = text_field(object_field(data, "model"), "modelID")
+        return Circumstances(
+            work_dir=text_field(record, "directory"), model=text_field(data, "modelID") or asked
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of a step, which its last part has."""
+        data = object_field(record, "data")
+        usage = object_field(data, "tokens")
+        if record.get("table") != "part" or not usage:
+            return None
+        cache = object_field(usage, "cache")
+        tokens = Tokens(
+            count_of(usage, "input"),
+            count_of(cache, "read"),
+            count_of(cache, "write"),
+            count_of(usage, "output", "reasoning"),
+        )
+        return Spent(tokens, text_field(record, "id"))
+
+    @classmethod
+    def written_at(cls, record: dict[str, Any]) -> float | None:
+        """The time of a message; its parts follow it."""
+        return time_of(object_field(object_field(record, "data"), "time").get("created"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`opencode --session`, also of a subagent."""
+        return ("opencode", "--session", session.rpartition("/")[2])
 
     @property
     def own_title(self) -> str | None:

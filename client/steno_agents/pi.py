@@ -8,9 +8,10 @@ Source: `docs/session-format.md` of @mariozechner/pi-coding-agent 0.73.1, files 
 the requests that it made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
+from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
     Converter,
     Message,
@@ -37,6 +38,9 @@ _RETURNED: Final = (
 )
 """The words in which pi gives summaries to the model."""
 
+_COUNTED: Final = ("input", "cacheRead", "cacheWrite", "output")
+"""The fields of a usage in the order of `Tokens`."""
+
 _ROLES: Final = frozenset({"user", "assistant", "toolResult", "bashExecution", "custom"})
 _TOLD: Final = frozenset({"message", "custom_message", "branch_summary", "compaction"})
 
@@ -46,6 +50,7 @@ class Pi(TreeTranscript):
 
     program: ClassVar[str] = "pi"
     stream: ClassVar[str] = "pi"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"', b'"modelId"')
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,6 +70,29 @@ class Pi(TreeTranscript):
         """Whether an object has the type and the time of an entry."""
         has_id = "id" in record and "parentId" in record
         return cls.recognises(record) or (has_id and text_field(record, "type") is not None)
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """The directory of the head, and the model of an answer or of a change."""
+        model = text_field(object_field(record, "message"), "model")
+        return Circumstances(
+            work_dir=text_field(record, "cwd"), model=model or text_field(record, "modelId")
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of an answer."""
+        message = object_field(record, "message")
+        usage = object_field(message, "usage")
+        if not usage:
+            return None
+        tokens = Tokens(*(count_of(usage, name) for name in _COUNTED))
+        return Spent(tokens, model=text_field(message, "model"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`pi --session`."""
+        return ("pi", "--session", session)
 
     @property
     def own_title(self) -> str | None:

@@ -11,10 +11,17 @@ Source: files of Qwen Code 0.24.4 and the requests that it made, and its `ChatRe
 (https://github.com/QwenLM/qwen-code).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from steno_agents.gemini_contents import answer, content_parts, prompt_text, prompts
+from steno_agents.gemini_contents import (
+    answer,
+    content_parts,
+    prompt_text,
+    prompts,
+    tokens_of,
+)
+from steno_agents.traces import Spent
 from steno_agents.transcript import (
     Converter,
     Message,
@@ -34,6 +41,7 @@ class QwenCode(TreeTranscript):
 
     program: ClassVar[str] = "Qwen Code"
     stream: ClassVar[str] = "qwen-code"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usageMetadata"',)
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +57,20 @@ class QwenCode(TreeTranscript):
         """Whether it is a record of the program itself, which may come before the messages."""
         is_system = record.get("type") == "system" and text_field(record, "subtype") is not None
         return is_system and "systemPayload" in record and _is_node(record)
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of an answer."""
+        usage = object_field(record, "usageMetadata")
+        if not usage:
+            return None
+        tokens = tokens_of(usage, "promptTokenCount", "cachedContentTokenCount", "totalTokenCount")
+        return Spent(tokens, text_field(record, "uuid"), text_field(record, "model"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:
+        """`qwen --resume`."""
+        return ("qwen", "--resume", session)
 
     @property
     def own_title(self) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
 from steno_agents.prompts import Words, words_of
+from steno_agents.traces import Circumstances, Spent, time_of
 from steno_protocol._json import is_array, is_object
 
 Message = dict[str, Any]
@@ -99,6 +100,7 @@ class ForeignTranscript(ABC):
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
         title_file: the path, from the folder of the transcript, of a file with its title.
+        spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
         session: the session's id in that program, if a record names it.
         work_dir: the directory in which the program ran.
         odd: the number of messages in a form that the reader does not know.
@@ -113,6 +115,7 @@ class ForeignTranscript(ABC):
     beside: ClassVar[Mapping[str, str]] = {}
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
+    spending_marks: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(self) -> None:
         self.session: str | None = None
@@ -154,6 +157,28 @@ class ForeignTranscript(ABC):
     def title_in(cls, content: str) -> str | None:  # noqa: ARG003  # for overrides
         """Return the title in the content of `title_file`; None if it has none."""
         return None
+
+    @classmethod
+    def circumstances(cls, record: dict[str, Any]) -> Circumstances:
+        """Return where and with what the program ran, as far as a record says it."""
+        return Circumstances(
+            text_field(record, "cwd"), text_field(record, "gitBranch"), text_field(record, "model")
+        )
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:  # noqa: ARG003  # for overrides
+        """Return the tokens of a request; None if a record counts none."""
+        return None
+
+    @classmethod
+    def written_at(cls, record: dict[str, Any]) -> float | None:
+        """Return the Unix time of a record; None if it has none."""
+        return time_of(record.get("timestamp"))
+
+    @classmethod
+    def resuming(cls, session: str) -> Sequence[str]:  # noqa: ARG003  # for overrides
+        """Return the command that goes on with a session of the program; empty without one."""
+        return ()
 
     @abstractmethod
     def scan(self, place: int, record: dict[str, Any]) -> None:

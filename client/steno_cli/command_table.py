@@ -23,7 +23,7 @@ GROUPS: Final = {
         "checkpoint": "create a checkpoint and print its id",
         "revert": "remove a checkpoint and everything after it",
         "clear": "remove all records, including the system prompt",
-        "usage": "show the token counts, or append one",
+        "usage": "show token counts and costs, or append a count",
         "prompt": "show or set the system prompt",
     },
     "history and branches": {

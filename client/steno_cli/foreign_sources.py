@@ -26,6 +26,7 @@ from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.following import Digest, pieces_of
 from steno_agents.json_lines import lenient_object, objects_of
+from steno_agents.origin import NOTES
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
 from steno_cli.codex_rollouts import Rollouts
@@ -56,7 +57,7 @@ _INDEX_ABOVE_MAX: Final = 5
 _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
 
-SOURCE: Final = "source"
+SOURCE: Final = NOTES
 """The stream with notes about the file."""
 
 PASSES: Final = 3

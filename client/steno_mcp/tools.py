@@ -9,6 +9,7 @@ import msgspec
 from steno import Client, Session
 from steno.parts import encode_records
 from steno.values import Ack, Checkpoint, Mail, StreamInfo
+from steno_agents.origin import Origin, fetch_origin
 from steno_mcp.bounded import bounded
 from steno_mcp.limits import ANSWER_BYTES_MAX
 from steno_mcp.search import search_sessions
@@ -24,6 +25,7 @@ from steno_mcp.values import (
     ListSessions,
     MailEntry,
     OneSession,
+    OriginEntry,
     ReadSession,
     RecordEntry,
     RecordPage,
@@ -112,6 +114,7 @@ async def get_session(source: Source, asked: OneSession) -> SessionState:
         forked_from=stat.forked_from,
         pending_dmail=_mail(await session.pending_dmail()),
         streams=[_stream(each) for each in await session.streams()],
+        origin=_origin(await fetch_origin(session), source.redactor),
     )
 
 
@@ -229,7 +232,8 @@ TOOLS: Final = (
     ),
     Tool(
         "get_session", "Session state",
-        "Show the head of a session (for `expect`), its size, streams and pending D-Mail.",
+        "Show the head of a session (for `expect`), its size, streams and pending D-Mail, and for a"
+        " session of another program its directory and how to resume it.",
         OneSession, SessionState, get_session, is_change=False,
     ),
     Tool(
@@ -321,6 +325,21 @@ def _mail(mail: Mail | None) -> MailEntry | None:
         return None
     return MailEntry(
         mail_id=mail.id, checkpoint=mail.checkpoint_id, message=mail.message, by=mail.by, at=mail.at
+    )
+
+
+def _origin(found: Origin | None, redactor: Redactor) -> OriginEntry | None:
+    if found is None:
+        return None
+    shown = found.masked(redactor.text)
+    return OriginEntry(
+        program=shown.program,
+        path=shown.path,
+        id=shown.id,
+        work_dir=shown.work_dir,
+        branch=shown.branch,
+        model=shown.model,
+        resume=shown.resume,
     )
 
 

@@ -248,8 +248,20 @@ class MailEntry(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class OriginEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The program and the file that a session comes from; `resume` is a line for a shell."""
+
+    program: str
+    path: str | None
+    id: str | None
+    work_dir: str | None
+    branch: str | None
+    model: str | None
+    resume: str | None
+
+
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a session at its head, its streams and its pending D-Mail."""
+    """The numbers of a session at its head, its streams, its pending D-Mail and its origin."""
 
     session: str
     head: PositionText
@@ -264,6 +276,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     forked_from: str | None
     pending_dmail: MailEntry | None
     streams: list[StreamEntry]
+    origin: Annotated[
+        OriginEntry | None, Meta(description="The program of an imported session; null for others.")
+    ] = None
 
 
 class RecordEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,12 +20,18 @@ reset       {"reset": {generation kept why}}    `tail -f`, `stream -f`: a rewrit
 hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
 turn        turn cursor timestamp at user_input `turns`: one a line; at is null if unknown
 state       session head generation system_prompt token_count token_count_with_pending
-            n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
+            n_checkpoints checkpoints [{id cursor}] messages damaged origin              `show`
+origin      program format path is_gone id work_dir branch model parent resume; unknown keys are
+            null, and so is the origin of a session that comes from no other program
 usage       session token_count token_count_with_pending usages [{cursor token_count}]
+usages      by currency prices sessions rows [{session program model day requests input cache_read
+            cache_write output unsplit tokens cost unpriced}] total, as a row   `usage` of sessions;
+            names that are not in by are null, and so is a cost without a price
 prompt      session system_prompt
 stat        session head bytes generation token_count token_count_with_pending n_checkpoints
             has_system_prompt created stamp incarnation folder open title labels archived
-            forked_from                `info`, `open`, and for the new session `fork` and `undo`
+            forked_from                `info`, `open`, and for the new session `fork` and `undo`;
+            `info` has origin, too
 description session title labels archived       `title`, `label`, `archive`, `unarchive`
 mail        session mail {id checkpoint_id message cursor by at}, null if none is pending
                                                 `dmail show`
@@ -206,6 +212,11 @@ def turn(number: int, value: Turn) -> dict[str, Any]:
     return {"turn": number, **document(value)}
 
 
+def origin(value: msgspec.Struct | None) -> dict[str, Any] | None:
+    """Where a session comes from."""
+    return None if value is None else msgspec.to_builtins(value)
+
+
 def state(session: str, value: ContextState) -> dict[str, Any]:
     """The context of a session, as a model receives it."""
     return {
@@ -230,6 +241,11 @@ def usage(session: str, value: ContextState) -> dict[str, Any]:
         "token_count_with_pending": value.token_count_with_pending,
         "usages": [document(entry) for entry in value.usage_history],
     }
+
+
+def usages(table: msgspec.Struct, sessions: int, prices: str | None) -> dict[str, Any]:
+    """The tokens of some sessions; `prices` is the file with the prices."""
+    return {**msgspec.to_builtins(table), "sessions": sessions, "prices": prices}
 
 
 def description(stat: SessionStat) -> dict[str, Any]:

@@ -17,6 +17,21 @@ def number(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def compact(value: int) -> str:
+    """A number in at most five characters.
+
+    >>> compact(999), compact(13400), compact(2500000), compact(1234567890)
+    ('999', '13k', '2.5M', '1.2G')
+    """
+    amount, unit = float(value), ""
+    for name in ("k", "M", "G", "T"):
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, name
+    digits = 1 if unit and amount < 9.95 else 0
+    return f"{amount:.{digits}f}{unit}"
+
+
 def size(value: int) -> str:
     """A number of bytes in a suitable unit.
 

@@ -14,6 +14,7 @@ from steno_cli.arguments import Subcommands, between, command, optional_argument
 from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
 from steno_cli.connection import connected, local_root, root_here
 from steno_cli.exits import Exit, WrongUsage
+from steno_cli.origins import Programs, program_option
 from steno_cli.records import report_damaged
 from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
@@ -62,6 +63,7 @@ def add_parser(commands: Subcommands) -> None:
     )
     parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
     since_option(parser)
+    program_option(parser)
     parser.add_argument(
         "--redact", action="store_true", help="search and print texts with their secrets masked"
     )
@@ -186,7 +188,8 @@ def run(options: Namespace, output: Output) -> int:
             _prefilter(options),
             _files_root(client),
         )
-        sessions = client.sessions(options.prefix or "")
+        listed = client.sessions(options.prefix or "")
+        sessions = [*Programs(client, options.programs).chosen(listed)]
         progress.expect(sum(entry.bytes for entry in sessions))
         begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
         for entry, begin in zip(progress.over(sessions), begins, strict=False):
@@ -209,11 +212,20 @@ def run(options: Namespace, output: Output) -> int:
                 output.error(error)
             output.flush()
     report_damaged(output, search.damaged)
-    if options.prefix and not has_sessions:
-        output.say(f"no session begins with {options.prefix!r}")
+    if not has_sessions:
+        _say_none(options, output)
     if has_failed:
         return Exit.FAILED
     return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _say_none(options: Namespace, output: Output) -> None:
+    """Say that there was nothing to search, if the options are the reason."""
+    of = f" of {' or '.join(options.programs)}" if options.programs else ""
+    if options.prefix:
+        output.say(f"no session{of} begins with {options.prefix!r}")
+    elif of:
+        output.say(f"there is no session{of}")
 
 
 def _prefilter(options: Namespace) -> "Prefilter | None":
@@ -280,6 +292,10 @@ def _words(options: Namespace, output: Output) -> "IndexedWords":
     from steno_search.hits import Search as IndexedWords  # noqa: PLC0415
     from steno_search.query import Filters, terms  # noqa: PLC0415
 
+    if options.programs:
+        raise WrongUsage(
+            "--program is for a search without --index: give a PREFIX instead, such as codex/"
+        )
     if options.fixed_strings:
         raise WrongUsage("-F is for a search without --index, which finds words, not characters")
     try:

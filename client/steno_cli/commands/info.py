@@ -5,6 +5,7 @@ from argparse import Namespace
 from steno_cli.arguments import Subcommands, command, session_argument
 from steno_cli.connection import connected
 from steno_cli.exits import Exit
+from steno_cli.origins import origin_of, rows_of
 from steno_cli.render.output import Output
 from steno_cli.render.tables import table
 from steno_present import contract
@@ -17,8 +18,9 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "info", run,
-        "Prints its head, token counts, checkpoints, title, labels and folder. The session is"
-        " neither created nor repaired.",
+        "Prints its head, token counts, checkpoints, title, labels and folder, and for a session of"
+        " another agent its program, file, directory, branch, model and how to resume it there. The"
+        " session is neither created nor repaired.",
         example="steno info demo",
     )  # fmt: skip
     session_argument(parser)
@@ -28,10 +30,11 @@ def run(options: Namespace, output: Output) -> int:
     """Print the state of a session."""
     with connected(options, output=output) as client:
         found = client.stat(options.session)
+        origin = origin_of(client.session(options.session))
     if output.as_json:
-        output.document(contract.document(found))
+        output.document({**contract.document(found), "origin": contract.origin(origin)})
         return Exit.DONE
-    for line in table(_rows(found)):
+    for line in table([*_rows(found), *rows_of(origin)]):
         output.write(printable(line, one_line=True))
     return Exit.DONE
 

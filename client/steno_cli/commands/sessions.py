@@ -9,6 +9,7 @@ from steno import BlockingClient
 from steno_cli.arguments import Subcommands, command, number_from, optional_argument
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
+from steno_cli.origins import Programs, program_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, table, terminal_table
@@ -61,7 +62,7 @@ def add_parser(commands: Subcommands) -> None:
         " which every command takes), size, records, last change, title, labels. Columns elsewhere:"
         " full id, size, generations, last change, title, labels. Archived sessions are hidden. A"
         " file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.",
-        example="steno sessions kimi: --label review",
+        example="steno sessions kimi: --label review\nsteno sessions --program claude-code,codex",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
     which = parser.add_mutually_exclusive_group()
@@ -90,6 +91,7 @@ def add_parser(commands: Subcommands) -> None:
         "--title", metavar="TEXT", default="",
         help="only sessions whose title contains TEXT, ignoring case",
     )  # fmt: skip
+    program_option(parser)
     parser.add_argument(
         "--sort", choices=tuple(_SORTS), default=None,
         help="the order: changed (default), size, records and generations from the largest down; id"
@@ -159,6 +161,9 @@ def _listed(
         lost += page.without_context
         flat += page.flat
         more = page.more
+    if options.programs:
+        # Neither of the others comes from a program that writes transcripts.
+        found, lost, flat = [*Programs(client, options.programs).chosen(found)], [], []
     return _sorted(found, options)[: options.count], lost, _sorted(flat, options)[: options.count]
 
 
@@ -246,7 +251,7 @@ def _work_dir(entry: SessionEntry) -> str:
 
 def _nothing(options: Namespace) -> str:
     begins = f" that begins with {options.prefix!r}" if options.prefix else ""
-    chosen = options.labels or options.title or options.archived == "only"
+    chosen = options.labels or options.title or options.programs or options.archived == "only"
     return f"no session{begins}{' of that kind' if chosen else ''}"
 
 
@@ -254,8 +259,10 @@ def _nothing(options: Namespace) -> str:
 
 
 def _list_trash(options: Namespace, output: Output) -> int:
-    if options.labels or options.title or options.sort:
-        raise WrongUsage("--trash takes no --label, --title or --sort: give a PREFIX or -n")
+    if options.labels or options.title or options.sort or options.programs:
+        raise WrongUsage(
+            "--trash takes no --label, --title, --program or --sort: give a PREFIX or -n"
+        )
     with connected(options) as client:
         # An id is short among all deleted ones, since `undelete` looks among those.
         everything = client.trash()

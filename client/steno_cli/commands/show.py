@@ -3,29 +3,35 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from steno import BlockingSession
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
-from steno_cli.arguments import Subcommands, command, position, session_argument, whole_number
+from steno_cli.arguments import Subcommands, command, position, whole_number
 from steno_cli.closing import say_open_calls
 from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
+from steno_cli.origins import Programs, origin_of, program_option, rows_of
 from steno_cli.readable import conversation_for
 from steno_cli.records import check_span, events_for_reader, report_damaged
 from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.pager import paged
 from steno_cli.render.progress import Progress
+from steno_cli.render.tables import table
 from steno_cli.since import Since, since_option
 from steno_cli.stdin import is_typed
 from steno_present import contract
 from steno_present.conversation import Conversation
 from steno_present.open_calls import OpenCalls
+from steno_present.safe_text import printable
 from steno_present.wording import count
 from steno_protocol.positions import Position
 from steno_protocol.records import is_message_role
 from steno_redact.records import shown_records
+
+if TYPE_CHECKING:
+    from steno_redact.redactor import Redactor
 
 _LINES_OF_A_MESSAGE: Final = 4
 """Lines read for each of the last messages of -n, checkpoints and token counts among them; if they
@@ -39,9 +45,15 @@ def add_parser(commands: Subcommands) -> None:
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
         " and long results are folded; images appear as type and size. `steno export` writes"
         " Markdown, and --json the state as a document.",
-        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
+        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12\n"
+        "steno show --program codex -n 3",
     )  # fmt: skip
-    session_argument(parser)
+    parser.add_argument(
+        "session", metavar="SESSION", nargs="?",
+        help="a session id or a unique prefix; with --program, by default the latest one",
+    )  # fmt: skip
+    parser.set_defaults(by_prefix=True)
+    program_option(parser)
     parser.add_argument(
         "-n", "--last", metavar="N", type=whole_number, help="show only the last N messages"
     )
@@ -73,6 +85,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: Namespace, output: Output) -> int:
     """Show the present state or a past one, and with -f each new record."""
+    _choose(options, output)
     if output.as_json:
         return _show_state(options, output)
     conversation = conversation_for(output, options.format, full=options.full)
@@ -81,8 +94,11 @@ def run(options: Namespace, output: Output) -> int:
     with connected(options, output=output) as client:
         session = client.session(options.session)
         since = Since(options.since)
+        head = _head(output, session, redactor)
         if options.follow:
             start = _start(session, options)
+            for line in head:
+                output.write(line)
             with session.subscribe("start" if start is None else start) as events:
                 for event in events_for_reader(events, output):
                     _print_event(output, conversation, event, since, masked)
@@ -98,6 +114,8 @@ def run(options: Namespace, output: Output) -> int:
         has_lines = True
         calls = OpenCalls()
         with paged(output, wanted=wanted) as write:
+            for line in head:
+                write(line)
             has_lines = _print(write, conversation, _noted(shown, calls))
             for line in conversation.open_calls(calls.calls()):
                 write(line)
@@ -107,6 +125,33 @@ def run(options: Namespace, output: Output) -> int:
     if not has_lines:
         output.say(f"{options.session} has no record there")
     return Exit.DONE
+
+
+def _choose(options: Namespace, output: Output) -> None:
+    """Find the session that the options mean.
+
+    Raises:
+        NotFound: no session comes from the program.
+        WrongUsage: they name neither a session nor a program.
+    """
+    if options.session is None and not options.programs:
+        raise WrongUsage(
+            "name a session, or with --program the one whose latest session is shown: `steno"
+            " sessions` lists them"
+        )
+    if options.session is None:
+        with connected(options, output=output) as client:
+            options.session = Programs(client, options.programs).latest(client)
+        output.say(f"this is {options.session}")
+
+
+def _head(output: Output, session: BlockingSession, redactor: "Redactor | None") -> list[str]:
+    """The lines about the origin of a session; none if it is steno's own."""
+    rows = rows_of(origin_of(session, redactor))
+    if not rows:
+        return []
+    lines = [printable(line, one_line=True) for line in table(rows)]
+    return [*(output.style(line, "dim") for line in lines), ""]
 
 
 def _begun(records: Iterator[Record], output: Output, session: str) -> Iterator[Record]:
@@ -128,12 +173,14 @@ def _show_state(options: Namespace, output: Output) -> int:
         raise WrongUsage("--json shows one state: read its last records with `steno tail --json`")
     if options.since is not None:
         raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
+    redactor = redactor_of(root_here(options)) if options.redact else None
     with connected(options, output=output) as client:
         past = options.at if options.generation is None else options.generation
-        state = client.session(options.session).history_at(past)
-    document = contract.state(options.session, state)
-    if options.redact:
-        document = redactor_of(root_here(options)).fields(document, frozenset({"session", "head"}))
+        session = client.session(options.session)
+        state, origin = session.history_at(past), origin_of(session, redactor)
+    document = {**contract.state(options.session, state), "origin": contract.origin(origin)}
+    if redactor is not None:
+        document = redactor.fields(document, frozenset({"session", "head", "origin"}))
     output.document(document)
     return Exit.DONE
 

@@ -1,0 +1,133 @@
+"""The tokens of a root's sessions: read once, from files and from the daemon alike."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import steno
+from steno_agents.ledger import Ledger
+from steno_agents.spending import Account
+from support.agent_files import claude_answer
+from support.daemon_in_thread import DaemonInThread
+
+
+@pytest.fixture
+def client(daemon: DaemonInThread, root: Path) -> steno.BlockingClient:
+    """A client that the end of the daemon closes."""
+    return steno.connect_sync(root, name="test")
+
+
+@pytest.fixture(params=["files", "daemon"])
+def ledger(request: pytest.FixtureRequest, client: steno.BlockingClient, root: Path) -> Ledger:
+    """A ledger that reads files, or asks."""
+    return Ledger(client, root / "sessions" if request.param == "files" else None)
+
+
+def update(ledger: Ledger, client: steno.BlockingClient) -> None:
+    assert ledger.update(sorted(client.sessions(), key=lambda each: each.session))
+
+
+def tokens(ledger: Ledger, session: str) -> int:
+    found = ledger.account(session)
+    assert isinstance(found, Account)
+    return sum(each.tokens.total for each in found.sums.values())
+
+
+def say(client: steno.BlockingClient, session: str, number: int) -> None:
+    """Append an answer to the context, as its list is asked, and to the transcript."""
+    opened = client.open(session, follow=False)
+    opened.append_message({"role": "assistant", "content": str(number)})
+    opened.stream("claude-code").append(claude_answer(str(number), "0", "x"))
+
+
+def test_what_was_added_is_counted_and_nothing_twice(
+    ledger: Ledger, client: steno.BlockingClient
+) -> None:
+    say(client, "a", 1)
+    update(ledger, client)
+    update(ledger, client)
+    assert tokens(ledger, "a") == 120
+    say(client, "a", 2)
+    say(client, "b", 1)
+    update(ledger, client)
+    assert tokens(ledger, "a") == 240
+    assert tokens(ledger, "b") == 0, "it has a copy of the first request"
+
+
+def test_a_transcript_that_begins_anew_is_counted_anew(
+    ledger: Ledger, client: steno.BlockingClient
+) -> None:
+    for number in (1, 2):
+        say(client, "a", number)
+    update(ledger, client)
+    client.session("a").stream("claude-code").delete()
+    say(client, "a", 2)
+    update(ledger, client)
+    assert tokens(ledger, "a") == 120
+
+
+def test_counts_that_a_revert_left_behind_were_spent(
+    ledger: Ledger, client: steno.BlockingClient
+) -> None:
+    session = client.open("own", follow=False)
+    session.update_token_count(100)
+    session.checkpoint()
+    session.update_token_count(20)
+    update(ledger, client)
+    assert tokens(ledger, "own") == 120
+    session.revert_to(0)
+    session.update_token_count(3)
+    session.fork("other")
+    update(ledger, client)
+    assert tokens(ledger, "own") + tokens(ledger, "other") == 123
+
+
+def test_a_new_ledger_counts_past_generations(ledger: Ledger, client: steno.BlockingClient) -> None:
+    session = client.open("own", follow=False)
+    session.update_token_count(100)
+    session.clear()
+    session.update_token_count(20)
+    update(ledger, client)
+    assert tokens(ledger, "own") == 120
+
+
+def test_an_update_may_be_interrupted_and_sessions_forgotten(
+    ledger: Ledger, client: steno.BlockingClient
+) -> None:
+    for name in ("a", "b"):
+        client.open(name, follow=False).update_token_count(5)
+    asked = iter([False, True])
+    assert not ledger.update(client.sessions(), lambda: next(asked))
+    assert len(ledger.accounts) == 1
+    update(ledger, client)
+    ledger.keep(["b"])
+    assert list(ledger.accounts) == ["b"]
+    client.delete("b")
+    assert ledger.update([]), "nothing to do"
+
+
+def test_a_session_that_goes_meanwhile_is_passed_over(
+    ledger: Ledger, client: steno.BlockingClient
+) -> None:
+    client.open("a", follow=False).update_token_count(5)
+    found = client.sessions()
+    client.delete("a")
+    assert ledger.update(found)
+    assert not ledger.accounts or tokens(ledger, "a") == 0
+
+
+def test_half_a_line_waits_for_its_end(client: steno.BlockingClient, root: Path) -> None:
+    say(client, "a", 1)
+    ledger = Ledger(client, root / "sessions")
+    file = root / "sessions" / "a" / "stream-claude-code.jsonl"
+    line = json.dumps(claude_answer("2", "0", "x")).encode() + b"\n"
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND)
+    os.write(handle, line[:40])
+    update(ledger, client)
+    assert tokens(ledger, "a") == 120
+    os.write(handle, line[40:])
+    os.close(handle)
+    update(ledger, client)
+    assert tokens(ledger, "a") == 240
