@@ -911,6 +911,7 @@ complete -c steno -n '_shtab_steno_using gc' -l generations-older -x -d 'generat
 complete -c steno -n '_shtab_steno_using gc' -l keep-generations -x -d 'all but the newest N; with --generations-older, only generations that match both'
 complete -c steno -n '_shtab_steno_using gc' -l with-lineage -d 'also generations with checkpoints from before a compaction; reverts to them fail then'
 complete -c steno -n '_shtab_steno_using gc' -l trash -d 'deleted sessions that have expired (disk.trash_days)'
+complete -c steno -n '_shtab_steno_using gc' -l retention -d 'what the rules of [retention] in config.toml name; the daemon follows them once a day, too'
 complete -c steno -n '_shtab_steno_using gc; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'only sessions whose id starts with PREFIX'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a keys -d 'manage the keys of clients on other machines'
 complete -c steno -n '_shtab_steno_using keys' -s h -l help -d 'show this help message and exit'

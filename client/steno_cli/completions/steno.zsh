@@ -591,6 +591,7 @@ _shtab_steno_gc_options=(
   "--keep-generations=[all but the newest N\; with --generations-older, only generations that match both]:N:"
   "--with-lineage[also generations with checkpoints from before a compaction\; reverts to them fail then]"
   "--trash[deleted sessions that have expired (disk.trash_days)]"
+  "--retention[what the rules of \[retention\] in config.toml name\; the daemon follows them once a day, too]"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
 )
 
