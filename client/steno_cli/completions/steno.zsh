@@ -504,6 +504,7 @@ _shtab_steno_doctor_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--self-test=[try steno on the file system of the root, or of FOLDER]:FOLDER:"
 )
 
 # guard to ensure default positional specs are added only once per session
