@@ -46,7 +46,6 @@ from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions.cluster_member import ReplicatedDisk
-from stenod.sessions.gc import Collector
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
@@ -118,8 +117,7 @@ class Daemon:
         queries = Queries(self._registry, trees, disk, self._services)
         self._operations = Operations(Parts(trees, disk, self._registry, queries, self._services))
         self._reporter = Reporter(self._config, self._registry, self._services)
-        collector = Collector(trees, disk, self._registry, self._services)
-        self._router = self._make_router(queries, collector)
+        self._router = self._make_router(queries)
 
     async def run(self, lock: RootLock | None) -> None:
         """Serve until a signal or a `drain`; every acknowledged byte is on disk on return."""
@@ -205,6 +203,7 @@ class Daemon:
         while True:
             if not self._is_reader:
                 self._spawn(self._operations.sweep.when_due)
+                self._spawn(self._operations.collector.when_due)
             await anyio.sleep(limits.HOUSEKEEPING_S)
             self._registry.retire_idle()
             self._registry.end_stalled()
@@ -358,13 +357,12 @@ class Daemon:
         joined: ReplicatedDisk = joining.join(self._config, disk, daemon_log.log)
         return joined
 
-    def _make_router(self, queries: Queries, collector: Collector) -> Router:
+    def _make_router(self, queries: Queries) -> Router:
         router = Router(
             self._reporter,
             self._registry,
             queries,
             self._operations,
-            collector,
             self._outbox,
             self._services,
             self._spawn,

@@ -597,7 +597,9 @@ class Unsubscribe(Command, frozen=True, kw_only=True):
 
 
 class Gc(Command, frozen=True, kw_only=True):
-    """Remove past generations and expired trash; only the named kinds are removed.
+    """Remove past generations, expired trash and what the rules of retention name.
+
+    Only the kinds that the fields name are removed.
 
     Attributes:
         prefix: only sessions whose id begins with this.
@@ -607,6 +609,8 @@ class Gc(Command, frozen=True, kw_only=True):
             generations that fulfil both.
         with_lineage: also generations with checkpoints from before a compaction.
         trash: deleted sessions that have expired.
+        retention: what the rules of `[retention]` in the configuration name: generations, trash,
+            and cold sessions, which go to the trash.
     """
 
     prefix: str = ""
@@ -615,6 +619,7 @@ class Gc(Command, frozen=True, kw_only=True):
     keep_generations: Annotated[int, msgspec.Meta(ge=1, le=limits.COUNT_MAX)] | None = None
     with_lineage: bool = False
     trash: bool = False
+    retention: bool = False
 
 
 class Clients(Command, frozen=True, kw_only=True):

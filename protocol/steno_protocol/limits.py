@@ -547,6 +547,10 @@ DAY_S: Final = 86_400.0
 TRASH_EXPIRY_S: Final = 30 * DAY_S
 """Time for which a deleted session can be restored: a month, as desktops keep it."""
 
+RETENTION_S: Final = DAY_S
+"""Time between two automatic collections by the rules of `[retention]`. For as long no rule moves
+a changed session to the trash, or removes a deleted one: a client may still retry its command."""
+
 TRASH_SWEEP_S: Final = DAY_S
 """Interval between sweeps of expired trash, beside one at each start: a month's expiry needs no
 more."""

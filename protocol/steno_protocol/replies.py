@@ -753,13 +753,18 @@ class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         session: its session; empty for the trash.
-        file: its name in the session's folder; in the trash the path of a folder.
+        file: its name in the session's folder; in the trash the path of a folder; of a session
+            that goes to the trash the path of its folder.
         bytes: the freed bytes; 0 while a fork shares the file.
+        rule: the option or the field of the command that names it.
+        trashed: it is a session, and goes to the trash; its bytes are freed when it expires.
     """
 
     session: str
     file: str
     bytes: int
+    rule: str = ""
+    trashed: bool = False
 
 
 class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
@@ -769,6 +774,7 @@ class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
         entries: the first thousand removed files.
         files: the number of removed files.
         bytes: the freed bytes.
+        sessions: the number of sessions that went to the trash; they are among the entries.
         failed: sessions and folders of the trash that could not be collected, with the reason.
         dry_run: nothing was removed; the other fields describe what would be.
     """
@@ -776,6 +782,7 @@ class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
     entries: list[GarbageEntry]
     files: int
     bytes: int
+    sessions: int = 0
     failed: list[str] = []
     dry_run: bool = False
 

@@ -184,6 +184,38 @@ OPTIONS: Final = (
         "free space below which commands that add bytes are refused; 0 is no floor",
     ),
     Option(
+        "retention.generations_days", "days", 0,
+        "days after which a past generation is removed; 0 is no rule",
+    ),
+    Option(
+        "retention.generations_number", "count", 0,
+        "newest past generations of a session that stay; 0 is no rule",
+    ),
+    Option(
+        "retention.generations_bytes", "bytes", 0,
+        "size of a session's past generations, of which the oldest go; 0 is no rule",
+    ),
+    Option(
+        "retention.sessions_days", "days", 0,
+        "days without a change after which a session goes to the trash; 0 is no rule",
+    ),
+    Option(
+        "retention.sessions_number", "count", 0,
+        "most recently changed sessions that stay, the others go to the trash; 0 is no rule",
+    ),
+    Option(
+        "retention.sessions_bytes", "bytes", 0,
+        "size of all sessions, of which the coldest go to the trash; 0 is no rule",
+    ),
+    Option(
+        "retention.trash_number", "count", 0,
+        "latest deleted sessions that stay in the trash; 0 is no rule",
+    ),
+    Option(
+        "retention.trash_bytes", "bytes", 0,
+        "size of the trash, of which the oldest sessions are removed; 0 is no rule",
+    ),
+    Option(
         "network.listen", "address", "",
         "a tcp:// address for clients on other machines, each with its own key; empty is none",
         is_live=False,
@@ -355,6 +387,7 @@ def read_settings(text: str, path: str, environ: Mapping[str, str]) -> Settings:
     if given := environ.get(MOUNTS_VARIABLE):
         _read_mounts_variable(given, settings)
     _check_replication(settings)
+    _check_retention(settings)
     return settings
 
 
@@ -371,6 +404,17 @@ def _check_replication(settings: Settings) -> None:
             raise BadRequest(
                 f"{settings.source(name)}: {name} is set, and needs {other}: set both or none"
             )
+
+
+def _check_retention(settings: Settings) -> None:
+    """Refuse rules for sessions in a cluster, where another daemon may use what is cold here."""
+    rules = [name for name in _BY_NAME if name.startswith("retention.sessions_")]
+    chosen = next((name for name in rules if settings.values[name]), None)
+    if chosen is not None and settings.values["replication.cluster"]:
+        raise BadRequest(
+            f"{settings.source(chosen)}: {chosen} is set, and a daemon of a cluster does not know"
+            " how cold the sessions of the others are: remove it, and delete sessions by hand"
+        )
 
 
 def mounted_folders(text: str, path: str) -> dict[str, str]:

@@ -170,7 +170,7 @@ FACTS: Final[Mapping[str, Facts]] = {
     FORK: Facts({"to", "at"}),
     RENAMED: Facts({"from", "to"}),
     REPAIRED: Facts({"file", "offset", "bytes", "kept_in"}),
-    COLLECTED: Facts({"generations"}),
+    COLLECTED: Facts({"generations"}, {"rules"}),
     FOREIGN: Facts({"before", "after", "kept"}),
 }
 """Every kind with its `details`; `PROTOCOL.md` defines them."""

@@ -24,7 +24,6 @@ from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
-from stenod.sessions.gc import Collector
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
@@ -108,7 +107,6 @@ class DaemonInProcess:
             self.registry,
             looks,
             self.operations,
-            Collector(trees, disk, self.registry, services),
             outbox,
             services,
             self._spawn,

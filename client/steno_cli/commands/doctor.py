@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from steno_cli.arguments import Subcommands, command
-from steno_cli.connection import prepared_root, root_in_use
+from steno_cli.arguments import Subcommands, command, path_text
+from steno_cli.connection import prepared_root, root_in_use, root_of
 from steno_cli.doctor import Finding
 from steno_cli.doctor.cluster import check_cluster
 from steno_cli.doctor.daemon import check_daemon, check_lock, check_socket
@@ -20,13 +20,16 @@ from steno_cli.doctor.root import (
     check_root,
     check_sync,
     check_versions,
+    nearest_folder,
 )
+from steno_cli.doctor.self_test import self_test
 from steno_cli.doctor.sessions import check_sessions
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.render.progress import Progress
 from steno_cli.render.tables import beside
 from steno_present.wording import count
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import NotFound, StenoError
 
 _CHECKS: Final[dict[str, Callable[[Namespace, Path], Iterator[Finding]]]] = {
     "versions": check_versions,
@@ -50,22 +53,50 @@ _SIGNS: Final = {"ok": ("✓", "green"), "warning": ("●", "yellow"), "problem"
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
-    command(
+    parser = command(
         commands, "doctor", run,
         "Works without a daemon and beside one that hangs. It starts no daemon and changes"
-        " nothing.",
-        example="steno doctor",
+        " nothing. With --self-test it tries steno instead, for a minute, on the file system of the"
+        " root or of FOLDER, in a folder of its own that it removes: daemons are killed, files torn"
+        " and opened again, and everything acknowledged is compared. That proves nothing about a"
+        " power cut.",
+        example="steno doctor\nsteno doctor --self-test /tmp",
+    )  # fmt: skip
+    parser.add_argument(
+        "--self-test", nargs="?", const=True, metavar="FOLDER", type=path_text,
+        help="try steno on the file system of the root, or of FOLDER",
     )  # fmt: skip
 
 
 def run(options: Namespace, output: Output) -> int:
     """Run every check; the exit code shows whether there is a problem."""
+    if options.self_test is not None:
+        return _try(options, output)
     root = root_in_use(options)
     prepared_root(options)
     findings = [
         (name, replace(each, remedy=output.addressed(each.remedy)))
         for name, each in findings_of(options, root)
     ]
+    return _report(root, findings, output)
+
+
+def _try(options: Namespace, output: Output) -> int:
+    """Try steno on a file system.
+
+    Raises:
+        NotFound: there is no such folder.
+    """
+    is_named = options.self_test is not True
+    beside = Path(options.self_test) if is_named else nearest_folder(root_of(options))
+    if not beside.is_dir():
+        raise NotFound(f"there is no folder {beside}: name one on the file system to try")
+    with Progress(output, f"killing daemons in {beside}"):
+        findings = list(self_test(beside))
+    return _report(beside, findings, output)
+
+
+def _report(root: Path, findings: list[tuple[str, Finding]], output: Output) -> int:
     states = [finding.state for _, finding in findings]
     problems, warnings = states.count("problem"), states.count("warning")
     if output.as_json:
@@ -99,7 +130,7 @@ def _examined(name: str, options: Namespace, root: Path) -> list[Finding]:
 
 def _show(findings: list[tuple[str, Finding]], output: Output) -> None:
     """Print the findings, each with its remedy below it."""
-    width = max(len(name) for name in _CHECKS)
+    width = max(len(name) for name, _ in findings)
     margin = width + 4
     for name, finding in findings:
         sign, colour = _SIGNS[finding.state]

@@ -1,7 +1,9 @@
-"""`steno gc`: old generations and expired trash removed."""
+"""`steno gc`: old generations, expired trash and cold sessions removed."""
 
+import re
 import shlex
 from argparse import Namespace
+from typing import Final
 
 from steno_cli.arguments import Subcommands, command, days, number_from, optional_argument
 from steno_cli.connection import connected
@@ -15,7 +17,15 @@ from steno_present.safe_text import printable
 from steno_present.wording import count, size
 from steno_protocol import limits
 from steno_protocol.commands import Gc
-from steno_protocol.replies import GcReport
+from steno_protocol.replies import GarbageEntry, GcReport
+
+_OPTIONS: Final = {
+    "generations_older_s": "--generations-older",
+    "keep_generations": "--keep-generations",
+}
+"""The options by the fields of the command."""
+
+_OLDER: Final = re.compile(r"(--generations-older )([0-9]+)")
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -25,7 +35,8 @@ def add_parser(commands: Subcommands) -> None:
         "Removes only what the options name; --dry-run alone shows everything that can be removed."
         " The newest past generation always stays, and so does every generation that holds a"
         " checkpoint or a D-Mail in use.",
-        example="steno gc --dry-run\nsteno gc --generations-older 90 --keep-generations 5 --trash",
+        example="steno gc --dry-run\nsteno gc --generations-older 90 --keep-generations 5 --trash"
+        "\nsteno gc --retention --dry-run",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
     parser.add_argument(
@@ -49,6 +60,11 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--trash", action="store_true", help="deleted sessions that have expired (disk.trash_days)"
     )
+    parser.add_argument(
+        "--retention", action="store_true",
+        help="what the rules of [retention] in config.toml name; the daemon follows them once a"
+        " day, too",
+    )  # fmt: skip
 
 
 def run(options: Namespace, output: Output) -> int:
@@ -58,15 +74,16 @@ def run(options: Namespace, output: Output) -> int:
         WrongUsage: no option names anything, and it is no dry run.
     """
     older, keep = options.generations_older, options.keep_generations
-    is_overview = older is None and keep is None and not options.trash
+    is_overview = older is None and keep is None and not options.trash and not options.retention
     if is_overview and not options.dry_run:
         raise WrongUsage(
             "only what the options name is removed: give --generations-older DAYS,"
-            " --keep-generations N or --trash; `steno gc --dry-run` shows what can be removed"
+            " --keep-generations N, --trash or --retention; `steno gc --dry-run` shows what can be"
+            " removed"
         )
     if is_overview:
         # Nothing is removed, so the widest choice shows most.
-        keep, options.trash = 1, True
+        keep, options.trash, options.retention = 1, True, True
     command = Gc(
         prefix=options.prefix or "",
         dry_run=options.dry_run,
@@ -74,11 +91,12 @@ def run(options: Namespace, output: Output) -> int:
         keep_generations=keep,
         with_lineage=options.with_lineage,
         trash=options.trash,
+        retention=options.retention,
     )
     with connected(options) as client, Progress(output, "looking for files to remove"):
         report, _ = client.request(command, GcReport)
     _print_result(report, output)
-    if is_overview and report.files:
+    if is_overview and (report.files or report.sessions):
         output.say(f"to remove them: {_removal(options)}")
     return Exit.FAILED if report.failed else Exit.DONE
 
@@ -86,7 +104,7 @@ def run(options: Namespace, output: Output) -> int:
 def _removal(options: Namespace) -> str:
     """The command that removes everything that a dry run without other options shows."""
     prefix = [options.prefix] if options.prefix else []
-    chosen = ["--keep-generations", "1", "--trash"]
+    chosen = ["--keep-generations", "1", "--trash", "--retention"]
     return shlex.join(["steno", "gc", *prefix, *destination(options), *chosen])
 
 
@@ -94,10 +112,25 @@ def _print_result(report: GcReport, output: Output) -> None:
     if output.as_json:
         output.document(contract.document(report))
         return
-    rows = [(size(each.bytes), each.session or "trash", each.file) for each in report.entries]
+    rows = [
+        (size(each.bytes), each.session or "trash", each.file, _reason(each))
+        for each in report.entries
+    ]
     for line in table(rows, right=frozenset({0})):
         output.write(printable(line))
     for line in report.failed:
         output.say(f"not removed: {line}")
     did = "would free" if report.dry_run else "freed"
     output.say(f"{count(report.files, 'file')}, {did} {size(report.bytes)}")
+    if report.sessions:
+        go = "would go" if report.dry_run else "went"
+        output.say(f"{count(report.sessions, 'session')} {go} to the trash (steno undelete)")
+
+
+def _reason(entry: GarbageEntry) -> str:
+    """The rule that names a file, with the options of the command as they are typed."""
+    rule = entry.rule
+    for name, option in _OPTIONS.items():
+        rule = rule.replace(f"{name} = ", f"{option} ")
+    days = _OLDER.sub(lambda found: f"{found[1]}{int(found[2]) / limits.DAY_S:g}", rule)
+    return f"to the trash: {days}" if entry.trashed else days

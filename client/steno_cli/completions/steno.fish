@@ -135,7 +135,7 @@ function _shtab_steno_using
 end
 
 set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import watch backup verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
-set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --follow --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
+set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --follow --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --self-test --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -860,6 +860,7 @@ complete -c steno -n '_shtab_steno_using doctor' -l key-file -xka "(__fish_compl
 complete -c steno -n '_shtab_steno_using doctor' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using doctor' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using doctor' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using doctor' -l self-test -x -d 'try steno on the file system of the root, or of FOLDER'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a service -d 'run the daemon under systemd'
 complete -c steno -n '_shtab_steno_using service' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using service' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
@@ -911,6 +912,7 @@ complete -c steno -n '_shtab_steno_using gc' -l generations-older -x -d 'generat
 complete -c steno -n '_shtab_steno_using gc' -l keep-generations -x -d 'all but the newest N; with --generations-older, only generations that match both'
 complete -c steno -n '_shtab_steno_using gc' -l with-lineage -d 'also generations with checkpoints from before a compaction; reverts to them fail then'
 complete -c steno -n '_shtab_steno_using gc' -l trash -d 'deleted sessions that have expired (disk.trash_days)'
+complete -c steno -n '_shtab_steno_using gc' -l retention -d 'what the rules of [retention] in config.toml name; the daemon follows them once a day, too'
 complete -c steno -n '_shtab_steno_using gc; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'only sessions whose id starts with PREFIX'
 complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a keys -d 'manage the keys of clients on other machines'
 complete -c steno -n '_shtab_steno_using keys' -s h -l help -d 'show this help message and exit'

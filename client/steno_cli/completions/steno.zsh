@@ -504,6 +504,7 @@ _shtab_steno_doctor_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--self-test=[try steno on the file system of the root, or of FOLDER]:FOLDER:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -591,6 +592,7 @@ _shtab_steno_gc_options=(
   "--keep-generations=[all but the newest N\; with --generations-older, only generations that match both]:N:"
   "--with-lineage[also generations with checkpoints from before a compaction\; reverts to them fail then]"
   "--trash[deleted sessions that have expired (disk.trash_days)]"
+  "--retention[what the rules of \[retention\] in config.toml name\; the daemon follows them once a day, too]"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
 )
 

@@ -68,7 +68,7 @@ def check_root(_: Namespace, root: Path) -> Iterator[Finding]:
 
 
 def _missing(root: Path) -> Finding:
-    above = _existing(root)
+    above = nearest_folder(root)
     if os.statvfs(above).f_flag & os.ST_RDONLY:
         return _read_only(above)
     if not os.access(above, os.W_OK | os.X_OK):
@@ -146,7 +146,7 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
 
 def check_disk(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether there is free space, for the root and for each mount on another file system."""
-    floor, places = limits.FREE_BYTES, {"": _existing(root)}
+    floor, places = limits.FREE_BYTES, {"": nearest_folder(root)}
     with suppress(BadRequest):
         settings = read_file(root, dict(os.environ))
         floor = settings.count("disk.free_bytes")
@@ -231,6 +231,6 @@ def _time_syncs(path: Path) -> list[float]:
     return took_s
 
 
-def _existing(path: Path) -> Path:
+def nearest_folder(path: Path) -> Path:
     """The path, or the nearest existing folder above it."""
     return next(place for place in (path, *path.parents) if place.exists())

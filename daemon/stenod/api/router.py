@@ -111,7 +111,6 @@ from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget
 from stenod.runtime.executor import Spawn
 from stenod.runtime.unreported_repairs import UnreportedRepairs
 from stenod.sessions.foreign_poll import ForeignPoll
-from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
@@ -188,7 +187,6 @@ class Router:
         registry: the open sessions and their writers.
         queries: serves the commands that read sessions.
         operations: serves the commands for a session as a whole.
-        collector: serves `gc`.
         outbox: sends the replies.
         services: clocks, threads and statistics.
         spawn: starts a background task.
@@ -211,7 +209,6 @@ class Router:
         registry: Registry,
         queries: Queries,
         operations: Operations,
-        collector: Collector,
         outbox: Outbox,
         services: Services,
         spawn: Spawn,
@@ -229,7 +226,6 @@ class Router:
         self._registry = registry
         self._queries = queries
         self._operations = operations
-        self._collector = collector
         self._outbox = outbox
         self._services = services
         self._spawn = spawn
@@ -586,7 +582,7 @@ class Router:
 
     async def _administer(self, command: Gc | Cluster | HandOver) -> Reply:
         if isinstance(command, Gc):
-            return await self._collector.collect(command)
+            return await self._operations.collector.collect(command)
         if isinstance(command, HandOver):
             await self._registry.hand_over(command.session, command.host)
             return Done()

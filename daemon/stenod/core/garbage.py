@@ -9,6 +9,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
+from stenod.core.retention import Rules
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -23,6 +24,11 @@ class Past(msgspec.Struct, frozen=True):
     generation: int
     size: int
     left_at: float
+
+    @property
+    def at(self) -> float:
+        """The time from which its age counts."""
+        return self.left_at
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -77,6 +83,38 @@ def droppable(
             or left_at.get(each.generation, each.left_at) < retention.before
         )
     ]
+
+
+def named(
+    past: Sequence[Past],
+    entries: Sequence[TimelineEntry],
+    present: int,
+    mail: Mail | None,
+    rules: Rules,
+    now: float,
+) -> list[tuple[Past, str]]:
+    """Return the generations that a rule of retention names and that may be removed.
+
+    Args:
+        past: all past generations.
+        entries: the session's timeline.
+        present: the present generation.
+        mail: the pending D-Mail.
+        rules: the rules for the generations of one session.
+        now: Unix time in seconds.
+
+    Returns:
+        The generations, oldest first, each with its rule.
+    """
+    left_at = _left_at(entries)
+    newest_first = sorted(past, key=lambda each: each.generation, reverse=True)
+    aged = [
+        msgspec.structs.replace(each, left_at=left_at.get(each.generation, each.left_at))
+        for each in newest_first
+    ]
+    all_that_may = Retention(before=None, keep=1, with_lineage=False)
+    may_go = {each.generation for each in droppable(past, entries, present, mail, all_that_may)}
+    return [(each, rule) for each, rule in rules.excess(aged, now) if each.generation in may_go]
 
 
 def _left_at(entries: Iterable[TimelineEntry]) -> dict[int, float]:

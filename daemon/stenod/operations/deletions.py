@@ -1,13 +1,16 @@
 """`delete`, `undelete`, `trash` and the deletion of a stream."""
 
+from collections.abc import Callable
+
 from steno_protocol.commands import Delete, DeleteStream, Trash, Undelete
-from steno_protocol.errors import Held, NotFound
+from steno_protocol.errors import Conflict, Held, NotFound
 from steno_protocol.replies import Deleted, Moved, TrashReport
 from stenod.operations.operation import Operation, Parts, looking_up
 from stenod.operations.unsettled_moves import UnsettledMoves
 from stenod.sessions import streams, trash
 from stenod.sessions.session import file_of
 from stenod.sessions.session_folders import Place
+from stenod.store import usage
 
 
 class Deletions(Operation):
@@ -37,13 +40,38 @@ class Deletions(Operation):
             done = await self._found_in_trash(place, command)
             if done is not None:
                 return done
-            async with self._registry.ended(place):
-                now = self._services.wall()
-                return await self._services.read(
-                    lambda: trash.discard(
-                        self._disk, self._trees, place, command, now, self._expiry_s
-                    )
-                )
+            return await self._discard(place, command, lambda: None)
+
+    async def retire(self, command: Delete, changed_at: float) -> Deleted:
+        """Move a cold session, and those below it, to the trash.
+
+        Args:
+            command: the deletion, with a new key.
+            changed_at: the Unix time of their last change, as the rule found it.
+
+        Raises:
+            Conflict: one of them was changed since.
+        """
+        place = self._trees.place(command.session)
+
+        def check() -> None:
+            if usage.changed_at(place.path) > changed_at:
+                raise Conflict("the session was changed meanwhile", session=place.session)
+
+        self._registry.check_taking()
+        with self._registry.kept_out(place):
+            return await self._discard(place, command, check)
+
+    async def _discard(self, place: Place, command: Delete, check: Callable[[], None]) -> Deleted:
+        """Move a session that is kept out, unless the check of its closed files raises."""
+        now = self._services.wall()
+
+        def discard() -> Deleted:
+            check()
+            return trash.discard(self._disk, self._trees, place, command, now, self._expiry_s)
+
+        async with self._registry.ended(place):
+            return await self._services.read(discard)
 
     async def delete_stream(self, command: DeleteStream) -> Deleted:
         """Move a stream of a session to the session's trash."""

@@ -20,6 +20,7 @@ from steno_protocol.commands import (
 )
 from steno_protocol.errors import ErrorCode, OutcomeUnknown
 from steno_protocol.replies import Deleted, Moved, SessionStat, StreamList, Verification
+from stenod.operations.collection import Collector
 from stenod.operations.deletions import Deletions
 from stenod.operations.descriptions import Descriptions
 from stenod.operations.forks import Forks
@@ -41,6 +42,7 @@ class Operations:
         deletions: list the trash, too.
         moves: the moves of a cluster that were cut short.
         sweep: removes what nobody needs any longer.
+        collector: serves `gc`, and follows the rules of retention.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -52,6 +54,7 @@ class Operations:
         self.deletions = Deletions(parts, self.moves)
         self._renames = Renames(parts, self.moves)
         self._imports = Imports(parts, self.moves, self._descriptions)
+        self.collector = Collector(parts, self.deletions)
         self.sweep = Sweep(parts, self._is_under_way)
         self._under_way: set[tuple[str, str]] = set()
 

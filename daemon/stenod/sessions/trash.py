@@ -369,6 +369,19 @@ def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
         disk.close(trash)
 
 
+def deletions(disk: Disk, tree: int) -> list[tuple[str, float]]:
+    """Return the folders in the trash of a tree, the latest first, each with its time."""
+    try:
+        trash = disk.open_folder(tree, paths.TRASH)
+    except OSError:
+        return []
+    try:
+        entries = sorted(_entries(disk, trash), key=_order, reverse=True)
+        return [(entry.name, float(entry.at_s)) for entry in entries]
+    finally:
+        disk.close(trash)
+
+
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     """Remove expired folders from the trash of a tree, the oldest first, and return their number.
 

@@ -16,6 +16,9 @@ NEW_SESSION_BYTES: Final = 4 * BLOCK_BYTES
 _NESTS: Final = (paths.QUARANTINE, paths.UPLOADS)
 """Folders of a session with its own files; any other folder may be a session of its own."""
 
+_CHANGING: Final = frozenset({paths.CONTEXT, paths.WIRE, paths.STATE})
+"""The files that clients change, beside the streams."""
+
 
 def free_bytes(path: str) -> int:
     """Return the free space on the disk of a folder, which may not exist yet.
@@ -58,6 +61,26 @@ def tree_bytes(folder: str) -> int:
                 else:
                     total += max(1, -(-_bytes_of(entry) // BLOCK_BYTES)) * BLOCK_BYTES
     return total
+
+
+def changed_at(folder: str) -> float:
+    """Return the Unix time of the last change of a session and of those below it, in seconds.
+
+    The files that clients change count: contexts, wire files, streams and metadata.
+
+    Raises:
+        OSError: a folder or file cannot be read.
+    """
+    latest = 0.0
+    waiting = [folder]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.name in _CHANGING or paths.stream_of(entry.name) is not None:
+                    latest = max(latest, entry.stat(follow_symlinks=False).st_mtime)
+    return latest
 
 
 def _bytes_of(entry: "os.DirEntry[str]") -> int:

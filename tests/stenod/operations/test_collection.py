@@ -89,8 +89,11 @@ def test_timeline_records_removed_generations(root: Path, daemon: DaemonInThread
         session = rewritten(client)
         assert collect(client, keep_generations=1).files == 3
         assert files(root) == {"context.jsonl", "context_4.jsonl"}
-        last = session.timeline()[-1]
-        assert (last.kind, last.details) == ("collected", {"generations": [0, 1, 2]})
+        last, gone = session.timeline()[-1], [0, 1, 2]
+        assert (last.kind, last.details) == (
+            "collected",
+            {"generations": gone, "rules": {"keep_generations = 1": gone}},
+        )
         ack = session.append_message({"role": "user", "content": "after"})
         assert str(ack.first) == "4:1"
         with pytest.raises(steno.NotFound):

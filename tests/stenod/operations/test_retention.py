@@ -1,0 +1,223 @@
+"""Retention by a daemon: the rules of its configuration, followed on command and once a day."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steno
+from steno_protocol import limits, paths
+from steno_protocol.commands import Gc
+from steno_protocol.replies import GcReport
+from support.daemon_in_thread import DaemonInThread
+
+
+@pytest.fixture
+def client(root: Path, daemon: DaemonInThread) -> Iterator[steno.BlockingClient]:
+    """A client of the daemon of this root."""
+    with steno.connect_sync(root, spawn=False) as connected:
+        yield connected
+
+
+def follow(
+    client: steno.BlockingClient, daemon: DaemonInThread, rules: str, **wanted: Any
+) -> GcReport:
+    """Set the rules, and follow them."""
+    (daemon.root / paths.CONFIG).write_text(f"[retention]\n{rules}\n")
+    daemon.reload()
+    report, _ = client.request(Gc(retention=True, **wanted), GcReport)
+    assert report.failed == []
+    return report
+
+
+def make(client: steno.BlockingClient, session: str, *, days: float = 0, text: str = "hi") -> Path:
+    """A session that was changed so many days ago."""
+    client.open(session, follow=False).append_message({"role": "user", "content": text})
+    folder = Path(client.stat(session).folder)
+    age(folder, days)
+    return folder
+
+
+def age(folder: Path, days: float) -> None:
+    at = time.time() - days * limits.DAY_S
+    for file in folder.iterdir():
+        if file.is_file():
+            os.utime(file, (at, at))
+
+
+def rewritten(client: steno.BlockingClient, times: int = 5) -> Path:
+    session = client.open("demo", follow=False)
+    for number in range(times):
+        session.append_message({"role": "user", "content": f"{number} " + "x" * 1000})
+        session.clear()
+    return Path(client.stat("demo").folder)
+
+
+def sessions(client: steno.BlockingClient) -> list[str]:
+    return [entry.session for entry in client.sessions()]
+
+
+def trash(root: Path) -> list[Path]:
+    folder = root / paths.SESSIONS / paths.TRASH
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def test_without_a_rule_nothing_goes(
+    root: Path, client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    make(client, "old", days=4000)
+    rewritten(client)
+    report = follow(client, daemon, "")
+    assert (report.files, report.sessions, report.entries) == (0, 0, [])
+    assert sessions(client) == ["demo", "old"]
+    assert trash(root) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("generations_number = 2", 2),
+        ("generations_bytes = 3300", 3),
+        ("generations_days = 1e-9", 1),
+    ],
+)
+def test_generations_go_by_number_size_and_age(
+    client: steno.BlockingClient, daemon: DaemonInThread, rule: str, left: int
+) -> None:
+    folder = rewritten(client)
+    report = follow(client, daemon, rule)
+    assert report.files == 5 - left
+    assert len(list(folder.glob("context_*.jsonl"))) == left
+    assert {entry.rule.partition(" =")[0] for entry in report.entries} == {
+        f"retention.{rule.partition(' =')[0]}"
+    }
+    (rules,) = [entry.details["rules"] for entry in client.session("demo").timeline()[-1:]]
+    assert list(rules.values()) == [list(range(5 - left))]
+
+
+def test_generation_of_a_checkpoint_stays_whatever_the_rules_say(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    session = client.open("demo", follow=False)
+    session.append_message({"role": "user", "content": "first"})
+    session.checkpoint()
+    for number in range(4):
+        session.append_message({"role": "user", "content": f"question {number}"})
+        session.append_message({"role": "assistant", "content": f"answer {number}"})
+    assert session.compact(lambda _: "in short") is not None
+    session.write_system_prompt("be brief")
+    session.write_system_prompt("be briefer")
+    follow(client, daemon, "generations_number = 1\ngenerations_bytes = 1")
+    folder = Path(client.stat("demo").folder)
+    assert {path.name for path in folder.glob("context_*")} == {
+        "context_1.jsonl",
+        "context_3.jsonl",
+    }
+
+
+@pytest.mark.parametrize(
+    "rule", ["sessions_days = 30", "sessions_number = 2", 'sessions_bytes = "64 KiB"']
+)
+def test_cold_sessions_go_to_the_trash_and_come_back_whole(
+    root: Path, client: steno.BlockingClient, daemon: DaemonInThread, rule: str
+) -> None:
+    make(client, "cold", days=40, text="x" * 50_000)
+    make(client, "mild", days=10)
+    make(client, "warm", days=2)
+    report = follow(client, daemon, rule)
+    assert sessions(client) == ["mild", "warm"]
+    (entry,) = report.entries
+    assert (report.sessions, report.files, report.bytes) == (1, 0, 0)
+    assert (entry.session, entry.trashed, entry.file) == ("cold", True, str(trash(root)[0]))
+    assert entry.rule.startswith(f"retention.{rule.partition(' =')[0]}")
+    assert entry.bytes > 50_000
+    assert ".retention-" in trash(root)[0].name
+    assert rule.partition(" =")[0] in daemon.wait_for("retired")
+    client.undelete("cold")
+    (line,) = client.session("cold").lines()
+    assert b"x" * 50_000 in line
+
+
+def test_dry_run_shows_the_rule_of_each_file_and_moves_nothing(
+    root: Path, client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    folder = make(client, "cold", days=40)
+    rewritten(client)
+    rules = "generations_number = 4\nsessions_days = 30"
+    report = follow(client, daemon, rules, dry_run=True)
+    assert [(each.session, each.rule) for each in report.entries] == [
+        ("demo", "retention.generations_number = 4"),
+        ("cold", "retention.sessions_days = 30"),
+    ]
+    assert report.entries[1].file == str(folder)
+    assert folder.exists()
+    assert trash(root) == []
+
+
+def test_session_changed_within_a_day_stays_for_any_number(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    for name in ("a", "b", "c"):
+        make(client, name, days=0.5)
+    assert follow(client, daemon, "sessions_number = 1\nsessions_bytes = 1").sessions == 0
+
+
+def test_session_is_as_cold_as_the_warmest_below_it(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    make(client, "team", days=40)
+    make(client, "team/worker", days=2)
+    make(client, "crew", days=40)
+    make(client, "crew/worker", days=50)
+    assert follow(client, daemon, "sessions_days = 30").sessions == 1
+    assert sessions(client) == ["team", "team/worker"]
+
+
+def test_followed_session_stays(client: steno.BlockingClient, daemon: DaemonInThread) -> None:
+    make(client, "demo", days=40)
+    with client.session("demo").subscribe() as events:
+        next(iter(events))
+        assert follow(client, daemon, "sessions_days = 30").sessions == 0
+    assert sessions(client) == ["demo"]
+
+
+def test_sessions_of_a_mount_have_no_rule(tmp_path: Path, root: Path) -> None:
+    mount = tmp_path / "kimi"
+    mount.mkdir()
+    (root / paths.CONFIG).write_text(f'[mounts]\nkimi = "{mount}"\n[retention]\nsessions_days = 1')
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        make(client, "kimi:cold", days=40)
+        report, _ = client.request(Gc(retention=True), GcReport)
+        assert (report.sessions, sessions(client)) == (0, ["kimi:cold"])
+
+
+@pytest.mark.parametrize("rule", ["trash_number = 1", "trash_bytes = 40000"])
+def test_trash_goes_by_number_and_size_after_a_day(
+    root: Path, client: steno.BlockingClient, daemon: DaemonInThread, rule: str
+) -> None:
+    for name in ("a", "b", "c"):
+        make(client, name, text=name * 10_000)
+        client.delete(name)
+    assert follow(client, daemon, rule).files == 0
+    for days, folder in enumerate(trash(root), start=2):
+        at, rest = folder.name.split(".", 1)
+        folder.rename(folder.with_name(f"{int(at) - days * 86_400}.{rest}"))
+    oldest, middle, newest = trash(root)
+    report = follow(client, daemon, rule)
+    assert [entry.file for entry in report.entries] == [str(oldest), str(middle)]
+    assert {entry.rule.partition(" =")[0] for entry in report.entries} == {
+        f"retention.{rule.partition(' =')[0]}"
+    }
+    assert trash(root) == [newest]
+
+
+def test_daemon_follows_the_rules_by_itself(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        make(client, "cold", days=40)
+    (root / paths.CONFIG).write_text("[retention]\nsessions_days = 30\n")
+    with DaemonInThread(root) as daemon, steno.connect_sync(root, spawn=False) as client:
+        daemon.wait_for("collected")
+        assert sessions(client) == []
