@@ -9,6 +9,7 @@ from stenod.store.disk import Disk
 from stenod_cluster.membership import Membership
 from stenod_cluster.nats_journal import NatsJournal
 from stenod_cluster.options import replication_options
+from stenod_cluster.trust import Trust
 
 
 def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
@@ -25,7 +26,7 @@ def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
     options = replication_options(config.settings)
     endpoint = config.settings.text("replication.advertise") or config.endpoint
     try:
-        engine = NatsJournal(options, f"stenod on {socket.gethostname()}")
+        engine = NatsJournal(options, f"stenod on {socket.gethostname()}", Trust(config.root))
     except OSError as error:
         raise BadRequest(
             f"the cluster {options.cluster} cannot be used: {error}: correct [replication]"

@@ -9,7 +9,7 @@ them; there `publish_on_loop` is awaited.
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from errno import EBADMSG
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -152,6 +152,22 @@ class JournalLost(DiskRefused):
         )
 
 
+REMEDY: Final = (
+    "restore the servers' data if it can be had, else run `steno cluster join --again` on each"
+    " host, first where the newest sessions are, which brings the sessions of its root into the"
+    " stream again"
+)
+"""What an operator does about a stream that lacks acknowledged messages."""
+
+
+class ForeignStream(JournalLost):
+    """The stream is missing, or another one than this root used; nothing is acknowledged in it."""
+
+    def refusal(self, session: str) -> StenoError:
+        """Return the error for the sender."""
+        return StorageFailed(f"{self.strerror}; nothing of the command was kept", session=session)
+
+
 def held(session: str, owner: Owner) -> Held:
     """Return the error for a session that another daemon owns."""
     return Held(
@@ -211,6 +227,14 @@ class Journal(Protocol):
 
     async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """As `publish`, on the event loop."""
+        ...
+
+    def stream_of(self, folder: str) -> str:
+        """Returns the identity of the stream that has a folder: sequences of others mean nothing.
+
+        Raises:
+            JournalLost: no server was reached yet.
+        """
         ...
 
     def confirm(self, folder: str) -> None:

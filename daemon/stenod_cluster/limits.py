@@ -57,6 +57,10 @@ RETRY_S_MAX: Final = 0.1
 SETUP_RETRY_S: Final = 0.5
 """Pause before the streams are asked for again, while the servers choose a leader."""
 
+SUSPECT_S: Final = 3.0
+"""Time for which a stream has to lack what this root knows before that counts: a new leader answers
+while it still applies the last messages, and a starting server before it knows its streams."""
+
 LEADER_CHECK_S: Final = 10.0
 """Time between two looks at which server leads the stream: a publication by way of another one
 takes a twelfth longer."""

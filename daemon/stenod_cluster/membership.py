@@ -31,6 +31,7 @@ from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
     ForeignMessage,
+    ForeignStream,
     Journal,
     JournalLost,
     Kind,
@@ -106,6 +107,8 @@ class Membership:
             # What was asked before there was a connection went nowhere.
             self._hosts.ask()
             broken = self._broken_promises()
+        except ForeignStream as error:
+            raise StorageFailed(str(error.strerror)) from None
         except JournalLost as error:
             raise StorageFailed(
                 f"the servers of the cluster {self._cluster} cannot be used:"
@@ -374,8 +377,17 @@ class Membership:
     def _hidden(self, session: str, owner: Owner) -> str:
         """Why records of this disk are hidden by another host's session; empty if none are."""
         host = self._hosts.owner.host
-        if owner.host == host or not self._is_apart(session):
+        if owner.host == host:
             return ""
+        stream = self._stream_of_files(session)
+        if stream is None or stream == self._engine.stream_of(session):
+            return ""
+        if stream:
+            return (
+                f"the session is {owner.endpoint}'s, and this host has files from another stream:"
+                f" `steno cluster move {session} {self._hosts.owner.endpoint}` keeps in quarantine/"
+                " what only this host has"
+            )
         return (
             f"the id is that of a session of {owner.endpoint}, which hides the one of this host:"
             " take [replication] out of config.toml, run `steno restart` and"
@@ -383,17 +395,20 @@ class Membership:
             " `steno cluster join`"
         )
 
-    def _is_apart(self, session: str) -> bool:
-        """Whether this disk has files under an id of the cluster that never came from there."""
+    def _stream_of_files(self, session: str) -> str | None:
+        """The stream from which this disk's files of a session came.
+
+        Returns:
+            Empty if they came from none; None if there are no files.
+        """
         try:
             with self._ownership.opened(session) as folder:
-                is_here = self._local.stat_name(folder, paths.CONTEXT) is not None
-                return is_here and not self._has_mark(folder)
+                if self._local.stat_name(folder, paths.CONTEXT) is None:
+                    return None
+                mark = read_mark(self._local, folder, self._hosts.owner.host)
+                return "" if mark is None else mark.stream
         except OSError:
-            return False
-
-    def _has_mark(self, folder: int) -> bool:
-        return read_mark(self._local, folder, self._hosts.owner.host) is not None
+            return None
 
 
 def _sessions_of(folders: Iterable[str], prefix: str, after: str) -> list[str]:

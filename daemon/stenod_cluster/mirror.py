@@ -58,6 +58,7 @@ class Mark(msgspec.Struct, frozen=True):
             generations, and all of them would be read at every takeover. After a power cut an
             unchanged time proves nothing.
         path: the folder in the session tree. After a move the mark tells of another one's messages.
+        stream: the stream that has the message. In another one, its sequence means nothing.
     """
 
     sequence: int
@@ -66,6 +67,7 @@ class Mark(msgspec.Struct, frozen=True):
     boot: str = ""
     seen: dict[int, Seen] = {}
     path: str = ""
+    stream: str = ""
 
 
 _mark_decoder = msgspec.json.Decoder(Mark)
@@ -186,6 +188,7 @@ class Mirror:
         read: returns the folder's messages behind a sequence, up to the one that owns it.
         has_moved: whether a folder that a message says is gone is at another place now.
         boot: this machine's boot, empty if unknown.
+        stream: the identity of the folder's stream.
     """
 
     def __init__(
@@ -197,8 +200,10 @@ class Mirror:
         read: Callable[[int], Iterator[Message]],
         has_moved: Callable[[Message], bool],
         boot: str = "",
+        stream: str = "",
     ) -> None:
         self._has_moved = has_moved
+        self._stream = stream
         self._boot = boot
         self._disk = disk
         self._folder = folder
@@ -216,7 +221,7 @@ class Mirror:
             OSError: the journal or the disk failed; the next call goes on from the files.
         """
         mark = read_mark(self._disk, self._folder, self._host)
-        if mark is not None and mark.path == self._path:
+        if mark is not None and (mark.path, mark.stream) == (self._path, self._stream):
             tail = list(self._counted(mark.sequence))
             replay = JournalReplay(mark.manifest.copy())
             changes = [each for message in tail for each in replay.feed(message.kind, message.body)]

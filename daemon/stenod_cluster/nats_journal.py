@@ -6,10 +6,12 @@ last one: whatever a daemon believes to own, only one can continue a folder.
 """
 
 import asyncio
+import base64
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from errno import EINVAL
-from typing import Any, TypeVar
+from errno import EINVAL, ENOENT
+from typing import Any, NamedTuple, TypeVar
 
 from stenod_cluster import limits
 from stenod_cluster.facts import (
@@ -21,7 +23,9 @@ from stenod_cluster.facts import (
 )
 from stenod_cluster.jetstream import Rejected, api, direct_get, direct_get_batch
 from stenod_cluster.journal import (
+    REMEDY,
     ForeignMessage,
+    ForeignStream,
     InDoubt,
     JournalLost,
     Message,
@@ -40,14 +44,18 @@ from stenod_cluster.publishing import Publishing
 from stenod_cluster.streams import differences, stream_config
 from stenod_cluster.subjects import (
     folder_of,
+    is_folder,
+    marker_subject,
     shard_of,
     stream_name,
     subject_of,
+    subjects_without_folder,
     topic_of,
     topic_subject,
 )
+from stenod_cluster.trust import Known, Request, Trust
 from stenod_cluster.verdicts import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Refused, failure_of
-from stenod_cluster.wire import message_of, owner_headers, sequence_of
+from stenod_cluster.wire import EXPECTED, message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
 
@@ -58,20 +66,29 @@ class NatsJournal:
     """The messages of all folders in the streams of a cluster. Implements `Journal`.
 
     It connects by itself and for as long as it takes, so that a daemon can start without a server;
-    what is asked before fails with the reason. Streams that are missing are created.
+    what is asked before fails with the reason. A stream that is missing, or not the one that
+    this root used, is refused.
 
     It lives on the event loop that runs when it is made, which has to be that of asyncio.
 
     Args:
         options: the cluster and its servers.
         name: the name of this client on the servers, such as that of the host.
+        trust: the streams that this root knows.
 
     Raises:
         OSError: the credentials or certificates that the options name cannot be used.
     """
 
-    def __init__(self, options: ReplicationOptions, name: str) -> None:
+    def __init__(self, options: ReplicationOptions, name: str, trust: Trust) -> None:
         self._options = options
+        self._trust = trust
+        # Of each stream: when it was created, its identity, and the highest sequence that is known.
+        self._created: dict[str, str] = {}
+        self._identities: dict[str, str] = {}
+        self._stored: dict[str, int] = {}
+        self._suspected_at: float | None = None
+        self._look_again = asyncio.Event()
         self._refusal: OSError | None = None
         self._is_prepared = False
         self._setup_trouble = ""
@@ -104,6 +121,13 @@ class NatsJournal:
     async def publish_on_loop(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """The same on the event loop; see `Journal`."""
         return await self._publish_all(publications)
+
+    def stream_of(self, folder: str) -> str:
+        """Returns the identity of the stream that has a folder; see `Journal`."""
+        stream, _ = self._place(folder)
+        if stream not in self._identities:
+            self.wait_ready(self._options.publish_s)
+        return self._identities[stream]
 
     def confirm(self, folder: str) -> None:
         """Check that a majority of the servers can hear each other; see `Journal`."""
@@ -181,18 +205,20 @@ class NatsJournal:
     async def _facts_of(self, shard: int, syncing: dict[str, Syncing]) -> StreamFacts:
         name = stream_name(self._options.cluster, shard)
         try:
-            info = await api(self._connection, "STREAM.INFO", name, {}, limits.MONITOR_S)
+            request = {"subjects_filter": subjects_without_folder(self._options.cluster, shard)}
+            info = await api(self._connection, "STREAM.INFO", name, request, limits.MONITOR_S)
         except JournalLost as error:
             return StreamFacts(name, trouble=str(error.strerror))
         except Rejected as error:
             return StreamFacts(name, trouble=str(error.error.get("description")))
         state, config = info["state"], info["config"]
+        ours: dict[str, int] = state.get("subjects") or {}
         return StreamFacts(
             name=name,
             replicas=_replicas(info.get("cluster"), syncing),
             wanted=config["num_replicas"],
-            folders=state.get("num_subjects", 0),
-            messages=state["messages"],
+            folders=state.get("num_subjects", 0) - len(ours),
+            messages=state["messages"] - sum(ours.values()),
             size_bytes=state["bytes"],
             size_bytes_max=config.get("max_bytes", -1),
         )
@@ -209,11 +235,43 @@ class NatsJournal:
         try:
             if not self._is_prepared:
                 await self._wait_prepared(deadline - asyncio.get_running_loop().time())
-            return await Publishing(
-                self._connection, self._options, publication, deadline
+            found = await Publishing(
+                self._connection, self._options, publication, deadline, self._doubted
             ).outcome()
+            if isinstance(found, int):
+                await self._note_stored(publication, found)
+            return found
         except OSError as error:
             return error
+
+    async def _note_stored(self, publication: Publication, sequence: int) -> None:
+        """Remember a sequence; the first message of a folder has no fence against another stream.
+
+        Raises:
+            ForeignStream: it is in a stream that was made since this daemon looked.
+            InDoubt: nobody says which stream it is in.
+        """
+        stream, _ = self._place(publication.folder)
+        if publication.after == 0:
+            try:
+                found = await api(self._connection, "STREAM.INFO", stream, {}, limits.MONITOR_S)
+                if found["created"] != self._created[stream]:
+                    self._look_again.set()
+                    request = {"seq": sequence}
+                    await api(
+                        self._connection, "STREAM.MSG.DELETE", stream, request, limits.MONITOR_S
+                    )
+                    raise _other_stream(stream)
+            except ForeignStream:
+                raise
+            except (JournalLost, Rejected) as error:
+                raise InDoubt(None, str(error)) from None
+        self._stored[stream] = max(self._stored[stream], sequence)
+
+    def _doubted(self) -> OSError | None:
+        """Look at the streams soon; returns why they are not used, as far as is known."""
+        self._look_again.set()
+        return self._refusal
 
     async def _confirm(self, folder: str) -> None:
         stream, _ = self._place(folder)
@@ -326,7 +384,9 @@ class NatsJournal:
             request = {"subjects_filter": subjects, "offset": offset}
             info = await self._ask("STREAM.INFO", stream, request)
             page: dict[str, int] = info["state"].get("subjects") or {}
-            found.update({folder_of(subject): count for subject, count in page.items()})
+            found.update(
+                {folder_of(each): count for each, count in page.items() if is_folder(each)}
+            )
             total = info.get("total", 0)
             offset += len(page)
             if not page:
@@ -356,42 +416,74 @@ class NatsJournal:
         deadline = clock() + wait_s
         while not self._is_prepared:
             if self._refusal is not None:
-                raise OSError(self._refusal.errno, self._refusal.strerror)
+                raise _again(self._refusal)
             if clock() >= deadline or self._connection.is_closed:
                 raise JournalLost(None, self._trouble())
             await self._connection.wait_connected(deadline - clock())
             await asyncio.sleep(limits.SETUP_POLL_S)
 
     async def _prepare(self) -> None:
-        """Find or create the streams, and stay with their leader; cancelled with the connection."""
+        """Look at the streams, and stay with their leader; cancelled with the connection."""
         # Once it is closed, nothing here waits any more, and the loop would have no other turn.
         while not self._connection.is_closed:
+            wait_s = limits.SETUP_RETRY_S
             try:
                 leaders = [
                     await self._prepare_stream(shard) for shard in range(self._options.streams)
                 ]
+                if self._trust.request is not Request.NONE:
+                    await asyncio.to_thread(self._trust.end_request)
+            except _Suspicion as error:
+                self._suspect(error.why)
             except JournalLost as error:
+                if isinstance(error, ForeignStream):
+                    self._refuse(error)
                 self._setup_trouble = str(error.strerror)
             except OSError as error:
-                self._refusal = error
                 # The operator may correct it while the daemon runs.
-                self._is_prepared = False
-                await asyncio.sleep(limits.SETUP_RETRY_S)
+                self._refuse(error)
             else:
-                self._refusal = None
+                self._refusal = self._suspected_at = None
                 self._setup_trouble = ""
                 self._is_prepared = True
                 if len(leaders) == 1 and leaders[0]:
                     # From any other server each message goes to this one first.
                     await self._connection.move_to(leaders[0])
-                await asyncio.sleep(limits.LEADER_CHECK_S)
+                wait_s = limits.LEADER_CHECK_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._look_again.wait()
+            # What doubts the stream asks again and again meanwhile.
+            await asyncio.sleep(limits.SETUP_POLL_S)
+            self._look_again.clear()
+
+    def _refuse(self, error: OSError) -> None:
+        self._refusal = error
+        self._is_prepared = False
+
+    def _suspect(self, why: str) -> None:
+        """Stop publishing at once, and refuse the stream if nothing changes for a while."""
+        now = asyncio.get_running_loop().time()
+        self._is_prepared = False
+        self._setup_trouble = why
+        if self._suspected_at is None:
+            self._suspected_at = now
+        elif now - self._suspected_at > limits.SUSPECT_S:
+            self._refuse(ForeignStream(None, f"{why}: {REMEDY}"))
 
     async def _prepare_stream(self, shard: int) -> str:
-        """Returns the name of the server that leads the stream, empty if there is none."""
+        """Returns the name of the server that leads the stream, empty if there is none.
+
+        Raises:
+            _Suspicion: the stream lacks what this root knows.
+            ForeignStream: it is another one than this root used.
+            JournalLost: nobody answered.
+            OSError: it is not there, or has other settings.
+        """
         name = stream_name(self._options.cluster, shard)
-        config = stream_config(self._options, shard)
+        stored = self._stored.get(name, 0)
         try:
-            found = await self._stream_or_new(name, config)
+            found = await self._stream_info(name, shard)
         except Rejected as error:
             raise _refusal(error, name) from None
         different = differences(self._options, shard, found["config"])
@@ -402,16 +494,28 @@ class NatsJournal:
                 f" Change it with `nats stream edit {name}`, or choose another"
                 " replication.cluster",
             )
+        await self._check_known(name, shard, found["created"], found["state"]["last_seq"], stored)
         cluster: dict[str, Any] = found.get("cluster") or {}
         return str(cluster.get("leader", ""))
 
-    async def _stream_or_new(self, name: str, config: dict[str, Any]) -> dict[str, Any]:
+    async def _stream_info(self, name: str, shard: int) -> dict[str, Any]:
+        """Returns what the servers say of a stream, which is created if the operator said so."""
         wait_s = limits.RESEND_S
         try:
             return await api(self._connection, "STREAM.INFO", name, {}, wait_s)
         except Rejected as error:
             if error.code != STREAM_NOT_FOUND:
                 raise
+        request, known = self._trust.request, self._trust.known(name)
+        if known is not None and request is not Request.AGAIN:
+            raise _Suspicion(f"the servers have lost stream {name}")
+        if request is Request.NONE:
+            raise OSError(
+                ENOENT,
+                f"the servers have no stream {name}: on one host, once, run"
+                " `steno cluster join --create`",
+            )
+        config = stream_config(self._options, shard)
         try:
             return await api(self._connection, "STREAM.CREATE", name, config, wait_s)
         except Rejected as error:
@@ -419,6 +523,115 @@ class NatsJournal:
                 raise
         # Another daemon or an operator created it meanwhile.
         return await api(self._connection, "STREAM.INFO", name, {}, wait_s)
+
+    async def _check_known(
+        self, name: str, shard: int, created: str, last: int, stored: int
+    ) -> None:
+        """Compare a stream with what this root knows of it, and remember it.
+
+        Args:
+            name: its name.
+            shard: its number.
+            created: when it was created.
+            last: its last sequence.
+            stored: the highest sequence that this daemon knew before it asked.
+
+        Raises:
+            _Suspicion: it lacks what this root knows.
+            ForeignStream: it is another one than this root used.
+        """
+        known, is_again = self._trust.known(name), self._trust.request is Request.AGAIN
+        marker = await self._marker(name, shard)
+        if known is not None and not is_again:
+            self._compare(name, known, created, marker, last, stored)
+        elif marker is None or (
+            known is not None and known.identity == f"{created} {marker.body}" and last < known.last
+        ):
+            # A new marker tells the stream after a loss from the one before, on all hosts.
+            marker = await self._new_marker(name, shard, marker)
+            last = max(last, marker.sequence)
+        assert marker is not None
+        known = Known(f"{created} {marker.body}", last)
+        self._created[name], self._identities[name] = created, known.identity
+        self._stored[name] = last if is_again else max(self._stored.get(name, 0), last)
+        await asyncio.to_thread(self._trust.accept, name, known)
+
+    def _compare(
+        self,
+        name: str,
+        known: Known,
+        created: str,
+        marker: "_Marker | None",
+        last: int,
+        stored: int,
+    ) -> None:
+        """Raise if a stream is not the one that this root knows, or lacks messages."""
+        if known.identity.partition(" ")[0] != created:
+            raise _other_stream(name)
+        if marker is None:
+            raise _Suspicion(f"stream {name} has lost its first message")
+        if known.identity != f"{created} {marker.body}":
+            raise ForeignStream(
+                None, f"another host joined stream {name} again after a loss: {REMEDY}"
+            )
+        if last < max(stored, known.last):
+            raise _Suspicion(
+                f"stream {name} has messages up to {last}, and its servers acknowledged"
+                f" {max(stored, known.last)}"
+            )
+
+    async def _marker(self, name: str, shard: int) -> "_Marker | None":
+        """Returns the marker as the stream's leader has it; None if there is none."""
+        request = {"last_by_subj": marker_subject(self._options.cluster, shard)}
+        try:
+            found = await api(self._connection, "STREAM.MSG.GET", name, request, limits.MONITOR_S)
+        except Rejected as error:
+            if error.code == NO_MESSAGE_FOUND:
+                return None
+            raise _refusal(error, name) from None
+        message = found["message"]
+        return _Marker(int(message["seq"]), base64.b64decode(message.get("data", "")).decode())
+
+    async def _new_marker(self, name: str, shard: int, before: "_Marker | None") -> "_Marker":
+        """Publish a marker behind the last one; returns the one that the stream has then."""
+        subject = marker_subject(self._options.cluster, shard)
+        headers = {EXPECTED: str(before.sequence if before else 0)}
+        body = secrets.token_hex(16).encode()
+        with suppress(NotConnectedError, NoRespondersError, UnansweredError):
+            await self._connection.request(subject, body, limits.RESEND_S, headers)
+        # Two hosts may do it at the same time: the stream has the marker of one of them.
+        found = await self._marker(name, shard)
+        if found is None or found == before:
+            raise JournalLost(None, f"stream {name} does not take its marker")
+        return found
+
+
+class _Marker(NamedTuple):
+    """The message that tells a stream from a copy of it."""
+
+    sequence: int
+    body: str
+
+
+class _Suspicion(Exception):
+    """A stream lacks what this root knows, which may pass."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def _other_stream(name: str) -> ForeignStream:
+    return ForeignStream(
+        None, f"stream {name} was made again since this root used it, and is another one: {REMEDY}"
+    )
+
+
+def _again(error: OSError) -> OSError:
+    """A new error for each thread that raises it."""
+    if isinstance(error, ForeignStream):
+        return ForeignStream(None, str(error.strerror))
+    return OSError(error.errno, error.strerror)
 
 
 def _refusal(error: Rejected, stream: str) -> OSError:

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,9 @@ from stenod.store.names import remove
 from stenod_cluster import limits
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
+    REMEDY,
     Fenced,
+    ForeignStream,
     InDoubt,
     Journal,
     JournalLost,
@@ -287,7 +289,8 @@ class Ownership:
                 return
             seen = seen_files(self._disk, handle, folder.manifest)
             mark = Mark(
-                folder.sequence, self.owner.host, folder.manifest, self._boot, seen, folder.path
+                folder.sequence, self.owner.host, folder.manifest, self._boot, seen, folder.path,
+                self.journal.stream_of(folder.path),
             )  # fmt: skip
             save_mark(self._disk, handle, mark)
             folder.is_mark_due = False
@@ -356,8 +359,8 @@ class Ownership:
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, path, self.owner.host,
-                lambda after: self.journal.read(path, after, sequence),
-                has_moved or self._has_moved, self._boot,
+                lambda after: self._messages(path, after, sequence),
+                has_moved or self._has_moved, self._boot, self.journal.stream_of(path),
             )  # fmt: skip
             made = mirror.make()
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
@@ -375,6 +378,17 @@ class Ownership:
             self.hosts.tell_taken(path)
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
         return folder
+
+    def _messages(self, path: str, after: int, last: int) -> Iterator[Message]:
+        """The messages of a folder behind its mark, up to the one that owns it."""
+        if after >= last:
+            # The servers have lost messages: what comes behind would continue other files.
+            raise ForeignStream(
+                None,
+                f"this root knows message {after} of {path!r}, and the servers have messages up to"
+                f" {last} only: {REMEDY}",
+            )
+        return self.journal.read(path, after, last)
 
     def _has_moved(self, gone: Message) -> bool:
         """Whether no move of a folder was cut short, or the journal has it at its new place."""

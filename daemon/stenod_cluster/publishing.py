@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
 from stenod_cluster import limits
 from stenod_cluster.jetstream import direct_get
@@ -41,6 +42,7 @@ class Publishing:
         options: the cluster.
         publication: what is published.
         deadline: when to give up, by the clock of the event loop.
+        doubted: called when the servers lack what they had; returns why the stream is not used.
 
     Raises:
         OSError: the folder has no subject.
@@ -52,10 +54,12 @@ class Publishing:
         options: ReplicationOptions,
         publication: Publication,
         deadline: float,
+        doubted: Callable[[], OSError | None],
     ) -> None:
         self._connection = connection
         self._publication = publication
         self._deadline = deadline
+        self._doubted = doubted
         self._subject = subject_of(options.cluster, options.streams, publication.folder)
         self._stream = stream_name(options.cluster, shard_of(publication.folder, options.streams))
         self._ids: set[str] = set()
@@ -85,6 +89,8 @@ class Publishing:
             self._reason = str(error)
             await self._connection.wait_connected(left_s)
         except NoRespondersError:
+            if (foreign := self._doubted()) is not None:
+                return self._in_doubt() or foreign
             await self._pause(f"stream {self._stream} has no leader, or is not there")
         except UnansweredError as error:
             self._is_in_doubt = True
@@ -103,6 +109,8 @@ class Publishing:
             case WrongSequence(last) if last > self._publication.after:
                 return await self._overtaken()
             case WrongSequence(last):
+                if (foreign := self._doubted()) is not None:
+                    return self._in_doubt() or foreign
                 # A leader that does not know yet that it is none any more.
                 await self._pause(
                     f"the leader of {self._stream} knows messages up to {last} of the folder, and"

@@ -1,6 +1,7 @@
 """Subjects and streams of folders, which every daemon of a cluster computes alike.
 
     steno.<cluster>.f.<shard>.<segment>.<segment>   a folder's messages, in STENO_<cluster>_<shard>
+    steno.<cluster>.f.<shard>.$.stream              the marker of a stream: one random message
     steno.<cluster>.tell.<topic>                    announcements, in no stream
 
 A segment of a folder's path is percent-encoded, because a subject has no blank, and `.`, `*` and
@@ -10,9 +11,13 @@ A segment of a folder's path is percent-encoded, because a subject has no blank,
 import zlib
 from errno import ENAMETOOLONG
 from functools import lru_cache
+from typing import Final
 from urllib.parse import quote, unquote
 
 from stenod_cluster import limits
+
+_OURS: Final = "$"
+"""The token of subjects without a folder, where folders have it encoded."""
 
 
 def stream_name(cluster: str, shard: int) -> str:
@@ -51,6 +56,21 @@ def subject_of(cluster: str, streams: int, folder: str) -> str:
             folder,
         )
     return subject
+
+
+def marker_subject(cluster: str, shard: int) -> str:
+    """Returns the subject of a stream's marker, which no folder has."""
+    return f"steno.{cluster}.f.{shard}.{_OURS}.stream"
+
+
+def subjects_without_folder(cluster: str, shard: int) -> str:
+    """Returns the wildcard of the subjects in a stream that are no folder's."""
+    return f"steno.{cluster}.f.{shard}.{_OURS}.>"
+
+
+def is_folder(subject: str) -> bool:
+    """Whether a subject is that of a folder."""
+    return subject.split(".")[4] != _OURS
 
 
 def folder_of(subject: str) -> str:

@@ -200,7 +200,7 @@ def test_a_doubt_about_a_purged_message_is_no_refusal(
         copy = stored(bob, taken, BOB, Kind.SNAPSHOT)
         bob.purge("s", copy)
         # A replica that lags would still show the purged message.
-        three_nodes.wait_for_messages(stream, 1, copy)
+        three_nodes.wait_for_messages(stream, 2, copy)
 
     # A leader that began after the purge does not know the ids of purged messages.
     losses.script = ["answer", lambda: replace_all() or ("" if knows_ids else "overtaken")]

@@ -135,7 +135,7 @@ def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError
         journal.wait_ready(READY_S)
         [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(first, int)
-        cluster.wait_for_messages(stream_name(chosen.cluster, 0), 1, first)
+        cluster.wait_for_messages(stream_name(chosen.cluster, 0), 2, first)
         return act(journal)
 
 

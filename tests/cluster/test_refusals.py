@@ -15,6 +15,7 @@ from stenod_cluster import limits
 from stenod_cluster.journal import ForeignMessage, JournalLost, Kind, Owner, Publication
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name
+from stenod_cluster.trust import Trust
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, joined, options, skip_without_servers
 from support.nats_requests import ask
@@ -103,8 +104,9 @@ def test_credentials_that_are_none_are_refused_at_once(tmp_path: Path, text: str
     if text is not None:
         path.write_text(text)
 
+    chosen = ReplicationOptions("t", ("nats://a",), credentials=str(path))
     with pytest.raises(OSError, match=r"replication\.credentials"):
-        NatsJournal(ReplicationOptions("t", ("nats://a",), credentials=str(path)), "ann")
+        NatsJournal(chosen, "ann", Trust(None))
 
 
 @pytest.fixture
@@ -160,8 +162,9 @@ def test_a_server_without_tls_is_refused_where_tls_is_asked_for(
 def test_a_certificate_file_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     for path in (tmp_path / "ca.pem", tmp_path / "none.pem"):
+        chosen = ReplicationOptions("t", ("nats://a",), tls_ca=str(path))
         with pytest.raises(OSError, match=r"replication\.tls_ca"):
-            NatsJournal(ReplicationOptions("t", ("nats://a",), tls_ca=str(path)), "ann")
+            NatsJournal(chosen, "ann", Trust(None))
 
 
 def test_a_full_stream_refuses_and_keeps_what_it_has(
@@ -219,7 +222,7 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
         stream = stream_name(chosen.cluster, 0)
         foreign = ask(three_nodes, f"steno.{chosen.cluster}.f.0.s", "hello")["seq"]
         # A replica that lags would answer with the message before.
-        three_nodes.wait_for_messages(stream, 2, foreign)
+        three_nodes.wait_for_messages(stream, 3, foreign)
 
         [found] = journal.publish([Publication("s", first, ANN, Kind.CHANGE, b"")])
 

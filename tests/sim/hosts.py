@@ -46,6 +46,7 @@ class MortalJournal:
         self.under_way = 0
         self.folders, self.purge = journal.folders, journal.purge
         self.listen = journal.listen
+        self.stream_of = journal.stream_of
         self.is_silent = False
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:

@@ -134,7 +134,7 @@ def test_a_session_that_hides_one_of_this_disk_is_in_trouble_here(tmp_path: Path
         folder = tmp_path / "two/sessions" / name
         folder.mkdir(parents=True)
         (folder / "context.jsonl").write_text("{}\n")
-    mark = Mark(3, two._hosts.owner.host, Manifest())
+    mark = Mark(3, two._hosts.owner.host, Manifest(), stream=stream.identity)
     (tmp_path / "two/sessions/mirrored/journal.mark").write_bytes(msgspec.json.encode(mark))
     troubles = {each.session: each.trouble for each in two.report("", None, 9).sessions}
     assert [name for name, trouble in troubles.items() if trouble] == ["both"]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from steno_protocol import paths
+from stenod_cluster.trust import Request
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster
 
@@ -27,4 +29,6 @@ def clustered_daemon(
         f"advertise = {json.dumps(daemon.endpoint)}\n"
         + (f"dead_s = {dead_s}\n" if dead_s is not None else "")
     )
+    (root / paths.CLUSTER_REQUEST).write_text(Request.CREATE)
+    (root / paths.CLUSTER_REQUEST).chmod(0o600)
     return daemon

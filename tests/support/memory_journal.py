@@ -59,12 +59,14 @@ class MemoryStream:
         rates: how often each fault comes, from 0 to 1.
         now: the clock of the servers.
         capacity: bytes of all bodies that they store.
+        identity: of the stream; another one after it was made again.
     """
 
     seed: int = 0
     rates: Mapping[Fault, float] = field(default_factory=dict[Fault, float])
     now: Callable[[], float] = lambda: 0.0
     capacity: int = 2**40
+    identity: str = "stream-1"
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -253,6 +255,11 @@ class MemoryJournal:
         """The same on the event loop; other tasks run before it."""
         await anyio.lowlevel.checkpoint()
         return self.publish(publications)
+
+    def stream_of(self, folder: str) -> str:
+        """Returns the identity of the only stream."""
+        del folder
+        return self._stream.identity
 
     def confirm(self, folder: str) -> None:
         """Raise JournalLost for a host that is cut off."""

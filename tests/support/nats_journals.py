@@ -10,6 +10,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from stenod_cluster.options import ReplicationOptions
+from stenod_cluster.trust import Request, Trust
 from support.nats_cluster import NatsCluster, server_binary
 
 if TYPE_CHECKING:
@@ -29,13 +30,21 @@ def skip_without_servers() -> None:
 
 
 @contextmanager
-def joined(options: ReplicationOptions, name: str) -> "Iterator[NatsJournal]":
-    """A journal on an event loop in a thread of its own, as threads of a daemon see it."""
+def joined(
+    options: ReplicationOptions, name: str, trust: Trust | None = None
+) -> "Iterator[NatsJournal]":
+    """A journal on an event loop in a thread of its own, as threads of a daemon see it.
+
+    Args:
+        options: the cluster.
+        name: of the client.
+        trust: the streams that it knows; by default it creates them.
+    """
     # A test without the extra imports this module, too.
     from stenod_cluster.nats_journal import NatsJournal
 
     with start_blocking_portal("asyncio") as portal:
-        journal = portal.call(NatsJournal, options, name)
+        journal = portal.call(NatsJournal, options, name, trust or Trust(None, Request.CREATE))
         try:
             yield journal
         finally:

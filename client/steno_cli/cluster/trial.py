@@ -23,6 +23,7 @@ from steno_cli.agents import (
     stop_daemon,
     write_session,
 )
+from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.nodes import Nodes, running_nodes
 from steno_cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
 from steno_cli.proofs import Acked, changes_of_writer
@@ -105,6 +106,7 @@ async def _play(folder: Path, agents: int, turns: int, output: Output) -> Eviden
 def _prepare(root: Path, nodes: Nodes) -> None:
     root.mkdir(mode=0o700)
     (root / paths.CONFIG).write_text(nodes.host_table)
+    write_request(root, "create")
 
 
 async def _write(owner: Path, other: Path, agents: int, turns: int, output: Output) -> Evidence:

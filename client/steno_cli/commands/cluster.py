@@ -21,10 +21,12 @@ from steno_cli.arguments import (
     session_argument,
 )
 from steno_cli.cluster.hosts import host_meant
+from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
 from steno_cli.command_limits import TRY_AGENTS_MAX, TRY_TURNS_MAX
 from steno_cli.connection import connected
+from steno_cli.daemon_control import stop_daemon
 from steno_cli.destination import new_file
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -116,6 +118,15 @@ def _add_join(under: Subcommands) -> None:
         example="steno cluster join",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "only sessions whose id begins with this")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--create", action="store_true",
+        help="restart the daemon, and let it create the cluster's streams: on one host, once",
+    )  # fmt: skip
+    either.add_argument(
+        "--again", action="store_true",
+        help="restart the daemon, and let it use streams that were made again or restored",
+    )  # fmt: skip
     parser.set_defaults(changes=True)
 
 
@@ -222,6 +233,10 @@ class _Comparison(NamedTuple):
 def _join(options: Namespace, output: Output) -> int:
     """Use each session that the journal does not have, which replicates it."""
     prefix = options.prefix or ""
+    if options.create or options.again:
+        root = stop_daemon(options).root
+        write_request(root, "create" if options.create else "again")
+        options.root, options.socket, options.endpoint = str(root), None, None
     with connected(options) as client:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)

@@ -1006,6 +1006,8 @@ complete -c steno -n '_shtab_steno_using cluster join' -l key-file -xka "(__fish
 complete -c steno -n '_shtab_steno_using cluster join' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using cluster join' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using cluster join' -l json -d 'print JSON, including errors'
+complete -c steno -n '_shtab_steno_using cluster join' -l create -d 'restart the daemon, and let it create the cluster'"'"'s streams: on one host, once'
+complete -c steno -n '_shtab_steno_using cluster join' -l again -d 'restart the daemon, and let it use streams that were made again or restored'
 complete -c steno -n '_shtab_steno_using cluster join; and test $_shtab_steno_npos -eq 0' -ka "(_steno_session_ids)" -d 'only sessions whose id begins with this'
 complete -c steno -n '_shtab_steno_using cluster; and test $_shtab_steno_npos -eq 0' -a try -d 'prove a takeover with servers and daemons on this machine'
 complete -c steno -n '_shtab_steno_using cluster try' -s h -l help -d 'show this help message and exit'

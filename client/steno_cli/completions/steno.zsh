@@ -279,6 +279,8 @@ _shtab_steno_cluster_join_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--create[restart the daemon, and let it create the cluster\'s streams\: on one host, once]"
+  "--again[restart the daemon, and let it use streams that were made again or restored]"
   ":only sessions whose id begins with this:_steno_session_ids"
 )
 

@@ -42,6 +42,8 @@ def promise(report: ClusterReport) -> str:
     """Return in words what an ack of a cluster means at present."""
     if not report.server:
         return "no server is connected: nothing is acknowledged"
+    if report.trouble:
+        return f"nothing is acknowledged: {report.trouble}"
     if not all(has_majority(stream) for stream in report.streams):
         return "no majority of the servers answers: nothing is acknowledged"
     if report.broken_promises:

@@ -1,0 +1,101 @@
+"""The streams that a root knows, and what the operator asked it to do about others.
+
+A stream that was deleted and made again, or restored from an old copy, has the name of the one
+before and lacks acknowledged messages. A root remembers each stream that it used, and acknowledges
+nothing in another one before the operator says `steno cluster join` with an option.
+"""
+
+import os
+import threading
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from steno_protocol import paths
+from stenod.store import syncs
+from stenod.store.private_files import open_private, read_private
+
+
+class Request(StrEnum):
+    """What the operator asked for.
+
+    Attributes:
+        NONE: nothing: a missing stream and another stream are refused.
+        CREATE: create the streams if they are missing and this root knew none.
+        AGAIN: use the streams as they are now, and create missing ones.
+    """
+
+    NONE = ""
+    CREATE = "create"
+    AGAIN = "again"
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A stream that this root used.
+
+    Attributes:
+        identity: the time of its creation, and its marker message.
+        last: the highest sequence that this root knows to be durable in it.
+    """
+
+    identity: str
+    last: int = 0
+
+
+class Trust:
+    """The known streams of one root, which its folder keeps.
+
+    Args:
+        root: the root; None for one without a folder, which forgets them with the process.
+        request: what the operator asked for, of a root without a folder.
+
+    Attributes:
+        request: what the operator asked for.
+    """
+
+    def __init__(self, root: Path | None, request: Request = Request.NONE) -> None:
+        self._root = root
+        self.request = request
+        self._known: dict[str, Known] = {}
+        self._lock = threading.Lock()
+        if root is not None:
+            self.request = _request_in(root)
+            with suppress(FileNotFoundError, msgspec.DecodeError):
+                data = read_private(root / paths.CLUSTER_STREAMS)
+                self._known = msgspec.json.decode(data, type=dict[str, Known])
+
+    def known(self, stream: str) -> Known | None:
+        """Returns what this root knows of a stream; None if it never used it."""
+        return self._known.get(stream)
+
+    def accept(self, stream: str, known: Known) -> None:
+        """Remember a stream; blocks, and returns when the folder has it on disk."""
+        with self._lock:
+            if self._known.get(stream) == known:
+                return
+            self._known[stream] = known
+            if self._root is not None:
+                _replace(self._root / paths.CLUSTER_STREAMS, msgspec.json.encode(self._known))
+
+    def end_request(self) -> None:
+        """The operator's request was carried out; blocks."""
+        if self.request is not Request.NONE and self._root is not None:
+            (self._root / paths.CLUSTER_REQUEST).unlink(missing_ok=True)
+        self.request = Request.NONE
+
+
+def _request_in(root: Path) -> Request:
+    with suppress(FileNotFoundError, ValueError):
+        return Request(read_private(root / paths.CLUSTER_REQUEST).decode().strip())
+    return Request.NONE
+
+
+def _replace(path: Path, data: bytes) -> None:
+    new = path.with_name(f"{path.name}.new")
+    handle = open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(handle, "wb", buffering=0) as file:
+        file.write(data)
+        syncs.fsync(handle)
+    new.replace(path)

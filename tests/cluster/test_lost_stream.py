@@ -1,0 +1,77 @@
+"""Two daemons whose stream is made again: nothing is acknowledged before they join it again."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import steno
+from cluster.test_moves import client_of, read, write
+from cluster.test_streams import rebuild
+from stenod_cluster.subjects import stream_name
+from support.clustered_daemon import clustered_daemon
+from support.command import Steno
+from support.nats_cluster import NatsCluster, wait_until
+from support.nats_journals import skip_without_servers
+from support.nats_requests import ask
+
+pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
+
+SAYS = "made again since this root used it"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    skip_without_servers()
+    # The path of a socket is bounded.
+    with ExitStack() as held:
+        made = Path(tempfile.mkdtemp(prefix="lost-")).resolve()
+        held.callback(shutil.rmtree, made, ignore_errors=True)
+        yield made
+
+
+def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_again(
+    three_nodes: NatsCluster, folder: Path
+) -> None:
+    one, two = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "ab")
+    stream = stream_name(folder.name, 0)
+    with one, two, client_of(one) as first, client_of(two) as second:
+        write(first, "s", "first")
+        write(second, "t", "second")
+        assert read(second, "s") == ["first"]
+        rebuild(three_nodes, stream)
+        for client, session in ((first, "s"), (second, "t")):
+            with pytest.raises(steno.StorageFailed, match="steno cluster join --again"):
+                client.open(f"new-{session}", follow=False)
+            with pytest.raises(steno.StenoError) as refused:
+                client.session(session).append_message({"role": "user", "content": "lost"})
+            assert SAYS in refused.value.message or refused.value.outcome == "unknown"
+        assert read(first, "s") == ["first"]
+        command = Steno(one.root)
+        wait_until(lambda: SAYS in command("cluster", "status").out, "the status says nothing")
+        assert f"nothing is acknowledged: stream {stream} was {SAYS}" in command("status").out
+        assert SAYS in command("doctor").out
+        info = ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})
+        assert info["state"]["messages"] == 0
+    refusal = Steno(one.root)("start")
+    assert refusal.code != 0
+    assert SAYS in refusal.err
+    try:
+        joined = Steno(one.root)("cluster", "join", "--again", "--json")
+        assert (joined.code, "s" in joined.document["joined"]) == (0, True), joined.err
+        # The other root knows the stream of before, and has to join, too.
+        assert SAYS in Steno(two.root)("start").err
+        joined = Steno(two.root)("cluster", "join", "--again", "--json")
+        assert (joined.code, "t" in joined.document["joined"]) == (0, True), joined.err
+        with client_of(one) as first, client_of(two) as second:
+            for client in (first, second):
+                assert read(client, "s") == ["first"]
+                assert read(client, "t") == ["second"]
+            write(first, "s", "third")
+            assert read(second, "s") == ["first", "third"]
+    finally:
+        for each in (one, two):
+            Steno(each.root)("stop")

@@ -1,0 +1,194 @@
+"""A stream that is missing, made again, or restored is not used before the operator says so."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stenod_cluster.journal import ForeignStream, JournalLost, Kind, Owner, Publication
+from stenod_cluster.options import ReplicationOptions
+from stenod_cluster.subjects import stream_name
+from stenod_cluster.trust import Request, Trust
+from support.nats_cluster import NatsCluster, wait_until
+from support.nats_journals import READY_S, joined, options
+from support.nats_requests import REQUEST_S, ask
+
+pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
+
+from stenod_cluster.nats_journal import NatsJournal
+
+ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
+
+
+def put(journal: NatsJournal, folder: str, after: int) -> int | OSError:
+    [found] = journal.publish([Publication(folder, after, ANN, Kind.CHANGE, b"x")])
+    return found
+
+
+def stored(journal: NatsJournal, folder: str, after: int) -> int:
+    found = put(journal, folder, after)
+    assert isinstance(found, int), found
+    return found
+
+
+@contextmanager
+def ready(chosen: ReplicationOptions, trust: Trust) -> Iterator[NatsJournal]:
+    with joined(chosen, "ann", trust) as journal:
+        journal.wait_ready(READY_S)
+        yield journal
+
+
+def refused(journal: NatsJournal, says: str) -> None:
+    """Wait until the journal refuses its stream, and check that it uses nothing of it."""
+
+    def is_said() -> bool:
+        return says in journal.state().trouble
+
+    wait_until(is_said, f"the journal does not say {says!r}")
+    for act in (lambda: raised(put(journal, "new", 0)), lambda: journal.last("s")):
+        with pytest.raises(ForeignStream, match="steno cluster join --again"):
+            act()
+
+
+def raised(found: int | OSError) -> int:
+    if isinstance(found, OSError):
+        raise found
+    return found
+
+
+def rebuild(cluster: NatsCluster, stream: str) -> dict[str, Any]:
+    """Delete a stream, and make it again with its configuration, as an operator does."""
+    config = ask(cluster, f"$JS.API.STREAM.INFO.{stream}", {})["config"]
+    assert ask(cluster, f"$JS.API.STREAM.DELETE.{stream}", {})["success"]
+    assert "error" not in ask(cluster, f"$JS.API.STREAM.CREATE.{stream}", config)
+    return config
+
+
+def test_a_missing_stream_is_created_by_an_explicit_act_only(three_nodes: NatsCluster) -> None:
+    chosen = options(three_nodes)
+    with joined(chosen, "ann", Trust(None)) as journal:
+        with pytest.raises(OSError, match="steno cluster join --create"):
+            journal.wait_ready(READY_S)
+        assert "steno cluster join --create" in journal.state().trouble
+    with ready(chosen, Trust(None, Request.CREATE)) as journal:
+        stored(journal, "s", 0)
+    with ready(chosen, Trust(None)) as journal:
+        assert journal.folders() == {"s": 1}
+
+
+def test_a_stream_that_was_made_again_is_refused_until_it_is_joined_again(
+    three_nodes: NatsCluster, tmp_path: Path
+) -> None:
+    chosen, root = options(three_nodes), tmp_path
+    (root / "stenod.join").write_text("create")
+    (root / "stenod.join").chmod(0o600)
+    with ready(chosen, Trust(root)) as journal:
+        before = journal.stream_of("s")
+        first = stored(journal, "s", 0)
+        rebuild(three_nodes, stream_name(chosen.cluster, 0))
+
+        # No look at the stream was due: what is published finds it.
+        assert isinstance(put(journal, "never", 0), ForeignStream)
+        assert isinstance(put(journal, "s", first), JournalLost)
+        refused(journal, "was made again since this root used it")
+    assert not (root / "stenod.join").exists()
+    with joined(chosen, "ann", Trust(root)) as journal, pytest.raises(ForeignStream):
+        journal.wait_ready(READY_S)
+    (root / "stenod.join").write_text("again")
+    (root / "stenod.join").chmod(0o600)
+    with ready(chosen, Trust(root)) as journal:
+        assert journal.stream_of("s") != before
+        stored(journal, "s", 0)
+    with ready(chosen, Trust(root)) as journal:
+        assert "s" in journal.folders()
+
+
+def test_a_stream_that_is_gone_is_not_made_again(three_nodes: NatsCluster) -> None:
+    chosen, trust = options(three_nodes), Trust(None, Request.CREATE)
+    stream = stream_name(chosen.cluster, 0)
+    with ready(chosen, trust) as journal:
+        stored(journal, "s", 0)
+        ask(three_nodes, f"$JS.API.STREAM.DELETE.{stream}", {})
+        with pytest.raises(JournalLost):
+            raised(put(journal, "t", 0))
+        refused(journal, f"the servers have lost stream {stream}")
+    assert "error" in ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_stream_that_was_restored_from_an_old_copy_is_refused(count: int) -> None:
+    with NatsCluster(count) as cluster:
+        chosen, trust = options(cluster), Trust(None, Request.CREATE)
+        stream = stream_name(chosen.cluster, 0)
+        with ready(chosen, trust) as journal:
+            first = stored(journal, "s", 0)
+            asyncio.run(restore_old_copy(cluster, stream, lambda: stored(journal, "s", first)))
+            with pytest.raises(JournalLost):
+                raised(put(journal, "s", first + 1))
+            refused(journal, "steno cluster join --again")
+        with joined(chosen, "bob", trust) as other, pytest.raises(ForeignStream):
+            other.wait_ready(READY_S)
+        again = Trust(None, Request.AGAIN)
+        again._known = trust._known
+        other_host = Trust(None)
+        other_host._known = dict(trust._known)
+        with ready(chosen, again) as journal:
+            assert journal.folders() == {"s": 1}
+            stored(journal, "s", first)
+        # What this one knows of the stream is of before the loss.
+        with joined(chosen, "bob", other_host) as other, pytest.raises(ForeignStream):
+            other.wait_ready(READY_S)
+
+
+def test_a_daemon_that_waits_for_its_leader_does_not_doubt_the_stream(
+    frail_nodes: NatsCluster,
+) -> None:
+    chosen = options(frail_nodes)
+    with ready(chosen, Trust(None, Request.CREATE)) as journal:
+        at = stored(journal, "s", 0)
+        for _ in range(3):
+            frail_nodes.wait_for_leader(stream_name(chosen.cluster, 0)).restart()
+            for _ in range(20):
+                at = stored(journal, "s", at)
+        frail_nodes.wait_ready()
+
+
+async def restore_old_copy(cluster: NatsCluster, stream: str, act: Any) -> None:
+    """Copy a stream, act, and put the copy in the place of the stream."""
+    import nats
+
+    client = await nats.connect(cluster.servers, allow_reconnect=False, connect_timeout=REQUEST_S)
+    chunks: list[bytes] = []
+    is_whole = asyncio.Event()
+
+    async def take(message: Any) -> None:
+        if message.data:
+            chunks.append(message.data)
+        else:
+            is_whole.set()
+        if message.reply:
+            await message.respond(b"")
+
+    async def request(subject: str, body: bytes) -> dict[str, Any]:
+        reply = await client.request(subject, body, timeout=REQUEST_S)
+        return msgspec.json.decode(reply.data, type=dict[str, Any]) if reply.data else {}
+
+    try:
+        await client.subscribe("copy.of.stream", cb=take)
+        wanted = {"deliver_subject": "copy.of.stream", "no_consumers": True}
+        copy = await request(f"$JS.API.STREAM.SNAPSHOT.{stream}", json.dumps(wanted).encode())
+        await asyncio.wait_for(is_whole.wait(), REQUEST_S)
+        await asyncio.to_thread(act)
+        assert (await request(f"$JS.API.STREAM.DELETE.{stream}", b""))["success"]
+        body = json.dumps({"config": copy["config"], "state": copy["state"]}).encode()
+        into = (await request(f"$JS.API.STREAM.RESTORE.{stream}", body))["deliver_subject"]
+        for chunk in chunks:
+            await request(into, chunk)
+        assert "error" not in await request(into, b"")
+    finally:
+        await client.close()
