@@ -153,7 +153,10 @@ class Daemon:
                 for transport in self._transports:
                     handle = partial(self._router.handle, transport)
                     refusal = partial(self._router.refusal, transport)
-                    tasks.start_soon(transport.serve, handle, refusal, self._registry.commit)
+                    is_waiting = partial(self._router.is_waiting, transport)
+                    tasks.start_soon(
+                        transport.serve, handle, refusal, self._registry.commit, is_waiting
+                    )
                 daemon_log.log("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
                 self._supervisor.ready()

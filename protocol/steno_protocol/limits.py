@@ -230,7 +230,11 @@ TURN_BEGIN_S: Final = 0.0005
 """Time for the messages of one turn. At least one is served."""
 
 TURN_S_MAX: Final = 0.25
-"""Longest turn: a message of another program is not answered at all."""
+"""Time after which a turn ends though its peer waits for answers: a message of another program is
+not answered at all."""
+
+TURN_COUNTED_S_MAX: Final = 1.0
+"""Longest turn that its pause is in proportion to: 15 MiB on a busy machine take half as long."""
 
 PAUSE_TURNS_MIN: Final = 2.0
 """Length of the pause after a turn, in turns: the others have two thirds of the time."""

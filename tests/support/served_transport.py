@@ -53,12 +53,14 @@ class Served:
         has_room: whether a new connection may stay.
         counts: number of other connections at each new one.
         cost: number of requests that each message counts as.
+        waiting: the identities of the peers with commands that are not answered yet.
     """
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.has_room = True
         self.counts: list[int] = []
         self.cost = 1
+        self.waiting: set[bytes] = set()
         self.own, self.client = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
         self.is_remote = kind == "remote"
         self.transport = Transport(self._decide_room)
@@ -91,6 +93,10 @@ class Served:
         self.senders.setdefault(frames[0], self.transport.sender())
         self.keys[frames[0]] = user
         return self.cost
+
+    def is_waiting(self, identity: bytes) -> bool:
+        """Whether a peer has commands without an answer."""
+        return identity in self.waiting
 
     def refusal(self, identity: bytes, frames: list[bytes]) -> list[bytes]:
         """Return the refusal of a message: its first frame, marked."""
@@ -138,6 +144,8 @@ async def served(kind: str, folder: Path) -> AsyncGenerator[Served]:
     one = Served(kind, folder)
     with closing(one):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(one.transport.serve, one.take, one.refusal, one.end_burst)
+            tasks.start_soon(
+                one.transport.serve, one.take, one.refusal, one.end_burst, one.is_waiting
+            )
             yield one
             tasks.cancel_scope.cancel()

@@ -242,6 +242,7 @@ class Peer(msgspec.Struct, eq=False):
         dropped: messages to it that were dropped, because its queue was full or it was gone.
         is_req: True when its last message began with an empty frame, as a REQ socket's do.
         slow_requests: ids of its requests that are being served beside the event loop.
+        commands: its commands for a writer that have no answer yet.
         subscriptions: its subscriptions by their names.
         reading: limits the blocks that are read for it at a time.
         in_flight: the frames in flight to it.
@@ -263,6 +264,7 @@ class Peer(msgspec.Struct, eq=False):
     dropped: int = 0
     is_req: bool = False
     slow_requests: set[bytes] = msgspec.field(default_factory=set[bytes])
+    commands: int = 0
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
     reading: anyio.Semaphore = msgspec.field(
         default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX, fast_acquire=True)

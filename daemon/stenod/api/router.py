@@ -136,6 +136,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         count_error: counts and logs an error, given its code and session.
         folders: the root and the mounts.
         repairs: the repairs that no reply has reported yet.
+        is_command: the request is a command for a writer.
         is_stale: the reply comes from files that may be older than those of the session's owner.
     """
 
@@ -146,10 +147,13 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     count_error: Callable[[str, str | None], None]
     folders: tuple[str, ...]
     repairs: UnreportedRepairs
+    is_command: bool = False
     is_stale: bool = False
 
     def reply(self, body: Reply) -> None:
         """Queue the reply."""
+        if self.is_command:
+            self.peer.commands -= 1
         self.outbox.reply(self.peer, self.request_id, self.marked(body))
 
     def marked(self, body: Reply) -> Reply:
@@ -298,6 +302,16 @@ class Router:
         message = encode_replies([(each, refused) for each in requests])
         return [b"", *message] if peer.is_req else message
 
+    def is_waiting(self, socket: Socket, identity: bytes) -> bool:
+        """Whether a peer has commands that are not answered yet.
+
+        Args:
+            socket: the socket that the peer is connected to.
+            identity: the socket's name for the peer.
+        """
+        peer = self.peers.get((socket, identity))
+        return peer is not None and peer.commands > 0
+
     def _assemble(self, peer: Peer, part: Part, data: bytes) -> list[bytes]:
         """Take in a part of a message; returns the message after its last part, else no frames."""
         match self._assemblies.add(peer, part, data):
@@ -326,7 +340,9 @@ class Router:
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
-        asker = self._asker(peer, request.id, session)
+        is_command = isinstance(command, Mutation)
+        asker = self._asker(peer, request.id, session, is_command=is_command)
+        peer.commands += is_command
         try:
             if self.is_reader and right_needed(command) > Right.READ:
                 raise _only_read(command)
@@ -336,9 +352,24 @@ class Router:
         except StenoError as error:
             asker.refuse(error)
 
-    def _asker(self, peer: Peer, request_id: bytes, session: str | None = None) -> _Asker:
-        folders, repairs = self._reporter.folders, self._services.repairs
-        return _Asker(peer, request_id, session, self._outbox, self._count_error, folders, repairs)
+    def _asker(
+        self,
+        peer: Peer,
+        request_id: bytes,
+        session: str | None = None,
+        *,
+        is_command: bool = False,
+    ) -> _Asker:
+        return _Asker(
+            peer,
+            request_id,
+            session,
+            self._outbox,
+            self._count_error,
+            self._reporter.folders,
+            self._services.repairs,
+            is_command,
+        )
 
     def finish_drain(self) -> None:
         """Reply to the clients that asked for the drain: everything is on disk."""

@@ -39,6 +39,9 @@ Refusal = Callable[[bytes, list[bytes]], Sequence[bytes]]
 """Returns the message that refuses a message, given the identity of its peer and its frames, the
 last one without its bytes; no frames if none is possible."""
 
+IsWaiting = Callable[[bytes], bool]
+"""Returns whether the peer with an identity has commands that are not answered yet."""
+
 HasRoom = Callable[[int], bool]
 """Returns whether a new connection may stay, given the number of others on the same socket."""
 
@@ -116,6 +119,7 @@ class Transport:
         self._handle: Handle | None = None
         self._refusal: Refusal = _no_frames
         self._end_burst: Callable[[], None] = _nothing
+        self._is_waiting: IsWaiting = _is_answered
         self._is_burst_scheduled = False
         self._is_in_burst = False
         self._has_news = False
@@ -229,7 +233,13 @@ class Transport:
         """False when the path of the local socket was removed or replaced."""
         return self._path is None or self._path.is_reachable
 
-    async def serve(self, handle: Handle, refusal: Refusal, end_burst: Callable[[], None]) -> None:
+    async def serve(
+        self,
+        handle: Handle,
+        refusal: Refusal,
+        end_burst: Callable[[], None],
+        is_waiting: IsWaiting,
+    ) -> None:
         """Call `handle` with every message, and `end_burst` after each burst.
 
         Runs until it is cancelled, or until `handle` raises.
@@ -238,8 +248,10 @@ class Transport:
             handle: handles one message.
             refusal: returns the refusal of a message.
             end_burst: commits the requests of a burst.
+            is_waiting: returns whether a peer has commands without an answer.
         """
         self._handle, self._refusal, self._end_burst = handle, refusal, end_burst
+        self._is_waiting = is_waiting
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         watched = {
@@ -272,7 +284,7 @@ class Transport:
         Returns:
             Whether the message was queued, and if not, why.
         """
-        if identity == self._turns.owner:
+        if identity == self._turns.owner and not self._is_waiting(identity):
             self._end_turn()
         if self._turns.until_s or not (self._is_in_burst or self._is_burst_scheduled):
             self._look_soon()
@@ -399,13 +411,15 @@ class Transport:
         try:
             if self._is_skipping:
                 self._skip_frames()
-            if is_waiting:
-                self._handle_light_messages(handle, began_s)
-                self._end_burst()
-            else:
-                costs = self._handle_messages(handle, began_s)
-                self._end_burst()
-                self._charge(costs, began_s)
+            costs: dict[bytes, int] = {}
+            if is_waiting or self._turns.used:
+                # First, because a commit of a heavy peer may have taken so long that the message of
+                # a light one, which shows that they share the daemon, waits behind its next one.
+                self._handle_light_messages(handle, began_s, costs)
+            if not is_waiting:
+                self._handle_messages(handle, began_s, costs)
+            self._end_burst()
+            self._charge(costs, began_s)
             if self._turns.until_s:
                 has_more = self._has_news or not is_waiting
                 self._wait_for_turn()
@@ -419,15 +433,17 @@ class Transport:
         if has_more and not self._is_burst_scheduled:
             self._schedule_burst()
 
-    def _handle_messages(self, handle: Handle, began_s: float) -> dict[bytes, int]:
+    def _handle_messages(self, handle: Handle, began_s: float, costs: dict[bytes, int]) -> None:
         """Handle the messages that wait for a turn, then those that have arrived.
 
-        Returns:
-            The requests of each peer, about `BURST_REQUESTS_MAX` together; records count, too.
+        Args:
+            handle: handles one message.
+            began_s: when the burst began.
+            costs: gets the requests of each peer, about `BURST_REQUESTS_MAX` together; records
+                count, too.
         """
         turns = self._turns
-        requests = 0
-        costs: dict[bytes, int] = {}
+        requests = sum(costs.values())
         while requests < limits.BURST_REQUESTS_MAX:
             if turns.held:
                 identity, frames = turns.take()
@@ -445,10 +461,9 @@ class Transport:
             costs[identity] = costs.get(identity, 0) + cost
             if is_turn and time.monotonic() - began_s > limits.TURN_BEGIN_S:
                 break
-        return costs
 
-    def _handle_light_messages(self, handle: Handle, now: float) -> None:
-        """Handle the messages of light peers, and hold those of heavy ones."""
+    def _handle_light_messages(self, handle: Handle, now: float, costs: dict[bytes, int]) -> None:
+        """Handle the messages of light peers, and hold those of heavy ones; see above."""
         # Takes the signal back, which would call this again and again.
         self._has_input()
         turns = self._turns
@@ -456,12 +471,19 @@ class Transport:
         # libzmq hands out one message of each peer in turn: once a heavy peer comes again, it has
         # looked for messages of all others, and signals their next ones.
         seen: set[bytes] = set()
-        while requests < limits.BURST_REQUESTS_MAX and (received := self._receive()) is not None:
+        while requests < limits.BURST_REQUESTS_MAX:
+            received = self._receive()
+            if received is None:
+                # libzmq signals the next message, unless frames of the last one are to be dropped.
+                self._has_news = self._is_skipping
+                return
             identity, frames = received
             if not turns.is_heavy(identity, now):
                 seen.clear()
                 turns.note_light(now)
-                requests += self._handle_message(handle, identity, frames)
+                cost = self._handle_message(handle, identity, frames)
+                requests += cost
+                costs[identity] = costs.get(identity, 0) + cost
                 continue
             if not turns.hold(identity, frames):
                 self._refuse(identity, frames)
@@ -528,6 +550,10 @@ class Transport:
         self._turn_timer = None
         if time.monotonic() < self._turns.until_s:
             self._wait_for_turn()
+            return
+        owner = self._turns.owner
+        if owner is not None and self._is_waiting(owner):
+            self._end_turn()
             return
         self._turns.end_pause()
         if not self._is_burst_scheduled:
@@ -622,6 +648,11 @@ class ZapHandler:
 
 def _nothing() -> None:
     """Do nothing: before `serve` there is no burst."""
+
+
+def _is_answered(_: bytes) -> bool:
+    """Return False: before `serve` no peer has commands."""
+    return False
 
 
 def _no_frames(*_: object) -> Sequence[bytes]:

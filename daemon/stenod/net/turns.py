@@ -2,8 +2,8 @@
 
 libzmq hands out one message of each peer in turn and cannot keep back those of one peer. So the
 messages of a peer that has taken much time lately, a *heavy* one, are received like all others, and
-held. They are served in turns: a turn begins with a few of them and lasts until the next answer to
-their peer, mostly that of their commit. The next turn begins after a pause in proportion to it.
+held. They are served in turns: a turn begins with a few of them and lasts until their peer has the
+answers to all its commands. The next turn begins after a pause in proportion to it.
 
 A peer that waits for each reply is not heavy. While no such peer sends, heavy ones are served as
 fast as they send.
@@ -26,7 +26,7 @@ class Turns(Generic[FrameT]):
 
     Attributes:
         until_s: heavy peers wait until then; 0 while none has to wait.
-        owner: the peer whose answer ends the present turn.
+        owner: the peer whose last answer ends the present turn.
         used: for each peer that took much time lately: how much, and when this was counted.
         held: the messages that wait, in order: their peer and their frames.
     """
@@ -102,10 +102,10 @@ class Turns(Generic[FrameT]):
         self.until_s = 0.0
 
     def end(self, now: float) -> None:
-        """End the turn, since its owner has its answer, and begin the pause."""
+        """End the turn, since its owner has its answers, and begin the pause."""
         assert self._began_s is not None, "a turn has an owner once it has begun"
         # A peer that ended between the parts of its message leaves a turn that began long ago.
-        took_s = min(now - self._began_s, limits.TURN_S_MAX)
+        took_s = min(now - self._began_s, limits.TURN_COUNTED_S_MAX)
         self.until_s = now + took_s * limits.PAUSE_TURNS_MIN
         self.owner = self._began_s = None
 

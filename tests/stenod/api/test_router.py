@@ -13,6 +13,7 @@ from msgspec import structs
 from steno_protocol import limits, records
 from steno_protocol.commands import (
     Append,
+    Clear,
     Clients,
     Command,
     Delete,
@@ -38,6 +39,7 @@ from steno_protocol.replies import (
     Welcome,
 )
 from steno_protocol.rights import Right
+from stenod.api.peers import InFlightFrames, Sent
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, user
@@ -233,6 +235,40 @@ async def test_every_message_counts_in_its_burst_even_an_empty_one() -> None:
         assert daemon.router.handle(daemon, b"peer", encode_request(b"1", HELLO, ())) == 1
         two = together((b"2", HELLO, []), (b"3", HELLO, []))
         assert daemon.router.handle(daemon, b"peer", two) == 2
+
+
+async def test_a_peer_waits_until_each_of_its_commands_has_an_answer() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        waits: list[bool] = []
+        send = daemon.send
+
+        def sending(identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
+            waits.append(daemon.router.is_waiting(daemon, identity))
+            return send(identity, frames, in_flight)
+
+        assert not daemon.router.is_waiting(daemon, b"peer")
+        await ask(daemon, b"open", Open(session=SESSION))
+        # The session is open, so these are answered together.
+        daemon.send = sending  # type: ignore[method-assign]
+        repeated = append("k1")
+        daemon.handle(
+            together(
+                (b"1", repeated, [user("one")]),
+                (b"2", repeated, [user("one")]),
+                (b"3", append("k3", expect="7:0"), [user("three")]),
+                (b"4", append("k4"), [b"no JSON"]),
+            )
+        )
+        # This one has to wait for another session's files.
+        daemon.handle(encode_request(b"5", Clear(session="none", key="k5"), []))
+        assert daemon.router.is_waiting(daemon, b"peer")
+        await daemon.wait_for_answer(b"5")
+        assert not daemon.router.is_waiting(daemon, b"peer")
+
+    # The first message of answers leaves one command without its own.
+    assert waits == [True, False]
+    assert all(daemon.answers[each] for each in (b"1", b"2", b"3", b"4", b"5"))
 
 
 async def test_each_request_of_a_message_needs_its_right(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_pause_is_bounded_after_a_peer_that_ended_between_the_parts_of_a_message
     much_later = NOW + 86_400
     turns.begin(OTHER, much_later)
     turns.end(much_later)
-    assert turns.until_s <= much_later + limits.TURN_S_MAX * limits.PAUSE_TURNS_MIN
+    assert turns.until_s <= much_later + limits.TURN_COUNTED_S_MAX * limits.PAUSE_TURNS_MIN
 
 
 def test_turn_without_an_answer_ends_at_its_deadline() -> None:
