@@ -167,7 +167,8 @@ class ClaudeCode(ForeignTranscript):
         parts = _parts(content)
         answer = object_field(record, "message") if kind == "assistant" else {}
         queued = _queued_prompt(record)
-        is_prompt = kind == "user" and record.get("isMeta") is not True
+        is_note = record.get("isMeta") is True or _is_unsent(record)
+        is_prompt = kind == "user" and not is_note
         speaks = queued is not None or bool(parts and (is_prompt or kind == "assistant"))
         self.odd += kind in _SPOKEN and content is None
         tree = self._side if record.get("isSidechain") is True else self._main
@@ -323,13 +324,13 @@ class _Conversion(Converter):
         if kind == "queue-operation":
             prompt: Message = {"role": "user", "content": self._delivered.get(place, "")}
             self._queued.append(dated(prompt, record))
-        elif kind == "assistant":
+        elif kind == "assistant" and not _is_unsent(record):
             yield from self._answer_part(record, object_field(record, "message"))
         elif (queued := _queued_prompt(record)) is not None:
             yield from self._end_answer()
             content = simple([_part(each) for each in _parts(queued)])
             yield dated({"role": "user", "content": content}, record)
-        elif kind == "user" and record.get("isMeta") is not True:
+        elif kind == "user" and not _is_unsent(record):
             yield from self._end_answer()
             for converted in _user_messages(record):
                 if converted["role"] == "user":
@@ -485,6 +486,14 @@ def _boundary(record: dict[str, Any]) -> _Boundary:
         text_field(segment, "headUuid") or "",
         text_field(segment, "tailUuid") or "",
     )
+
+
+def _is_unsent(record: dict[str, Any]) -> bool:
+    """Whether a message is only shown: an error of the service, or one that is marked so.
+
+    Notes of the program, which have `isMeta`, are sent.
+    """
+    return record.get("isVirtual") is True or record.get("isApiErrorMessage") is True
 
 
 def _is_typed(prompt: str) -> bool:

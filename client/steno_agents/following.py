@@ -24,7 +24,14 @@ import msgspec
 
 from steno_agents.json_lines import objects_of
 from steno_agents.limits import DAMAGED_NAMED_MAX, RAW_BYTES, TAIL_BYTES
-from steno_agents.transcript import Converter, ForeignTranscript, Lookup, Message, text_field
+from steno_agents.transcript import (
+    Converter,
+    ForeignTranscript,
+    History,
+    Lookup,
+    Message,
+    text_field,
+)
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.limits import RECORD_BYTES_MAX
 from steno_protocol.records import check_message, check_record
@@ -276,6 +283,23 @@ class Conversation:
                 yield line
             else:
                 self.skipped.append(len(_encode(message)))
+
+
+def messages_of(
+    transcript: ForeignTranscript, history: History, record_at: RecordAt
+) -> Iterator[bytes]:
+    """Yield the messages of a history, as a context has them.
+
+    Args:
+        transcript: what has scanned the file.
+        history: one of its histories.
+        record_at: reads a record again.
+    """
+    converter = transcript.converter()
+    for message in chain(_converted(converter, history.places, record_at), converter.finish()):
+        line = line_of(message)
+        if line is not None:
+            yield line
 
 
 def live_places(transcript: ForeignTranscript) -> list[int]:

@@ -18,6 +18,10 @@ TRANSCRIPT_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
 """Bytes of one line of a transcript, which is kept in memory. Claude Code writes the images of a
 prompt twice into a line, which is then longer than any record."""
 
+FOLLOW_PAST_MAX: Final = 8
+"""Past histories that a context which is to be replaced is compared with: a session has one or two
+compactions while no watch runs."""
+
 FOLLOW_ATTEMPTS_MAX: Final = 8
 """Looks at one file while others write its session: each time one of them has made progress."""
 

@@ -27,22 +27,26 @@ from steno import BlockingClient
 from steno.parts import mutation
 from steno.values import decode_object
 from steno_agents.following import (
+    Agreement,
     Changed,
     Conversation,
     Cursor,
     Damage,
     Reading,
+    RecordAt,
     agreement,
+    messages_of,
     pieces_of,
 )
 from steno_agents.json_lines import lenient_object
 from steno_agents.limits import RAW_BYTES
-from steno_agents.transcript import Message
+from steno_agents.transcript import ForeignTranscript, Message
 from steno_cli.codex_rollouts import Rollouts
 from steno_cli.command_limits import (
     FOLLOW_ATTEMPTS_MAX,
     FOLLOW_BATCH_BYTES,
     FOLLOW_BATCH_RECORDS_MAX,
+    FOLLOW_PAST_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
@@ -355,42 +359,79 @@ class Follower:
             else:
                 done.skipped = self._conversation.skipped
                 return
-        conversation = Conversation()
-        head = Position.parse(self._client.stat(self.source.session).head)
-        # A message that an earlier process added early is not taken back.
-        wanted = conversation.more(transcript, record_at, is_settled=is_settled, present=head.line)
-        if self._compare(head, wanted, transcript.elsewhere, done):
+        conversation = self._compare(transcript, record_at, done, is_settled=is_settled)
+        if conversation is not None:
             self._conversation = conversation
             done.skipped = conversation.skipped
 
     def _compare(
-        self, head: Position, wanted: Iterator[bytes], elsewhere: str | None, done: Followed
-    ) -> bool:
-        """Give the context the wanted messages; False if it is left as it is.
-
-        Args:
-            head: the end of the context.
-            wanted: the messages.
-            elsewhere: the session with their beginning, if its file is not found.
-            done: what the look has changed.
-        """
-        present = _Present(self._session.lines(Position(head.generation, 0), head))
+        self,
+        transcript: ForeignTranscript,
+        record_at: RecordAt,
+        done: Followed,
+        *,
+        is_settled: bool,
+    ) -> Conversation | None:
+        """Give the context the messages of a transcript; None if it is left as it is."""
+        conversation = Conversation()
+        self._head = head = Position.parse(self._client.stat(self.source.session).head)
+        # A message that an earlier process added early is not taken back.
+        wanted = conversation.more(transcript, record_at, is_settled=is_settled, present=head.line)
+        present = self._present()
         found = agreement(present.messages(), wanted, self._is_same)
         # The lines that go must be of no other author, either.
         deque(present.messages(), maxlen=0)
         if present.has_other_author or self._was_rewritten_here(head.generation):
             done.is_continued_here = found.has_more or next(found.missing, None) is not None
-            return False
-        if found.has_more and elsewhere is not None:
+            return None
+        if found.has_more and transcript.elsewhere is not None:
             # The context has the beginning, from a time when the file was there.
-            done.lost_beginning = elsewhere
-            return False
-        self._head = head
+            done.lost_beginning = transcript.elsewhere
+            return None
         if found.has_more:
             done.was_reverted = True
-            self._go_back(Position(head.generation, found.same))
+            if self._complete_past(transcript, record_at, done):
+                return self._compare(transcript, record_at, done, is_settled=is_settled)
+        self._become(found, done)
+        return conversation
+
+    def _present(self) -> "_Present":
+        begin = Position(self._head.generation, 0)
+        return _Present(self._session.lines(begin, self._head))
+
+    def _become(self, found: Agreement, done: Followed) -> None:
+        """Let the context have the messages that it was compared with."""
+        if found.has_more:
+            self._go_back(Position(self._head.generation, found.same))
         self._add_messages(found.missing, done)
-        return True
+
+    def _complete_past(
+        self, transcript: ForeignTranscript, record_at: RecordAt, done: Followed
+    ) -> bool:
+        """Add the end of what was replaced: a compaction often follows within the same look.
+
+        Several compactions since the last look become a past generation each. A kill in between
+        leaves the beginning of one of them, from which the next look goes on.
+
+        Returns:
+            Whether messages were added.
+        """
+        past = transcript.histories()[:-1][-FOLLOW_PAST_MAX:]
+        compared = (
+            (at, self._compared(messages_of(transcript, past[at], record_at)))
+            for at in reversed(range(len(past)))
+        )
+        at, found = next((each for each in compared if not each[1].has_more), (len(past), None))
+        if found is None:
+            return False
+        before = done.messages
+        self._become(found, done)
+        for later in past[at + 1 :]:
+            self._become(self._compared(messages_of(transcript, later, record_at)), done)
+        return done.messages > before
+
+    def _compared(self, wanted: Iterator[bytes]) -> Agreement:
+        return agreement(self._present().messages(), wanted, self._is_same)
 
     def _was_rewritten_here(self, generation: int) -> bool:
         """Whether the present generation is a rewrite of another author, such as `steno undo`."""

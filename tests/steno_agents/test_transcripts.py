@@ -258,6 +258,21 @@ def test_a_failed_tool_and_the_images_of_tools_are_kept() -> None:
     assert converted(Codex(), [made]) == [{"role": "assistant", "content": [image]}]
 
 
+def test_notes_that_the_model_gets_are_messages_and_what_is_only_shown_is_none() -> None:
+    records = [
+        node("1", None, "user", "go"),
+        {**said("2", "1", "API Error: 400"), "isApiErrorMessage": True},
+        node("3", "2", "user", "what follows was a command of the user", isMeta=True),
+        node("4", "3", "user", "only shown", isVirtual=True),
+        node("5", "4", "user", "on"),
+        said("6", "5", "x"),
+    ]
+    assert [each["content"] for each in converted(ClaudeCode(), records)] == [
+        "go", "what follows was a command of the user", "on", "x",
+    ]  # fmt: skip
+    assert title_of(ClaudeCode(), records[2:]) == "on"
+
+
 def test_many_branches_are_counted_and_not_written() -> None:
     records = [node("0", None, "user", "root")]
     records += [said(f"a{at}", f"a{at - 1}" if at else "0", "on") for at in range(200)]

@@ -1,0 +1,84 @@
+"""Real agents are followed: steno's context is what the program sends with its next request."""
+
+from interop.agents.machine import Machine
+from interop.agents.programs import CODEX, Program, each_program
+from interop.agents.said import Said
+
+
+@each_program
+def test_parallel_calls_and_forks_are_followed(machine: Machine, program: Program) -> None:
+    with machine.watch():
+        first = machine.turn(program, "Look {{run ls}} {{run echo two}}")
+        machine.wait_until_followed(first)
+        second = machine.turn(program, "Go on", first.session)
+        machine.wait_until_followed(second)
+        fork = machine.turn(program, "Go elsewhere", first.session, forks=True)
+        machine.wait_until_followed(fork)
+        # The session that it was forked from is as it was.
+        machine.wait_until_followed(second)
+
+
+@each_program
+def test_whatever_is_killed_the_next_turn_is_followed(machine: Machine, program: Program) -> None:
+    with machine.watch() as watch:
+        first = machine.turn(program, "Look {{run ls}}")
+        machine.wait_until_followed(first)
+        with machine.running(program, "Tell me {{hold}}", first.session):
+            assert machine.model.held.wait(60)
+        # The program was killed in the middle of an answer.
+        second = machine.turn(program, "Go on", first.session)
+        machine.wait_until_followed(second)
+        machine.kill_daemon()
+        third = machine.turn(program, "And on", first.session)
+        machine.wait_until_followed(third)
+        watch.kill()
+        fourth = machine.turn(program, "Further", first.session)
+    with machine.watch():
+        machine.wait_until_followed(fourth)
+
+
+@each_program
+def test_a_compacted_conversation_begins_with_its_summary(
+    machine: Machine, program: Program
+) -> None:
+    with machine.watch():
+        first = machine.turn(program, "Look at this: " + "many words, " * 2000)
+        machine.wait_until_followed(first)
+        if program.compact:
+            second = machine.turn(program, "Go on", first.session)
+            machine.turn(program, program.compact, first.session)
+        else:
+            second = machine.turn(program, "Go on {{long}}", first.session)
+        third = machine.turn(program, "After it", first.session)
+        machine.wait_until_followed(third)
+        assert third.request.said != [*second.request.whole, Said("user", "After it")]
+        replaced = second.request.whole
+        # Codex and pi compact within the turn; Codex keeps its request for the summary.
+        assert any(past[: len(replaced)] == replaced for past in machine.past(first.file))
+
+
+@each_program
+def test_the_live_branch_of_two_writers_is_followed(machine: Machine, program: Program) -> None:
+    with machine.watch():
+        first = machine.turn(program, "Look {{run ls}}")
+        with machine.running(program, "Tell me {{hold}}", first.session) as slow:
+            assert machine.model.held.wait(60)
+            if program == CODEX:
+                with machine.running(program, "Meanwhile", first.session) as second:
+                    assert second.wait(60) != 0, "Codex lets one process write a session"
+            else:
+                machine.wait_until_followed(machine.turn(program, "Meanwhile", first.session))
+            machine.model.go_on.set()
+            assert slow.wait(60) == 0
+        last = machine.turn(program, "Go on", first.session)
+        machine.wait_until_followed(last)
+
+
+@each_program
+def test_a_refused_request_is_followed_as_the_program_goes_on(
+    machine: Machine, program: Program
+) -> None:
+    with machine.watch():
+        first = machine.turn(program, "Look {{run ls}}")
+        machine.turn(program, "Tell me {{fail}}", first.session, fails=True)
+        machine.wait_until_followed(machine.turn(program, "Go on", first.session))
