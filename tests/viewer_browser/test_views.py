@@ -28,7 +28,9 @@ def demo(steno: Steno) -> Steno:
 
 
 ADDRESSES = {
-    "#/": ".session",
+    "#/": ".dashboard .run",
+    "#/sessions": ".session",
+    "#/usage": ".usage td",
     "#/s/demo/transcript": ".message",
     "#/s/demo/transcript/0:3": ".marked",
     "#/s/demo/tree": ".generation",
