@@ -199,3 +199,21 @@ WATCH_BACKOFF_S: Final = 30.0
 
 WATCH_BACKOFF_S_MAX: Final = 3600.0
 """... failure, but never later than this: the cause may be gone meanwhile."""
+
+HOOK_INPUT_BYTES_MAX: Final = MIB
+"""Bytes of what a hook is given: Claude Code names a file, and Codex adds the last answer."""
+
+HOOK_INPUT_S: Final = 2.0
+"""Time for it, after which the hook works with what came: an agent may never close its pipe."""
+
+HOOK_FOLDERS_MAX: Final = 400
+"""Folders of days in which the rollout of a thread is looked for, the latest first."""
+
+HOOK_ATTEMPTS_MAX: Final = 20
+"""Looks at a file that grows, or beside other imports; the next hook goes on."""
+
+HOOK_RETRY_S: Final = 0.5
+"""Pause while another import runs, which takes as long for a session."""
+
+HOOK_SETTLE_S: Final = 1.0
+"""Pause after which the file is looked at again: the last lines of a turn may follow its hook."""

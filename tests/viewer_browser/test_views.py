@@ -225,7 +225,7 @@ def test_a_position_that_does_not_exist_is_said(
     page = open_page("talk")
     page.wait_for_text("hello")
     page.show(f"#/s/talk/transcript/{address}")
-    page.page.wait_for_selector(".notice")
+    page.page.wait_for_selector(".notice:not([hidden])")
     page.wait_for_text(says)
 
 

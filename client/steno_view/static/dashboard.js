@@ -12,7 +12,7 @@ export class Dashboard {
     document.title = "steno";
     this.cards = h("div", { class: "cards" });
     this.running = h("div", {});
-    this.today = h("div", { class: "table" });
+    this.today = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Projects of today" });
     this.trouble = h("p", { class: "notice", role: "alert", hidden: true });
     main.replaceChildren(h("div", { class: "scroller padded dashboard now", tabindex: "0", "aria-label": "Overview" },
       h("h1", {}, "Running now"), this.trouble, this.cards, this.running,

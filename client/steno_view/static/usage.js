@@ -16,7 +16,7 @@ export class Usage {
     this.chips = h("div", { class: "chips", role: "group", "aria-label": "Sums by" });
     this.cards = h("div", { class: "cards" });
     this.says = h("p", { class: "muted", role: "status" }, "reading…");
-    this.table = h("div", { class: "table" });
+    this.table = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Sums" });
     main.replaceChildren(h("div", { class: "scroller padded now usage", tabindex: "0", "aria-label": "Usage" },
       h("h1", {}, "Usage"), this.chips, this.cards, this.says, this.table));
     this.choose();
