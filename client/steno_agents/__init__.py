@@ -1,5 +1,6 @@
-"""Transcripts of other agents, converted to the messages of a context; pure but for
-`origin` and `ledger`.
+"""Transcripts of other agents: their conversations, origins and tokens.
+
+All of it is pure, but `origin` and `ledger`, which read sessions.
 
 transcript        the interface of a reader of one format
 claude_code       the files of Claude Code's project folders

@@ -47,8 +47,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         path: the path of the file; None if no note has it.
         is_gone: the file was deleted.
         id: the id of the session in the program; None if nothing names it.
-        work_dir: the directory in which the program ran last.
-        branch: the branch of the repository there.
+        work_dir: the directory in which it began.
+        branch: the branch of the repository there, as the program saw it last.
         model: the model that it used last.
         parent: the id, in the program, of the session whose subagent this one is.
         resume: the line for a shell that goes on with the session; None if there is none.
@@ -151,9 +151,14 @@ def origin_of(
         record = each.record
         if transcript.session is None:
             transcript.scan(place, record)
-        # The last one is valid; the session of which this is a part is named at the begin.
+        # Programs find a session by the directory in which it began.
         more = kind.circumstances(record)
-        found = Circumstances(*(new or old for new, old in zip(more, found, strict=True)))
+        found = Circumstances(
+            found.work_dir or more.work_dir,
+            more.branch or found.branch,
+            more.model or found.model,
+            found.parent or more.parent,
+        )
     path = text_field(note, "path")
     identity = _id_of(kind, path, transcript.session)
     return Origin(

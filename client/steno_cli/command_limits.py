@@ -218,3 +218,21 @@ SELF_TEST_REQUEST_S: Final = 1.0
 
 SELF_TEST_STEP_S: Final = 20.0
 """Longest wait for one fact of the self-test; a slow disk answers 40 times within it."""
+
+HOOK_INPUT_BYTES_MAX: Final = MIB
+"""Bytes of what a hook is given: Claude Code names a file, and Codex adds the last answer."""
+
+HOOK_INPUT_S: Final = 2.0
+"""Time for it, after which the hook works with what came: an agent may never close its pipe."""
+
+HOOK_FOLDERS_MAX: Final = 400
+"""Folders of days in which the rollout of a thread is looked for, the latest first."""
+
+HOOK_ATTEMPTS_MAX: Final = 20
+"""Looks at a file that grows, or beside other imports; the next hook goes on."""
+
+HOOK_RETRY_S: Final = 0.5
+"""Pause while another import runs, which takes as long for a session."""
+
+HOOK_SETTLE_S: Final = 1.0
+"""Pause after which the file is looked at again: the last lines of a turn may follow its hook."""

@@ -48,6 +48,7 @@ GROUPS: Final = {
         "export": "export a session for people or other programs",
         "import": "import session folders and transcripts",
         "watch": "import transcripts as they grow",
+        "hooks": "print hooks of other agents that import each turn",
         "backup": "copy a running root",
         "verify": "check sessions and transcripts for damage",
         "repair": "show or carry out the repair of a session or file",

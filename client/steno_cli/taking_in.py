@@ -245,11 +245,13 @@ def take_in(
         StenoError: the daemon refused it.
     """
     with nest_in(aside) as nest:
-        _prepare(source, nest / paths.PREPARED, progress or _Unshown(), redactor)
+        _prepare(source, nest / paths.PREPARED, progress or Unshown(), redactor)
         _take_in(client, source, nest.name)
 
 
-class _Unshown:
+class Unshown:
+    """Shows no progress."""
+
     def add(self, more: int, text: str = "") -> None:
         """Show nothing."""
 

@@ -6,6 +6,9 @@ guard       checks of each request, and the headers of each answer
 one_time_token  the token of a printed address, which opens the viewer once
 watches     sessions that pages follow, each with one subscription
 pulse       the daemon's state, asked for by one task for all pages
+dashboard   what runs now and what ran today, by project and program
+origins     where the sessions in sight come from
+spending    tokens and cost of sessions, read in a thread
 feed        the server-sent events of one page
 queries     what the API reads through the client
 changes     what the API changes through the client, with `--write`

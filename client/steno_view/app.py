@@ -4,9 +4,10 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import date
 from hashlib import blake2b
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from steno import Client
+from steno_agents.usage_table import BYS, By
 from steno_protocol.errors import (
     BadRequest,
     Busy,
@@ -32,14 +34,17 @@ from steno_protocol.errors import (
 from steno_protocol.positions import Position
 from steno_redact.redactor import Redactor
 from steno_view.changes import Changes
+from steno_view.dashboard import Dashboard
 from steno_view.export import Format, exported
 from steno_view.feed import Feed, PageState
 from steno_view.guard import LOGIN, Guard
-from steno_view.limits import BODY_BYTES_MAX
+from steno_view.limits import BODY_BYTES_MAX, DASHBOARD_AGE_S
 from steno_view.one_time_token import OneTimeToken
-from steno_view.pulse import Pulse
+from steno_view.origins import Origins
+from steno_view.pulse import Pulse, Shared
 from steno_view.queries import Queries
 from steno_view.search import SearchService
+from steno_view.spending import SpendingService
 from steno_view.streams import StreamPlaces
 from steno_view.watches import Watches
 from steno_web.access import Access
@@ -84,7 +89,9 @@ class Viewer:
         search: the search over all sessions.
         root: what the page shows as the place of the sessions.
         redactor: masks the secrets in everything that leaves the viewer.
+        spending: the tokens of the sessions.
         may_write: the page offers changes.
+        is_watching: the transcripts of other agents are followed meanwhile.
     """
 
     access: Access
@@ -97,7 +104,9 @@ class Viewer:
     search: SearchService
     root: str
     redactor: Redactor
+    spending: SpendingService
     may_write: bool = False
+    is_watching: bool = False
 
 
 class _EventStream(StreamingResponse):
@@ -122,7 +131,14 @@ class _Routes:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._queries = Queries(viewer.client, viewer.watches, viewer.pulse, viewer.redactor)
+        origins = Origins(viewer.client, viewer.redactor)
+        self._queries = Queries(
+            viewer.client, viewer.watches, viewer.pulse, viewer.redactor, origins
+        )
+        dashboard = Dashboard(
+            viewer.client, viewer.pulse, origins, viewer.spending, viewer.redactor
+        )
+        self._dashboard = Shared(dashboard.look, DASHBOARD_AGE_S)
         self._changes = Changes(viewer.client, viewer.redactor, is_allowed=viewer.may_write)
         self._files = _static_files()
         self._places = StreamPlaces()
@@ -141,6 +157,8 @@ class _Routes:
             "/api/compare": self.compare,
             "/api/wire": self.wire,
             "/api/wire/events": self.wire_events,
+            "/api/dashboard": self.dashboard,
+            "/api/usage": self.usage,
             "/api/now": self.now,
             "/api/export": self.export,
             "/api/search": self.search,
@@ -178,7 +196,12 @@ class _Routes:
     async def hello(self, _: Request) -> Response:
         """What the page shows on every view."""
         viewer = self._viewer
-        known = {"root": viewer.root, "name": viewer.client.name, "may_write": viewer.may_write}
+        known = {
+            "root": viewer.root,
+            "name": viewer.client.name,
+            "may_write": viewer.may_write,
+            "is_watching": viewer.is_watching,
+        }
         return _json(viewer.redactor.value(known))
 
     async def change(self, request: Request) -> Response:
@@ -191,12 +214,22 @@ class _Routes:
         live = msgspec.json.encode(
             {"live": sorted(self._viewer.pulse.followed()), "away": self._viewer.pulse.is_away}
         )
-        tag = f'"{blake2b(body + live, digest_size=12).hexdigest()}"'
-        headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        joined = body[:-1] + b"," + live[1:]
-        return Response(joined, media_type="application/json", headers=headers)
+        return _tagged(request, body[:-1] + b"," + live[1:])
+
+    async def dashboard(self, request: Request) -> Response:
+        """What runs now and what ran today; unchanged since the page asked, it is not sent."""
+        return _tagged(request, msgspec.json.encode(await self._dashboard.get()))
+
+    async def usage(self, request: Request) -> Response:
+        """Tokens and cost of all sessions, as far as they were read."""
+        given = request.query_params
+        by = given.getlist("by") or ["program", "model"]
+        if not set(by) <= set(BYS):
+            raise BadRequest(f"{by!r} is no list of sums: use {', '.join(BYS)}")
+        entries = await self._viewer.pulse.sessions()
+        since = _day(given.get("since"))
+        table = await self._viewer.spending.table(entries, cast("list[By]", by), since)
+        return _json(self._viewer.redactor.fields(table, frozenset({"by"})))
 
     async def counts(self, request: Request) -> Response:
         """The token counts of the sessions in sight."""
@@ -366,6 +399,15 @@ def _refusal(error: Exception, redactor: Redactor) -> Response:
     return _json({"error": document}, status)
 
 
+def _tagged(request: Request, body: bytes) -> Response:
+    """An answer that is not sent again while it is the same."""
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
 def _json(document: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(document), status, media_type="application/json")
 
@@ -420,6 +462,16 @@ def _time(text: str | None) -> float | None:
     if not math.isfinite(at):
         raise BadRequest(f"{text[:40]!r} is no time: give Unix seconds")
     return at
+
+
+def _day(text: str | None) -> str | None:
+    """A day such as 2026-11-21; None if there is none."""
+    if not text:
+        return None
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise BadRequest(f"{text[:40]!r} is no day: give one such as 2026-11-21") from None
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:

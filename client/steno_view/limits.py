@@ -96,6 +96,13 @@ PULSE_TIMEOUT_S: Final = 3.0
 LIST_AGE_S: Final = 2.0
 """The age up to which one list of the sessions serves every page."""
 
+ANSWER_REST_FACTOR: Final = 9
+"""After an answer that took a second to make, nine pass before the next one is made: a tenth of a
+core at most. The list of 3 000 sessions takes the daemon 0.65 s ..."""
+
+ANSWER_AGE_S_MAX: Final = 15.0
+"""... and a page is never further behind than this."""
+
 NOW_AGE_S: Final = 1.0
 """The age up to which one report of the daemon serves every page that shows its state."""
 
@@ -117,3 +124,38 @@ INDEX_PAUSE_S: Final = 2.0
 
 TAIL_BYTES_MAX: Final = 512 * KIB
 """The last lines of a followed session that are kept, so that a page's rows cost no read."""
+
+RUNNING_S: Final = 300.0
+"""A session that was written in this time counts as running: an agent's command rarely takes
+longer, and a person who left is soon out of sight."""
+
+RUNNING_MAX: Final = 24
+"""Running sessions that the first page shows; each was read when it changed."""
+
+TODAY_MAX: Final = 500
+"""Sessions of today whose tokens and projects the first page adds up."""
+
+LAST_LINES: Final = 16
+"""Last lines of a running session in which words and failed calls are looked for: a turn of an
+agent has a few."""
+
+WORDS_CHARS_MAX: Final = 280
+"""Characters of the last words: four lines of a narrow screen."""
+
+ORIGINS_A_LOOK_MAX: Final = 40
+"""Sessions whose origin one look at the first page reads, some 4 ms each."""
+
+ORIGIN_AGE_S: Final = 10.0
+"""The age up to which an origin is shown again: branch and model change with a turn."""
+
+ORIGINS_KEPT_MAX: Final = 1000
+"""Origins that are kept, twice as many as the sessions of today, each of half a kilobyte."""
+
+SPENDING_DAY_S: Final = 0.25
+"""Time in which one look at the first page reads tokens."""
+
+SPENDING_TABLE_S: Final = 2.0
+"""Time in which one request for the sums of all sessions reads tokens; 3 000 sessions take two."""
+
+DASHBOARD_AGE_S: Final = 2.0
+"""The age up to which one look serves every page."""

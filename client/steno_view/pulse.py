@@ -11,13 +11,22 @@ import anyio
 from steno import Client
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import ClientEntry, ClientsReport, SessionEntry
-from steno_view.limits import LIST_AGE_S, PULSE_S, PULSE_TIMEOUT_S
+from steno_view.limits import (
+    ANSWER_AGE_S_MAX,
+    ANSWER_REST_FACTOR,
+    LIST_AGE_S,
+    PULSE_S,
+    PULSE_TIMEOUT_S,
+)
 
 T = TypeVar("T")
 
 
 class Shared(Generic[T]):
     """An answer of the daemon that serves every page until it is too old.
+
+    One that takes long to make serves longer, so that a root with thousands of sessions does not
+    keep the daemon busy with lists.
 
     Args:
         ask: asks the daemon.
@@ -28,7 +37,8 @@ class Shared(Generic[T]):
         self._ask = ask
         self._age_s = age_s
         self._lock = anyio.Lock()
-        self._answer: tuple[float, T] | None = None
+        self._answer: tuple[T] | None = None
+        self._until = float("-inf")
 
     async def get(self) -> T:
         """The answer; pages that ask at the same time wait for one request.
@@ -37,10 +47,13 @@ class Shared(Generic[T]):
             StenoError: the daemon does not answer.
         """
         async with self._lock:
-            if self._answer is None or time.monotonic() - self._answer[0] > self._age_s:
-                answer = await self._ask()
-                self._answer = time.monotonic(), answer
-            return self._answer[1]
+            if self._answer is None or time.monotonic() > self._until:
+                begun = time.monotonic()
+                self._answer = (await self._ask(),)
+                ended = time.monotonic()
+                rest_s = min(ANSWER_REST_FACTOR * (ended - begun), ANSWER_AGE_S_MAX)
+                self._until = ended + max(self._age_s, rest_s)
+            return self._answer[0]
 
 
 @dataclass(slots=True)

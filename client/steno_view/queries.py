@@ -14,6 +14,7 @@ from steno import Client
 from steno.values import Record
 from steno_present import tree
 from steno_present.contract import document
+from steno_present.contract import origin as origin_document
 from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest, NotFound, StenoError
 from steno_protocol.positions import Position
@@ -31,6 +32,7 @@ from steno_view.limits import (
     NOW_AGE_S,
     ROWS_MAX,
 )
+from steno_view.origins import Origins
 from steno_view.outline import Outline
 from steno_view.pulse import Pulse, Shared
 from steno_view.rows import Row, Rows, hole, image_of
@@ -50,9 +52,18 @@ class Queries:
         watches: the sessions that pages follow.
         pulse: the state of the daemon.
         redactor: masks the secrets in every answer.
+        origins: where sessions come from.
     """
 
-    def __init__(self, client: Client, watches: Watches, pulse: Pulse, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        client: Client,
+        watches: Watches,
+        pulse: Pulse,
+        redactor: Redactor,
+        origins: Origins,
+    ) -> None:
+        self._origins = origins
         self._client = client
         self._watches = watches
         self._pulse = pulse
@@ -83,6 +94,7 @@ class Queries:
         entries = await self._client.timeline(watch.session)
         return {
             **self._redactor.fields(document(stat), _EXACT),
+            "origin": origin_document(await self._origins.get(watch.session)),
             "state": str(PageState.of(watch)),
             "cuts": self._redactor.value(_cuts(entries, watch.head.generation)),
         }

@@ -17,6 +17,7 @@ from steno_view.app import Finding, Viewer, make_app
 from steno_view.one_time_token import OneTimeToken
 from steno_view.pulse import Pulse
 from steno_view.search import SearchService
+from steno_view.spending import SpendingService
 from steno_view.watches import Watches
 from steno_web.access import Access
 from steno_web.serving import Door, serve_app
@@ -38,7 +39,9 @@ async def serve(
     search: SearchService,
     *,
     redactor: Redactor,
+    spending: SpendingService,
     may_write: bool = False,
+    is_watching: bool = False,
 ) -> None:
     """Serve pages until SIGINT, SIGTERM or SIGHUP.
 
@@ -51,7 +54,9 @@ async def serve(
         ready: called once requests are answered.
         search: the search over all sessions; closed at the end.
         redactor: masks the secrets in everything that leaves the viewer.
+        spending: the tokens of the sessions; closed at the end.
         may_write: the page offers changes.
+        is_watching: the transcripts of other agents are followed meanwhile.
     """
     closing = anyio.Event()
     async with anyio.create_task_group() as tasks:
@@ -68,11 +73,14 @@ async def serve(
             search,
             root,
             redactor,
+            spending,
             may_write,
+            is_watching,
         )
         tasks.start_soon(pulse.beat)
         await serve_app(door, make_app(viewer), ready, closing.set)
         await anyio.to_thread.run_sync(search.close)
+        await anyio.to_thread.run_sync(spending.close)
         tasks.cancel_scope.cancel()
 
 

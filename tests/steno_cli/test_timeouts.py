@@ -35,7 +35,7 @@ WORDS = {
 }  # fmt: skip
 """The commands that ask the daemon, with their arguments."""
 
-WITHOUT_A_DAEMON = {"logs", "service", "keys", "help", "completion", "demo"}
+WITHOUT_A_DAEMON = {"logs", "service", "keys", "help", "completion", "demo", "hooks"}
 
 
 class Silence:

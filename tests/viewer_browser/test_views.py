@@ -28,7 +28,9 @@ def demo(steno: Steno) -> Steno:
 
 
 ADDRESSES = {
-    "#/": ".session",
+    "#/": ".dashboard .run",
+    "#/sessions": ".session",
+    "#/usage": ".usage td",
     "#/s/demo/transcript": ".message",
     "#/s/demo/transcript/0:3": ".marked",
     "#/s/demo/tree": ".generation",
@@ -223,7 +225,7 @@ def test_a_position_that_does_not_exist_is_said(
     page = open_page("talk")
     page.wait_for_text("hello")
     page.show(f"#/s/talk/transcript/{address}")
-    page.page.wait_for_selector(".notice")
+    page.page.wait_for_selector(".notice:not([hidden])")
     page.wait_for_text(says)
 
 

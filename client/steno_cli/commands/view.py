@@ -1,9 +1,13 @@
 """`steno view`: sessions in the browser, as they grow."""
 
 import errno
+import subprocess
+import sys
+import threading
 from argparse import Namespace
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections import deque
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -25,6 +29,8 @@ from steno_redact.records import masked_record
 from steno_redact.redactor import Redactor
 
 if TYPE_CHECKING:
+    from steno_agents.ledger import Ledger
+    from steno_agents.prices import Prices
     from steno_search.filling import Reading
     from steno_search.folder import IndexFolder
 
@@ -37,9 +43,9 @@ def add_parser(commands: Subcommands) -> None:
         commands, "view", run,
         "Prints the address of a page and opens it in the browser. The address contains a secret"
         " that works once: the page that it opens can read every session, and the command prints"
-        " the next address. Ctrl-C ends the viewer. Needs the extra"
-        " `stenod[view]`.",
-        example="steno view demo\nsteno view --no-browser --port 8321",
+        " the next address. The first page shows what runs now and what ran today, by project and"
+        " program. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
+        example="steno view demo\nsteno view --watch\nsteno view --no-browser --port 8321",
     )  # fmt: skip
     optional_argument(parser, "session", str, "show this session first (an id or a unique prefix)")
     parser.set_defaults(by_prefix=True)
@@ -58,6 +64,10 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--no-redact", action="store_false", dest="redact",
         help="show secrets as they are; they are masked otherwise, see `steno redact`",
+    )  # fmt: skip
+    parser.add_argument(
+        "--watch", action="store_true",
+        help="meanwhile, follow the transcripts of other agents, as `steno watch` does",
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
@@ -86,6 +96,7 @@ async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
         private_page,
         serve,
     )
+    from steno_view.spending import SpendingService  # noqa: PLC0415
     from steno_web.serving import listen  # noqa: PLC0415
 
     how = how_to_connect(options)
@@ -115,10 +126,14 @@ async def _view(options: Namespace, output: Output, redactor: Redactor) -> None:
                 output.say("there is no browser here: open the address in one")
 
         search = SearchService(lambda: _searched(options), partial(masked_record, redactor))
+        spending = SpendingService(lambda: _counted(options), lambda: _prices(options))
+        if options.watch:
+            files.enter_context(_watching(options))
         async with connect(**how, spawn=False) as client:
             await serve(
                 door, printed, client, root, lambda: _diagnose(options), ready, search,
-                redactor=redactor, may_write=options.write,
+                redactor=redactor, spending=spending, may_write=options.write,
+                is_watching=options.watch,
             )  # fmt: skip
 
 
@@ -128,6 +143,42 @@ def _searched(options: Namespace) -> "tuple[BlockingClient, IndexFolder, Reading
 
     client = connect_sync(**how_to_connect(options, spawn=False), spawn=False)
     return client, *index_folder(options, client.welcome.root)
+
+
+def _counted(options: Namespace) -> "tuple[BlockingClient, Ledger]":
+    """A client for the tokens, and what reads them; called with the first page."""
+    from steno_cli.spending import ledger_for  # noqa: PLC0415
+
+    client = connect_sync(**how_to_connect(options, spawn=False), spawn=False)
+    return client, ledger_for(client)
+
+
+def _prices(options: Namespace) -> "Prices":
+    from steno_cli.spending import place_of_prices, prices_at  # noqa: PLC0415
+
+    return prices_at(place_of_prices(options))
+
+
+@contextmanager
+def _watching(options: Namespace) -> Generator[None]:
+    """Follow the transcripts of other agents until the block ends.
+
+    A process of its own does so: a file that grows fast delays no page. It ends by itself when
+    nobody reads its stdout any longer, even if this process is killed.
+    """
+    root = str(root_in_use(options))
+    words = [sys.executable, "-P", "-m", "steno_cli", "--root", root, "watch", "--json"]
+    child = subprocess.Popen(  # noqa: S603  # its own command, on its own root
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert child.stdout is not None
+    # Nobody wants to see it, and a full pipe would stop it.
+    threading.Thread(target=deque, args=(child.stdout, 0), daemon=True).start()
+    try:
+        yield
+    finally:
+        child.terminate()
+        child.wait()
 
 
 def _announce(address: str, output: Output) -> None:

@@ -61,6 +61,23 @@ export function number(value) {
   return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
 }
 
+/** A number in at most five characters. */
+export function compact(value) {
+  const units = ["", "k", "M", "G", "T"];
+  let amount = value;
+  let unit = 0;
+  while (amount >= 999.5 && unit < units.length - 1) {
+    amount /= 1000;
+    unit += 1;
+  }
+  return `${unit && amount < 9.95 ? amount.toFixed(1) : Math.round(amount)}${units[unit]}`;
+}
+
+/** An amount of money, with parts of a cent if it is small. */
+export function money(amount, currency) {
+  return `${amount.toFixed(amount >= 0.1 || amount === 0 ? 2 : 4)} ${currency}`.trim();
+}
+
 export function count(value, noun) {
   return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 }

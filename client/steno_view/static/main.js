@@ -2,15 +2,18 @@
 
 import { get, isKnown, login } from "./api.js";
 import { at, h, parsePosition, prose } from "./dom.js";
+import { Dashboard } from "./dashboard.js";
 import { Now } from "./now.js";
 import { Search } from "./search.js";
 import { SessionPage } from "./session.js";
 import { Sessions } from "./sessions.js";
+import { Usage } from "./usage.js";
 
 const main = document.getElementById("main");
 let sessions = null;
 let page = null;
 let mayWrite = false;
+let isWatching = false;
 let shows = 0;
 
 /** What a printed address has in its fragment: its token, and the session to show. */
@@ -46,7 +49,7 @@ function route() {
     return { kind: "session", session: decodeURIComponent(session), view, rest };
   }
   if (kind === "search") return { kind, text: session };
-  return { kind: kind === "now" ? "now" : "sessions" };
+  return { kind: ["now", "usage", "sessions"].includes(kind) ? kind : "overview" };
 }
 
 async function show() {
@@ -72,6 +75,10 @@ async function show() {
       replace(new Search(main, { titleOf: (session) => sessions.titleOf(session) }));
     }
     page.show(where.text);
+  } else if (where.kind === "usage") {
+    replace(new Usage(main));
+  } else if (where.kind === "overview") {
+    replace(new Dashboard(main, { isWatching }));
   } else {
     replace(null);
     document.title = "steno";
@@ -120,8 +127,9 @@ async function begin() {
   }
   try {
     await enter();
-    const { root, may_write } = await get("hello");
+    const { root, may_write, is_watching } = await get("hello");
     mayWrite = may_write;
+    isWatching = is_watching;
     document.getElementById("root").textContent = root;
     document.getElementById("root").title = root;
   } catch (error) {

@@ -4,6 +4,7 @@ import { get, save, Stream } from "./api.js";
 import { at, button, count, h, parsePosition, prose, say } from "./dom.js";
 import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
+import { originOf } from "./origin.js";
 import { answerFor, Throttle } from "./pacing.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
@@ -26,6 +27,7 @@ export class SessionPage {
     this.statShown = 0;
     this.title = h("h1", {}, session);
     this.facts = h("p", { class: "facts" });
+    this.origin = h("div", { class: "origin" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
     this.stripPlace = h("div", { class: "strip-place" });
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
@@ -35,7 +37,7 @@ export class SessionPage {
     this.menu.append(this.panel);
     main.replaceChildren(
       h("div", { class: "session-head" },
-        h("div", { class: "titles" }, this.title, this.facts),
+        h("div", { class: "titles" }, this.title, this.facts, this.origin),
         h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.changes.menu(), this.menu)),
       this.stripPlace, this.notice, this.place);
     this.ready = this.load();
@@ -86,6 +88,10 @@ export class SessionPage {
       h("span", { title: "how often the session was rewritten: see Tree" },
         `generation ${this.head.generation}`),
     ].filter(Boolean));
+    const origin = JSON.stringify(stat.origin);
+    if (origin === this.originShown) return;
+    this.originShown = origin;
+    this.origin.replaceChildren(...originOf(stat.origin));
   }
 
   async show(name, position, other, odd = null) {
