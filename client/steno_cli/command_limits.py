@@ -214,3 +214,6 @@ SELF_TEST_REQUEST_S: Final = 1.0
 
 SELF_TEST_STEP_S: Final = 20.0
 """Longest wait for one fact of the self-test; a slow disk answers 40 times within it."""
+
+BACKUP_EVERY_S: Final = 60
+"""Pause between two rounds of the copy that a service keeps: what a lost disk may take."""
