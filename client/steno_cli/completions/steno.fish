@@ -936,6 +936,7 @@ complete -c steno -n '_shtab_steno_using keys new' -l timeout -x -d 'deadline of
 complete -c steno -n '_shtab_steno_using keys new' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using keys new' -l right -xka "read write admin" -d 'the right of the client (default: write)'
 complete -c steno -n '_shtab_steno_using keys new' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the key file (default: keys/NAME.key in the root)'
+complete -c steno -n '_shtab_steno_using keys new' -l token -d 'print the key as one word for STENO_TOKEN, and write no key file'
 complete -c steno -n '_shtab_steno_using keys; and test $_shtab_steno_npos -eq 0' -a list -d 'list the clients with a key'
 complete -c steno -n '_shtab_steno_using keys list' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using keys list' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'

@@ -710,6 +710,7 @@ _shtab_steno_keys_new_options=(
   "--json[print JSON, including errors]"
   "--right=[the right of the client (default\: write)]:right:(read write admin)"
   {-o,--output}"[the key file (default\: keys\/NAME.key in the root)]:FILE:_files"
+  "--token[print the key as one word for STENO_TOKEN, and write no key file]"
   ":letters, digits, _ and -:"
 )
 
