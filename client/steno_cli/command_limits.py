@@ -236,3 +236,6 @@ HOOK_RETRY_S: Final = 0.5
 
 HOOK_SETTLE_S: Final = 1.0
 """Pause after which the file is looked at again: the last lines of a turn may follow its hook."""
+
+BACKUP_EVERY_S: Final = 60
+"""Pause between two rounds of the copy that a service keeps: what a lost disk may take."""

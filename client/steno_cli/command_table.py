@@ -71,7 +71,7 @@ GROUPS: Final = {
         "config": "show the options in force and the source of each",
         "top": "watch rates and clients live (does not start it)",
         "doctor": "check everything the daemon needs and suggest fixes",
-        "service": "run the daemon under systemd",
+        "service": "run it under systemd or launchd",
         "gc": "remove old generations and expired trash",
         "keys": "manage the keys of clients on other machines",
     },

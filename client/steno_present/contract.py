@@ -97,7 +97,7 @@ repaired    session path findings applied kept_in head      `repair`: one a line
             of the repair, kept_in is the new place of the damaged file, null if it was not replaced
 finding     session file at name preview    `redact`: one a line; session is null for stdin, at is
             null for a title or label; with --patterns {"name", "source"}
-key         name right public and, of `keys new`, file; `keys list`: {"clients": [...]}
+key         name right public and, of `keys new`, file or token; `keys list`: {"clients": [...]}
 revoked     {"revoked": name}                   `keys revoke`
 completion  shell script
 help        help: the text

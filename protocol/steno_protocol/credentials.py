@@ -2,8 +2,12 @@
 
 Keys are CURVE keys (RFC 26 of ZeroMQ) in Z85 text (RFC 32), which needs no quoting in TOML. A
 secret never appears in a `repr`, a message or a log.
+
+A token is the contents of a client's key file as one word, for an environment that has no files:
+it travels no more than a key file does, since both sides prove their keys without sending them.
 """
 
+import base64
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -14,6 +18,13 @@ import msgspec
 from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest
 from steno_protocol.rights import RIGHTS, Right
+
+TOKEN_VARIABLE: Final = "STENO_TOKEN"  # noqa: S105 (a name)
+"""The environment variable with a client's token."""
+
+_TOKEN: Final = "steno_"  # noqa: S105 (its beginning, by which people and masks recognise one)
+
+_KEY_CHARS: Final = 40
 
 KEYS_FOLDER: Final = "keys"
 """Folder below the root: the daemon's key and the list of clients."""
@@ -81,6 +92,32 @@ def encode_client_key(key: ClientKey, name: str) -> str:
 def decode_client_key(text: str, path: str) -> ClientKey:
     """Decode a client's key file; raises BadRequest as `decode_pair`."""
     return ClientKey(decode_pair(text, path), _key(_table(text, path), "server", path))
+
+
+def encode_token(key: ClientKey) -> str:
+    """Encode a client's keys as one word of letters, digits, `_` and `-`."""
+    keys = key.own.public + key.own.secret + key.server
+    return _TOKEN + base64.urlsafe_b64encode(keys.encode()).decode()
+
+
+def decode_token(text: str) -> ClientKey:
+    """Decode a client's token.
+
+    Raises:
+        BadRequest: it is no token; the message has no part of it.
+    """
+    try:
+        keys = base64.urlsafe_b64decode(text.strip().removeprefix(_TOKEN)).decode()
+    except ValueError:
+        keys = ""
+    parts = [keys[start : start + _KEY_CHARS] for start in range(0, len(keys), _KEY_CHARS)]
+    if len(parts) != 3 or not all(map(_Z85.fullmatch, parts)):
+        raise BadRequest(
+            f"{TOKEN_VARIABLE} is no token: `steno keys new NAME --token` prints one, which has to"
+            " be copied whole"
+        )
+    public, secret, server = parts
+    return ClientKey(KeyPair(public, secret), server)
 
 
 def encode_clients(clients: Iterable[Allowed]) -> str:

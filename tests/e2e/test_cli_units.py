@@ -159,3 +159,24 @@ def test_a_steno_that_runs_from_a_cache_installs_no_service(root: Path, tmp_path
     assert ran.returncode == 1
     assert f"lies in the cache {tmp_path / 'cache'}" in ran.stderr
     assert not config.exists()
+
+
+def test_a_copy_is_a_unit_of_its_own(root: Path, tmp_path: Path) -> None:
+    steno = _steno(root, tmp_path)
+    copy = tmp_path / "a copy"
+    words = ("service", "install", "--backup", str(copy), "--every", "30", "--json")
+    written = steno(*words).document
+    assert [each["state"] for each in written["files"]] == ["installed"] * 3
+    unit = written["files"][2]
+    name = Path(unit["path"]).name
+    assert f"systemctl --user enable --now {name}" in written["next"]
+    command = shlex.split(_setting(unit["text"], "ExecStart"))[4:]
+    options = command_parser(command).parse_args(command)
+    assert (options.command, options.root, options.folder, options.follow) == (
+        "backup", str(root), str(copy), 30,
+    )  # fmt: skip
+    shown = steno("service", "show", "--json").document["files"]
+    assert [each["state"] for each in shown] == ["installed"] * 3
+    removed = steno("service", "uninstall", "--json").document
+    assert [each["state"] for each in removed["files"]] == ["missing"] * 3
+    assert f" {name} " in removed["next"][0]

@@ -91,6 +91,8 @@ def make_target(
         BadRequest: the name, the root or the endpoint is invalid, the file has no key, or this
             system is not Linux.
         NotFound, Unauthorized: the key file is missing, or other users can read it.
+
+    Without a key file the environment's `STENO_TOKEN` is the key for an address of TCP.
     """
     check_system()
     first, *others = [None] if endpoint is None else _endpoints(endpoint)
@@ -99,7 +101,7 @@ def make_target(
         endpoint=first,
         spawn=spawn and endpoint is None,
         name=_default_name() if name is None else paths.check_name(name),
-        key=None if key_file is None else _client_key(key_file),
+        key=_token_key(first) if key_file is None else _client_key(key_file),
         others=tuple(each for each in others if each is not None),
     )
 
@@ -119,6 +121,21 @@ def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
     from steno._connect.key_files import client_key  # noqa: PLC0415
 
     return client_key(_path(path, "key_file"))
+
+
+def _token_key(endpoint: str | None) -> "ClientKey | None":
+    """Return the keys of the environment's token for an address of TCP; None without one.
+
+    Raises:
+        BadRequest: the variable has no token.
+    """
+    if endpoint is None or not paths.is_remote(endpoint):
+        return None
+    # Imported only now: as in `_client_key`.
+    from steno_protocol import credentials  # noqa: PLC0415
+
+    token = os.environ.get(credentials.TOKEN_VARIABLE)
+    return credentials.decode_token(token) if token else None
 
 
 def _path(path: Any, what: str) -> str:

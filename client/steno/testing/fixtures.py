@@ -10,8 +10,8 @@ async_steno_client    the same through an async client, for tests that anyio run
 async_steno_session
 
 All tests of a process share one daemon, and each test gets a new session. While a test uses one of
-the fixtures, STENO_HOME is the private root, and STENO_SOCKET, STENO_ENDPOINT and STENO_KEY_FILE
-are unset, so that the tested code cannot reach the user's own daemon.
+the fixtures, STENO_HOME is the private root, and STENO_SOCKET, STENO_ENDPOINT, STENO_KEY_FILE
+and STENO_TOKEN are unset, so that the tested code cannot reach the user's own daemon.
 
 The daemon ends with the last test. It may be killed by a test: the next client starts another one.
 If the test run itself is killed, the daemon ends when it has been idle for half a minute.
@@ -31,7 +31,7 @@ from steno.testing.temporary_root import private_root
 
 _ROOT: Final = pytest.StashKey[Path]()
 
-_OTHER_DAEMONS: Final = ("STENO_SOCKET", "STENO_ENDPOINT", "STENO_KEY_FILE")
+_OTHER_DAEMONS: Final = ("STENO_SOCKET", "STENO_ENDPOINT", "STENO_KEY_FILE", "STENO_TOKEN")
 """Variables of the environment that lead to another daemon than that of STENO_HOME."""
 
 

@@ -7,7 +7,7 @@ from steno.local import locked, make_private, new_key_pair, read_secret, replace
 from steno_cli.arguments import Subcommands, action, actions, command, path_text
 from steno_cli.connection import root_in_use
 from steno_cli.destination import new_file
-from steno_cli.exits import Exit
+from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, ClientKey, KeyPair
@@ -40,7 +40,7 @@ def _add_new(commands: Subcommands) -> None:
         commands, "new", _new, "create a key for a client",
         "Prints the path of the key file for the client. The file holds a secret and is readable"
         " only by you.",
-        example="steno keys new laptop --right read -o laptop.key",
+        example="steno keys new laptop --right read -o laptop.key\nsteno keys new sandbox --token",
     )  # fmt: skip
     parser.add_argument("key_name", metavar="NAME", help="letters, digits, _ and -")
     parser.add_argument(
@@ -54,10 +54,22 @@ def _add_new(commands: Subcommands) -> None:
         type=path_text,
         help="the key file (default: keys/NAME.key in the root)",
     )
+    parser.add_argument(
+        "--token",
+        action="store_true",
+        help="print the key as one word for STENO_TOKEN, and write no key file",
+    )
 
 
 def _new(options: Namespace, output: Output) -> int:
-    """Create a key for a client and admit it; creates the daemon's own key if necessary."""
+    """Create a key for a client and admit it; creates the daemon's own key if necessary.
+
+    Raises:
+        WrongUsage: the key is to be printed, and a file is named.
+        Exists: the client has a key.
+    """
+    if options.token and options.output:
+        raise WrongUsage("--token writes no file: leave out -o, or --token")
     folder = _folder(options)
     name = credentials.check_key_name(options.key_name)
     path = Path(options.output) if options.output else folder / f"{name}.key"
@@ -68,10 +80,14 @@ def _new(options: Namespace, output: Output) -> int:
                 f"a client {name} has a key already: revoke it with `steno keys revoke` first"
             )
         pair, server = KeyPair(*new_key_pair()), _server(folder)
-        _write_new(path, credentials.encode_client_key(ClientKey(pair, server.public), name))
+        key = ClientKey(pair, server.public)
+        if not options.token:
+            _write_new(path, credentials.encode_client_key(key, name))
         allowed = Allowed(name, pair.public, RIGHTS[options.right])
         _save(folder, [*clients, allowed])
-    if output.as_json:
+    if options.token:
+        _print_token(allowed, key, output)
+    elif output.as_json:
         output.document({**_entry(allowed), "file": str(path)})
     else:
         output.write(str(path))
@@ -80,6 +96,18 @@ def _new(options: Namespace, output: Output) -> int:
             " that no other person can read"
         )
     return Exit.DONE
+
+
+def _print_token(allowed: Allowed, key: ClientKey, output: Output) -> None:
+    token = credentials.encode_token(key)
+    if output.as_json:
+        output.document({**_entry(allowed), "token": token})
+        return
+    output.write(token)
+    output.say(
+        f"{allowed.name} has the right {allowed.right.label}; this is a secret, and is shown only"
+        f" now: give it to the client as {credentials.TOKEN_VARIABLE}"
+    )
 
 
 def _list(options: Namespace, output: Output) -> int:

@@ -1,169 +1,98 @@
-"""`steno service`: the systemd user units of a root."""
+"""`steno service`: the files with which systemd or launchd runs the daemon of a root."""
 
 import hashlib
 import os
 import sys
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from steno.local import check_folder, make_target, own_private, read_regular
+from steno.local import check_folder, make_target, own_private
 from steno_agents.places import VARIABLES
-from steno_cli.arguments import Subcommands, action, actions, command
-from steno_cli.command_limits import WATCH_RESTART_S, WATCHDOG_S
+from steno_backup.limits import FOLLOW_S_MIN
+from steno_cli.arguments import Subcommands, action, actions, command, number_from, path_text
+from steno_cli.command_limits import BACKUP_EVERY_S
 from steno_cli.connection import refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.service_files import MARK, Manager, Setting, Task, Unit, launchd, systemd
 from steno_present.safe_text import printable
-from steno_protocol import limits, paths
+from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Exists
 
-_MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
-"""The first line of a unit file of steno; other files are never replaced or removed."""
-
-_WATCH_SUFFIX: Final = "-watch.service"
-"""The end of the name of the unit that follows transcripts."""
+_PLATFORM: Final[str] = sys.platform
 
 _CACHE_MARK: Final = "CACHEDIR.TAG"
 """The file in a folder that marks everything below it as a cache."""
-
-_SERVICE: Final = """\
-{mark}
-[Unit]
-Description=steno, the daemon that owns the agent sessions of {plain_root}
-Requires={name}.socket
-After={name}.socket
-
-[Service]
-Type=notify
-ExecStart={command}
-ExecReload=/bin/kill -HUP $MAINPID
-WatchdogSec={watchdog_s:g}
-TimeoutStopSec={stop_s:g}
-Restart=on-failure
-# 3: another daemon holds the root, so a restart would change nothing.
-RestartPreventExitStatus=3
-UMask=0077
-NoNewPrivileges=yes
-
-[Install]
-WantedBy=default.target
-"""
-
-_SOCKET: Final = """\
-{mark}
-[Unit]
-Description=The socket of steno for {plain_root}
-
-[Socket]
-ListenStream={socket}
-SocketMode=0600
-DirectoryMode=0700
-RemoveOnStop=yes
-
-[Install]
-WantedBy=sockets.target
-"""
-
-_WATCH: Final = """\
-{mark}
-[Unit]
-Description=steno, which follows the transcripts of other agents into {plain_root}
-Requires={name}.socket
-After={name}.socket
-
-[Service]
-ExecStart={command}
-{environment}Restart=always
-RestartSec={pause_s:g}
-UMask=0077
-NoNewPrivileges=yes
-Nice=5
-
-[Install]
-WantedBy=default.target
-"""
 
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "service", None,
-        "Writes user units and prints the systemctl commands to run next; it does not call"
-        " systemd.",
+        "Writes user units of systemd, on macOS agents of launchd, and prints the commands to run"
+        " next; it calls neither.",
         example="steno service install",
     )  # fmt: skip
     inner = actions(parser)
     install = action(
-        inner, "install", _install, "write the unit files",
-        "A socket unit that always listens, and the daemon's unit, started by the first"
-        " connection. With --watch also a unit that keeps `steno watch` running.",
-        example="steno service install\nsteno service install --watch",
+        inner, "install", _install, "write the files",
+        "With systemd a socket unit that always listens, and the daemon's unit, started by the"
+        " first connection; with launchd an agent that starts at the login. --watch and --backup"
+        " add one each, which keeps `steno watch` or `steno backup --follow` running.",
+        example="steno service install\nsteno service install --watch --backup /mnt/disk/copy",
     )  # fmt: skip
     install.add_argument(
         "--watch", action="store_true", help="follow the transcripts of other agents, too"
     )
-    action(
-        inner, "uninstall", _uninstall, "remove the unit files", example="steno service uninstall"
+    install.add_argument(
+        "--backup", metavar="FOLDER", type=path_text, help="keep a copy of the root in FOLDER, too"
     )
-    action(
-        inner, "show", _show, "print the unit files and their state", example="steno service show"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A unit file: its path and its text."""
-
-    path: Path
-    text: str
-
-    @property
-    def state(self) -> str:
-        """`missing`, `installed`, `outdated`, or `foreign`: not written by steno."""
-        try:
-            found = read_regular(self.path).decode(errors="replace")
-        except FileNotFoundError:
-            return "missing"
-        if not found.startswith(_MARK):
-            return "foreign"
-        return "installed" if found == self.text else "outdated"
+    install.add_argument(
+        "--every", metavar="SECONDS", type=number_from(int(FOLLOW_S_MIN)), default=BACKUP_EVERY_S,
+        help=f"pause between two rounds of the copy (default {BACKUP_EVERY_S})",
+    )  # fmt: skip
+    action(inner, "uninstall", _uninstall, "remove the files", example="steno service uninstall")
+    action(inner, "show", _show, "print the files and their state", example="steno service show")
 
 
 def _install(options: Namespace, output: Output) -> int:
-    """Write the units, and print how to start them.
+    """Write the files, and print how to start them.
 
     Raises:
-        Exists: a file that steno did not write has the path of a unit; nothing was written.
+        Exists: a file that steno did not write has the path of one; nothing was written.
         BadRequest: steno runs from a cache.
         Unauthorized: the daemon would refuse the root, which another user could replace.
     """
     _refuse_cache(Path(sys.prefix))
-    root, name, units = _units(options)
-    # A unit for a root that the daemon would not serve would only fail.
-    check_folder(root)
-    units = [*units, _watch_unit(options, root, name)] if options.watch else units
+    setting, manager = _setting(options), _manager()
+    # A file for a root that the daemon would not serve would only fail.
+    check_folder(setting.root)
+    units = manager.units(setting, _daemon(setting))
+    if options.watch:
+        units += manager.units(setting, _watch(options, setting))
+    if options.backup is not None:
+        folder = str(Path(options.backup).absolute())
+        units += manager.units(setting, _backup(options, setting, folder, options.every))
     for unit in units:
         if unit.state == "foreign":
             raise Exists(
                 f"{unit.path} was not written by steno: move it away, or remove it, and try again"
             )
+    following = manager.to_start(setting, units)
     for unit in units:
-        own_private(unit.path.parent)
-        aside = unit.path.with_name(f"{unit.path.name}.{os.getpid()}")
-        # With an open umask, another user could write into it what the daemon's user then runs.
-        with open(aside, "w", encoding="utf-8", opener=_readable) as file:
-            file.write(unit.text)
-        aside.replace(unit.path)
-    following = [
-        f"steno stop --root {root}",
-        "systemctl --user daemon-reload",
-        f"systemctl --user enable --now {name}.socket",
-        *([f"systemctl --user enable --now {name}{_WATCH_SUFFIX}"] if options.watch else []),
-    ]
+        _write(unit)
     _print_result(units, output, following)
     return Exit.DONE
+
+
+def _write(unit: Unit) -> None:
+    own_private(unit.path.parent)
+    aside = unit.path.with_name(f"{unit.path.name}.{os.getpid()}")
+    # With an open umask, another user could write into it what the daemon's user then runs.
+    with open(aside, "w", encoding="utf-8", opener=_readable) as file:
+        file.write(unit.text)
+    aside.replace(unit.path)
 
 
 def _readable(path: str, flags: int) -> int:
@@ -187,29 +116,25 @@ def _refuse_cache(environment: Path) -> None:
 
 
 def _uninstall(options: Namespace, output: Output) -> int:
-    """Remove the units that `install` wrote."""
-    _, name, units = _units_there(options)
+    """Remove the files that `install` wrote."""
+    setting = _setting(options)
+    units = _units_there(options, setting)
     removed = [unit for unit in units if unit.state in {"installed", "outdated"}]
     for unit in removed:
         unit.path.unlink()
-    names = [each.path.name for each in units[2:]]
-    following = [
-        " ".join(["systemctl --user disable --now", *names, f"{name}.socket", f"{name}.service"]),
-        "systemctl --user daemon-reload",
-    ]
-    _print_result(units, output, following if removed else [])
+    _print_result(units, output, _manager().to_end(setting, units) if removed else [])
     return Exit.DONE
 
 
 def _show(options: Namespace, output: Output) -> int:
-    """Print the units, and whether they are installed."""
-    _, _, units = _units_there(options)
+    """Print the files, and whether they are installed."""
+    units = _units_there(options, _setting(options))
     if output.as_json:
         output.document(_document(units, []))
         return Exit.DONE
     for unit in units:
         output.write(output.style(f"# {printable(str(unit.path))}: {unit.state}", "bold"))
-        output.raw(unit.text.removeprefix(f"{_MARK}\n").encode())
+        output.raw(unit.text.removeprefix(f"# {MARK}\n").encode())
         output.write()
     return Exit.DONE
 
@@ -231,8 +156,12 @@ def _document(units: list[Unit], following: list[str]) -> dict[str, Any]:
     return {"files": files, "next": following}
 
 
-def _units(options: Namespace) -> tuple[Path, str, list[Unit]]:
-    """The root, the name of its units, and the units.
+def _manager() -> Manager:
+    return launchd if _PLATFORM == "darwin" else systemd
+
+
+def _setting(options: Namespace) -> Setting:
+    """The root, its socket, and the name of its files.
 
     Raises:
         BadRequest: the user's home folder is unknown.
@@ -241,59 +170,48 @@ def _units(options: Namespace) -> tuple[Path, str, list[Unit]]:
     root = root_of(options)
     given = None if options.socket is None else str(Path(options.socket).absolute())
     socket = paths.socket_path(str(root), given, os.environ, os.getuid())
-    name = _name_of(root)
+    return Setting(root, socket, _name_of(root))
+
+
+def _daemon(setting: Setting) -> Task:
     words = [
-        sys.executable, "-P", "-m", "stenod", "--foreground", "--root", str(root),
-        "--socket", socket, "--log", str(root / paths.LOG),
+        sys.executable, "-P", "-m", "stenod", "--foreground", "--root", str(setting.root),
+        "--socket", setting.socket, "--log", str(setting.root / paths.LOG),
     ]  # fmt: skip
-    service = _SERVICE.format(
-        mark=_MARK,
-        name=name,
-        plain_root=_plain(str(root)),
-        command=" ".join(map(_quoted, words)),
-        watchdog_s=WATCHDOG_S,
-        stop_s=limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S,
-    )
-    listening = _SOCKET.format(mark=_MARK, plain_root=_plain(str(root)), socket=_plain(socket))
-    folder = _units_folder()
-    units = [Unit(folder / f"{name}.service", service), Unit(folder / f"{name}.socket", listening)]
-    return root, name, units
+    return Task("daemon", words)
 
 
-def _units_there(options: Namespace) -> tuple[Path, str, list[Unit]]:
-    """As `_units`, and the unit of the watch if it was installed."""
-    root, name, units = _units(options)
-    watch = _watch_unit(options, root, name)
-    return root, name, units if watch.state == "missing" else [*units, watch]
+def _watch(options: Namespace, setting: Setting) -> Task:
+    # A service has none of the variables of this shell.
+    moved = {each: os.environ[each] for each in VARIABLES if os.environ.get(each)}
+    return Task("watch", [*_command(options, setting), "watch"], moved)
 
 
-def _watch_unit(options: Namespace, root: Path, name: str) -> Unit:
-    given = [] if options.socket is None else ["--socket", str(Path(options.socket).absolute())]
-    words = [sys.executable, "-P", "-m", "steno_cli", "--root", str(root), *given, "watch"]
-    # A user unit has none of the variables of this shell.
-    moved = [f"{each}={os.environ[each]}" for each in VARIABLES if os.environ.get(each)]
-    text = _WATCH.format(
-        mark=_MARK,
-        name=name,
-        plain_root=_plain(str(root)),
-        command=" ".join(map(_quoted, words)),
-        environment="".join(f"Environment={_assigned(each)}\n" for each in moved),
-        pause_s=WATCH_RESTART_S,
-    )
-    return Unit(_units_folder() / f"{name}{_WATCH_SUFFIX}", text)
+def _backup(options: Namespace, setting: Setting, folder: str, every: int) -> Task:
+    words = [*_command(options, setting), "backup", folder, f"--follow={every}"]
+    return Task("backup", words)
 
 
-def _units_folder() -> Path:
-    config = os.environ.get("XDG_CONFIG_HOME")
-    if not config:
-        # An empty HOME would mean the folder /.
-        home = os.environ.get("HOME", os.path.expanduser("~"))  # noqa: PTH111 (as text)
-        config = f"{paths.check_home(home)}/.config"
-    return Path(config, "systemd", "user")
+def _command(options: Namespace, setting: Setting) -> list[str]:
+    given = [] if options.socket is None else ["--socket", setting.socket]
+    return [sys.executable, "-P", "-m", "steno_cli", "--root", str(setting.root), *given]
+
+
+def _units_there(options: Namespace, setting: Setting) -> list[Unit]:
+    """The files of the daemon, and those of its helpers that were installed."""
+    manager = _manager()
+    units = manager.units(setting, _daemon(setting))
+    helpers = manager.units(setting, _watch(options, setting))
+    # Only the file says where the copy is, so what it has is what it should have.
+    helpers += [
+        Unit(each.path, each.found or "")
+        for each in manager.units(setting, _backup(options, setting, "", BACKUP_EVERY_S))
+    ]
+    return [*units, *(each for each in helpers if each.state != "missing")]
 
 
 def _name_of(root: Path) -> str:
-    """The name of the units: `steno`, and for other roots than the default with a digest."""
+    """The name of the files: `steno`, and for other roots than the default with a digest."""
     plain = paths.root_folder(
         None, {key: value for key, value in os.environ.items() if key != "STENO_HOME"},
         os.path.expanduser("~"),  # noqa: PTH111 (as text, also if the home is unknown)
@@ -301,20 +219,3 @@ def _name_of(root: Path) -> str:
     if str(root) == make_target(plain, None, None, spawn=False).resolved().root:
         return "steno"
     return f"steno-{hashlib.sha256(str(root).encode(errors='surrogateescape')).hexdigest()[:8]}"
-
-
-def _plain(text: str) -> str:
-    """Text in a unit file, where % begins a specifier."""
-    return text.replace("%", "%%")
-
-
-def _quoted(word: str) -> str:
-    """A word of a command line of systemd, which splits at blanks and expands variables."""
-    escaped = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
-    return f'"{escaped}"' if set(escaped) & set(" \t'\"\\;") else escaped
-
-
-def _assigned(setting: str) -> str:
-    """A variable with its value as systemd reads it, which expands no variables there."""
-    escaped = _plain(setting).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

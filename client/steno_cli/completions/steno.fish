@@ -135,7 +135,7 @@ function _shtab_steno_using
 end
 
 set -g _shtab_steno_commands sessions ls info show read tail grep view mcp open append checkpoint revert clear usage prompt timeline restore fork undo redo dmail 'dmail send' 'dmail show' 'dmail deliver' compact title label archive unarchive rename delete undelete export import watch backup verify repair redact wire turns replay emit stream status start stop restart logs clients config top doctor service 'service install' 'service uninstall' 'service show' gc keys 'keys new' 'keys list' 'keys revoke' cluster 'cluster status' 'cluster move' 'cluster config' 'cluster join' 'cluster try' help completion demo
-set -g _shtab_steno_opts_with_value --address --after --agents --append --at --base-url --checkpoint --cluster --deadline --durability --endpoint --expect --folder --follow --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --self-test --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
+set -g _shtab_steno_opts_with_value --address --after --agents --append --at --backup --base-url --checkpoint --cluster --deadline --durability --endpoint --every --expect --folder --follow --format --from-line --generation --generations-older --header --host --http --instruction --interval --keep-generations --key --key-file --label --last --limit --lines --max-context-size --max-output-tokens --model --name --nodes --order --output --port --preserve --provider --ratio --replaces --reserved --right --role --root --self-test --since --socket --sort --speed --store --timeout --timestamp --title --to --token-file --trash --turn --turns --until --why --work-dir -n -o
 
 complete -c steno -e
 complete -c steno -f
@@ -861,7 +861,7 @@ complete -c steno -n '_shtab_steno_using doctor' -l name -x -d 'the author of ch
 complete -c steno -n '_shtab_steno_using doctor' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using doctor' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using doctor' -l self-test -x -d 'try steno on the file system of the root, or of FOLDER'
-complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a service -d 'run the daemon under systemd'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a service -d 'run it under systemd or launchd'
 complete -c steno -n '_shtab_steno_using service' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using service' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using service' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
@@ -870,7 +870,7 @@ complete -c steno -n '_shtab_steno_using service' -l key-file -xka "(__fish_comp
 complete -c steno -n '_shtab_steno_using service' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using service' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using service' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using service; and test $_shtab_steno_npos -eq 0' -a install -d 'write the unit files'
+complete -c steno -n '_shtab_steno_using service; and test $_shtab_steno_npos -eq 0' -a install -d 'write the files'
 complete -c steno -n '_shtab_steno_using service install' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using service install' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using service install' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
@@ -880,7 +880,9 @@ complete -c steno -n '_shtab_steno_using service install' -l name -x -d 'the aut
 complete -c steno -n '_shtab_steno_using service install' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using service install' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using service install' -l watch -d 'follow the transcripts of other agents, too'
-complete -c steno -n '_shtab_steno_using service; and test $_shtab_steno_npos -eq 0' -a uninstall -d 'remove the unit files'
+complete -c steno -n '_shtab_steno_using service install' -l backup -x -d 'keep a copy of the root in FOLDER, too'
+complete -c steno -n '_shtab_steno_using service install' -l every -x -d 'pause between two rounds of the copy (default 60)'
+complete -c steno -n '_shtab_steno_using service; and test $_shtab_steno_npos -eq 0' -a uninstall -d 'remove the files'
 complete -c steno -n '_shtab_steno_using service uninstall' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using service uninstall' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using service uninstall' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
@@ -889,7 +891,7 @@ complete -c steno -n '_shtab_steno_using service uninstall' -l key-file -xka "(_
 complete -c steno -n '_shtab_steno_using service uninstall' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using service uninstall' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using service uninstall' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using service; and test $_shtab_steno_npos -eq 0' -a show -d 'print the unit files and their state'
+complete -c steno -n '_shtab_steno_using service; and test $_shtab_steno_npos -eq 0' -a show -d 'print the files and their state'
 complete -c steno -n '_shtab_steno_using service show' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using service show' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using service show' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'
@@ -934,6 +936,7 @@ complete -c steno -n '_shtab_steno_using keys new' -l timeout -x -d 'deadline of
 complete -c steno -n '_shtab_steno_using keys new' -l json -d 'print JSON, including errors'
 complete -c steno -n '_shtab_steno_using keys new' -l right -xka "read write admin" -d 'the right of the client (default: write)'
 complete -c steno -n '_shtab_steno_using keys new' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the key file (default: keys/NAME.key in the root)'
+complete -c steno -n '_shtab_steno_using keys new' -l token -d 'print the key as one word for STENO_TOKEN, and write no key file'
 complete -c steno -n '_shtab_steno_using keys; and test $_shtab_steno_npos -eq 0' -a list -d 'list the clients with a key'
 complete -c steno -n '_shtab_steno_using keys list' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using keys list' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'

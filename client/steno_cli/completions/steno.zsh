@@ -48,7 +48,7 @@ _shtab_steno_commands() {
     restart:'stop the daemon and start it again'
     restore:'restore a past generation'
     revert:'remove a checkpoint and everything after it'
-    service:'run the daemon under systemd'
+    service:'run it under systemd or launchd'
     sessions:'list the sessions'
     show:'show a conversation in readable form'
     start:'start the daemon and print its address'
@@ -103,9 +103,9 @@ _shtab_steno_keys_commands() {
 
 _shtab_steno_service_commands() {
   local _commands=(
-    install:'write the unit files'
-    show:'print the unit files and their state'
-    uninstall:'remove the unit files'
+    install:'write the files'
+    show:'print the files and their state'
+    uninstall:'remove the files'
   )
   _describe 'steno service commands' _commands
 }
@@ -712,6 +712,7 @@ _shtab_steno_keys_new_options=(
   "--json[print JSON, including errors]"
   "--right=[the right of the client (default\: write)]:right:(read write admin)"
   {-o,--output}"[the key file (default\: keys\/NAME.key in the root)]:FILE:_files"
+  "--token[print the key as one word for STENO_TOKEN, and write no key file]"
   ":letters, digits, _ and -:"
 )
 
@@ -1034,6 +1035,8 @@ _shtab_steno_service_install_options=(
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
   "--watch[follow the transcripts of other agents, too]"
+  "--backup=[keep a copy of the root in FOLDER, too]:FOLDER:"
+  "--every=[pause between two rounds of the copy (default 60)]:SECONDS:"
 )
 
 # guard to ensure default positional specs are added only once per session
