@@ -237,6 +237,27 @@ class Journal(Protocol):
         """
         ...
 
+    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
+        """Leave a note for a host that a daemon is about to take one of its folders over.
+
+        An announcement may be lost; the host finds the note when it looks next. The daemon that
+        leaves it may still fail to take the folder.
+
+        Raises:
+            JournalLost: nobody says that a majority has it.
+        """
+        ...
+
+    def taken_from(self, host: str) -> list[Message]:
+        """Returns the new notes for a host, whose bodies are folders, and whose owners took them.
+
+        Those from before this process are left out: it did not own a folder then.
+
+        Raises:
+            JournalLost: no majority of the servers says that there are no others.
+        """
+        ...
+
     def confirm(self, folder: str) -> None:
         """Check that a majority of the servers that store a folder can hear each other.
 

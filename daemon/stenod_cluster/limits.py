@@ -114,6 +114,9 @@ FOLDERS_OWNED_MAX: Final = 4096
 HEARTBEATS_MIN: Final = 5
 """Words of a living daemon within the time after which it counts as dead."""
 
+LOOKS_SHARE: Final = 0.4
+"""Share of `dead_s` between two looks for folders that others took over: two looks fit into it."""
+
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
 

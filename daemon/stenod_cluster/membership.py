@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
+import anyio.to_thread
 
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, StorageFailed
@@ -272,11 +273,24 @@ class Membership:
         Args:
             lose: closes a session that another daemon owns.
         """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._look_for_losses)
+            while True:
+                self._hosts.tell_alive()
+                while self._lost:
+                    await lose(self._lost.popleft())
+                await anyio.sleep(self._hosts.period_s)
+
+    async def _look_for_losses(self) -> None:
+        """Ask again and again, well within `dead_s`, whether others took folders over."""
         while True:
-            self._hosts.tell_alive()
-            while self._lost:
-                await lose(self._lost.popleft())
-            await anyio.sleep(self._hosts.period_s)
+            with suppress(OSError):
+                for folder, owner in await anyio.to_thread.run_sync(
+                    self._ownership.look_for_losses, abandon_on_cancel=True
+                ):
+                    self._log("lost", session=folder, to=owner.endpoint)
+                    self._lost.append(folder)
+            await anyio.sleep(limits.LOOKS_SHARE * self._hosts.dead_s)
 
     def close(self) -> None:
         """Tell the others that this daemon ends, and close the connection; blocks."""

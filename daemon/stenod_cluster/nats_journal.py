@@ -28,6 +28,7 @@ from stenod_cluster.journal import (
     ForeignStream,
     InDoubt,
     JournalLost,
+    Kind,
     Message,
     Owner,
     Publication,
@@ -50,12 +51,22 @@ from stenod_cluster.subjects import (
     stream_name,
     subject_of,
     subjects_without_folder,
+    taken_subject,
     topic_of,
     topic_subject,
 )
 from stenod_cluster.trust import Known, Request, Trust
-from stenod_cluster.verdicts import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Refused, failure_of
-from stenod_cluster.wire import EXPECTED, message_of, owner_headers, sequence_of
+from stenod_cluster.verdicts import (
+    NO_MESSAGE_FOUND,
+    STREAM_NOT_FOUND,
+    Again,
+    Refused,
+    Stored,
+    WrongSequence,
+    failure_of,
+    verdict_of,
+)
+from stenod_cluster.wire import EXPECTED, KIND, message_of, owner_headers, sequence_of
 
 T = TypeVar("T")
 
@@ -87,6 +98,8 @@ class NatsJournal:
         self._created: dict[str, str] = {}
         self._identities: dict[str, str] = {}
         self._stored: dict[str, int] = {}
+        # The last note for this host that was read in each stream.
+        self._noted: dict[str, int] = {}
         self._suspected_at: float | None = None
         self._look_again = asyncio.Event()
         self._refusal: OSError | None = None
@@ -128,6 +141,14 @@ class NatsJournal:
         if stream not in self._identities:
             self.wait_ready(self._options.publish_s)
         return self._identities[stream]
+
+    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
+        """Leave a note for a host that loses a folder; see `Journal`."""
+        self._connection.call(self._note_taken(folder, host, owner))
+
+    def taken_from(self, host: str) -> list[Message]:
+        """Returns the new notes for a host; see `Journal`."""
+        return self._connection.call(self._taken_from(host))
 
     def confirm(self, folder: str) -> None:
         """Check that a majority of the servers can hear each other; see `Journal`."""
@@ -273,12 +294,73 @@ class NatsJournal:
         self._look_again.set()
         return self._refusal
 
+    async def _note_taken(self, folder: str, host: str, owner: Owner) -> None:
+        cluster, streams = self._options.cluster, self._options.streams
+        shard = shard_of(folder, streams)
+        stream, subject = stream_name(cluster, shard), taken_subject(cluster, shard, host)
+        headers = {KIND: Kind.OWN.value, **owner_headers(owner)}
+        body = folder.encode(errors="surrogateescape")
+
+        async def send() -> None:
+            reply = await self._connection.request(subject, body, limits.RESEND_S, headers)
+            match verdict_of(reply.body, stream):
+                case Stored():
+                    return
+                case Refused() as refused:
+                    raise refused.error(folder)
+                case Again(reason):
+                    raise UnansweredError(reason)
+                case WrongSequence():
+                    raise UnansweredError(f"{stream} refuses a message that has no fence")
+
+        await self._until_heard(send, self._options.publish_s)
+
+    async def _taken_from(self, host: str) -> list[Message]:
+        if not self._is_prepared:
+            await self._wait_prepared(limits.MONITOR_S)
+        shards = range(self._options.streams)
+        found = await asyncio.gather(*(self._taken_in(shard, host) for shard in shards))
+        return [message for messages in found for message in messages]
+
+    async def _taken_in(self, shard: int, host: str) -> list[Message]:
+        cluster = self._options.cluster
+        stream, subject = stream_name(cluster, shard), taken_subject(cluster, shard, host)
+        after = self._noted.get(stream, 0)
+        last = await self._last_at_leader(stream, subject)
+        found: list[Message] = []
+        while (at := found[-1].sequence if found else after) < last:
+            found += await self._batch_of(stream, subject, host, at, last)
+        await self._confirm_stream(stream)
+        if found:
+            with suppress(JournalLost, Rejected):
+                request = {"filter": subject, "keep": 1}
+                await api(self._connection, "STREAM.PURGE", stream, request, limits.MONITOR_S)
+        self._noted[stream] = max(after, last)
+        return found
+
+    async def _last_at_leader(self, stream: str, subject: str) -> int:
+        """Returns the sequence of a subject's last message at the leader, 0 if it has none."""
+        request = {"last_by_subj": subject}
+        try:
+            found = await api(self._connection, "STREAM.MSG.GET", stream, request, limits.MONITOR_S)
+        except Rejected as error:
+            if error.code == NO_MESSAGE_FOUND:
+                return 0
+            raise _refusal(error, stream) from None
+        return int(found["message"]["seq"])
+
     async def _confirm(self, folder: str) -> None:
         stream, _ = self._place(folder)
+        await self._confirm_stream(stream)
+
+    async def _confirm_stream(self, stream: str) -> None:
         try:
             info = await api(self._connection, "STREAM.INFO", stream, {}, limits.MONITOR_S)
         except Rejected as error:
             raise JournalLost(None, str(error.error.get("description"))) from None
+        if info["created"] != self._created.get(stream, info["created"]):
+            self._look_again.set()
+            raise _other_stream(stream)
         cluster: dict[str, Any] = info.get("cluster") or {}
         others: list[dict[str, Any]] = cluster.get("replicas") or []
         heard = sum(
@@ -306,14 +388,7 @@ class NatsJournal:
 
     async def _leader_has(self, stream: str, subject: str) -> bool:
         """Whether the leader has a message of a subject: a replica that lags says there is none."""
-        request = {"last_by_subj": subject}
-        try:
-            await api(self._connection, "STREAM.MSG.GET", stream, request, limits.MONITOR_S)
-        except Rejected as error:
-            if error.code == NO_MESSAGE_FOUND:
-                return False
-            raise _refusal(error, stream) from None
-        return True
+        return await self._last_at_leader(stream, subject) > 0
 
     async def _last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
         found: list[Message | ForeignMessage | None] = []
@@ -331,6 +406,11 @@ class NatsJournal:
     async def _read_batch(self, folder: str, after: int, last: int) -> list[Message]:
         """Returns the next messages, one at least."""
         stream, subject = self._place(folder)
+        return await self._batch_of(stream, subject, folder, after, last)
+
+    async def _batch_of(
+        self, stream: str, subject: str, folder: str, after: int, last: int
+    ) -> list[Message]:
         request = {
             "seq": after + 1,
             "next_by_subj": subject,

@@ -80,7 +80,7 @@ class Ownership:
     Attributes:
         counts: what happened so far.
         on_lost: called with a folder when the journal refused this daemon as its owner.
-        heard_at: monotonic time at which the journal last answered.
+        heard_at: monotonic time at which the journal last said that no folder was taken over.
     """
 
     def __init__(
@@ -244,6 +244,27 @@ class Ownership:
             if folder is not None and folder.lost is None:
                 folder.lost = Fenced(path, Message(0, owner, Kind.OWN, b"", time.time()))
 
+    def look_for_losses(self) -> list[tuple[str, Owner]]:
+        """Lose the folders that others took over, whose announcement may be lost; blocks.
+
+        Returns:
+            The lost folders that this daemon counted as its own, with their owners.
+
+        Raises:
+            JournalLost: no majority of the servers answers.
+        """
+        began = time.monotonic()
+        found: list[tuple[str, Owner]] = []
+        for note in self.journal.taken_from(self.owner.host):
+            path = note.body.decode(errors="surrogateescape")
+            folder = self.found(path)
+            # What this daemon published since shows that the other one came too late.
+            if folder is not None and folder.sequence < note.sequence:
+                self.lose(path, note.owner)
+                found.append((path, note.owner))
+        self.heard_at = began
+        return found
+
     def confirm(self, path: str) -> None:
         """Ask the journal whether this daemon still owns a folder that it did own; blocks.
 
@@ -254,7 +275,6 @@ class Ownership:
         # Any replica answers a read, also one that is cut off from the others.
         self.journal.confirm(path)
         last = self.journal.last(path)
-        self.heard_at = time.monotonic()
         if last is not None and last.owner.host != self.owner.host:
             self.on_lost(path)
             self.lose(path, last.owner)
@@ -270,8 +290,6 @@ class Ownership:
             case InDoubt():
                 self.counts.in_doubt += 1
                 self._log("in_doubt", session=folder.path, why=outcome.strerror)
-            case None:
-                self.heard_at = time.monotonic()
             case _:
                 pass
 
@@ -355,7 +373,6 @@ class Ownership:
             # Without a message of this daemon the id stays free for all of them.
             return self._begin(path, last) if create else None
         sequence, previous = self._own(path, last)
-        self.heard_at = time.monotonic()
         with self.opened(path, create=True) as handle:
             mirror = Mirror(
                 self._disk, handle, path, self.owner.host,
@@ -426,6 +443,8 @@ class Ownership:
         for _ in range(limits.OWN_ATTEMPTS_MAX):
             if last is not None:
                 self._check_free(path, last)
+                if last.owner.host != self.owner.host and last.kind is not Kind.GONE:
+                    self.journal.note_taken(path, last.owner.host, self.owner)
             after = 0 if last is None else last.sequence
             outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
             if isinstance(outcome, int):

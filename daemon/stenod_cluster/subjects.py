@@ -2,6 +2,7 @@
 
     steno.<cluster>.f.<shard>.<segment>.<segment>   a folder's messages, in STENO_<cluster>_<shard>
     steno.<cluster>.f.<shard>.$.stream              the marker of a stream: one random message
+    steno.<cluster>.f.<shard>.$.taken.<host>        the folders of a host that others take over
     steno.<cluster>.tell.<topic>                    announcements, in no stream
 
 A segment of a folder's path is percent-encoded, because a subject has no blank, and `.`, `*` and
@@ -61,6 +62,11 @@ def subject_of(cluster: str, streams: int, folder: str) -> str:
 def marker_subject(cluster: str, shard: int) -> str:
     """Returns the subject of a stream's marker, which no folder has."""
     return f"steno.{cluster}.f.{shard}.{_OURS}.stream"
+
+
+def taken_subject(cluster: str, shard: int, host: str) -> str:
+    """Returns the subject of the notes for a host whose folders others take over."""
+    return f"steno.{cluster}.f.{shard}.{_OURS}.taken.{encoded(host)}"
 
 
 def subjects_without_folder(cluster: str, shard: int) -> str:

@@ -83,6 +83,14 @@ class MortalJournal:
         """See `Journal`."""
         yield from self._asked("read", folder, lambda: self._journal.read(folder, after, last))
 
+    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
+        """See `Journal`."""
+        self._asked("note", folder, lambda: self._journal.note_taken(folder, host, owner))
+
+    def taken_from(self, host: str) -> list[Message]:
+        """See `Journal`."""
+        return self._asked("notes", host, lambda: self._journal.taken_from(host))
+
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """See `Journal`."""
         if not self.is_silent:

@@ -1,6 +1,7 @@
 """A daemon process that is in a cluster."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from steno_protocol import paths
@@ -10,7 +11,11 @@ from support.nats_cluster import NatsCluster
 
 
 def clustered_daemon(
-    root: Path, name: str, cluster: NatsCluster, dead_s: float | None = None
+    root: Path,
+    name: str,
+    cluster: NatsCluster,
+    dead_s: float | None = None,
+    servers: Sequence[str] = (),
 ) -> ForegroundDaemon:
     """Make the root of a daemon in the cluster `name`, and the daemon, which is not started.
 
@@ -18,13 +23,14 @@ def clustered_daemon(
         root: the folder.
         name: of the cluster.
         cluster: its servers.
+        servers: other addresses of its servers, such as those of proxies.
         dead_s: seconds without a word after which others succeed it, None for the usual ones.
     """
     root.mkdir(mode=0o700)
     daemon = ForegroundDaemon(root)
     (root / "config.toml").write_text(
         f"[replication]\ncluster = {json.dumps(name)}\n"
-        f"servers = {json.dumps(cluster.servers)}\n"
+        f"servers = {json.dumps(list(servers) or cluster.servers)}\n"
         f"monitors = {json.dumps(cluster.monitors)}\n"
         f"advertise = {json.dumps(daemon.endpoint)}\n"
         + (f"dead_s = {dead_s}\n" if dead_s is not None else "")

@@ -22,6 +22,7 @@ from stenod_cluster.journal import (
     ForeignMessage,
     InDoubt,
     JournalLost,
+    Kind,
     Message,
     Owner,
     Publication,
@@ -73,6 +74,7 @@ class MemoryStream:
         self._forced: dict[str, deque[Fault]] = defaultdict(deque)
         self._messages: dict[str, list[Message | int]] = {}
         self._late: dict[str, list[Publication]] = defaultdict(list)
+        self._notes: dict[str, list[Message]] = defaultdict(list)
         self._sequence = 0
         self._parted: set[str] = set()
         self._hearers: list[tuple[str, Callable[[str, bytes], None]]] = []
@@ -185,6 +187,20 @@ class MemoryStream:
             kept = [each for each in self._messages.get(folder, []) if _number(each) >= before]
             self._messages[folder] = kept
 
+    def note_taken(self, reader: str, folder: str, host: str, owner: Owner) -> None:
+        """Leave a note for a host."""
+        with self._lock:
+            self.check_reached(reader)
+            self._sequence += 1
+            body = folder.encode(errors="surrogateescape")
+            self._notes[host].append(Message(self._sequence, owner, Kind.OWN, body, self.now()))
+
+    def taken_from(self, host: str, after: int) -> list[Message]:
+        """The notes for a host behind a sequence."""
+        with self._lock:
+            self.check_reached(host)
+            return [note for note in self._notes[host] if note.sequence > after]
+
     def announce(self, host: str, topic: str, body: bytes) -> None:
         """Deliver to all hosts that are reached."""
         if host in self._parted:
@@ -246,6 +262,7 @@ class MemoryJournal:
         self._stream = stream
         self._host = host
         self._is_closed = False
+        self._noted = 0
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """Publish a message to each of several folders."""
@@ -255,6 +272,18 @@ class MemoryJournal:
         """The same on the event loop; other tasks run before it."""
         await anyio.lowlevel.checkpoint()
         return self.publish(publications)
+
+    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
+        """Leave a note for a host."""
+        self._check_open()
+        self._stream.note_taken(self._host, folder, host, owner)
+
+    def taken_from(self, host: str) -> list[Message]:
+        """Returns the new notes for a host."""
+        self._check_open()
+        found = self._stream.taken_from(host, self._noted)
+        self._noted = max([self._noted, *(each.sequence for each in found)])
+        return found
 
     def stream_of(self, folder: str) -> str:
         """Returns the identity of the only stream."""

@@ -141,13 +141,21 @@ class NatsCluster:
     """
 
     def __init__(
-        self, count: int = 3, *, sync: str = "always", extra: str = "", jetstream: bool = True
+        self,
+        count: int = 3,
+        *,
+        sync: str = "always",
+        extra: str = "",
+        jetstream: bool = True,
+        is_advertised: bool = True,
     ) -> None:
         self.nodes: list[Node] = []
         self._count = count
         self._sync = sync
         self._extra = extra
         self._jetstream = jetstream
+        # Without their addresses, clients know those alone that they were given: a proxy's.
+        self._no_advertise = "" if is_advertised else ", no_advertise: true"
         self._folder = Path(tempfile.mkdtemp(prefix="steno-nats."))
 
     @property
@@ -250,7 +258,7 @@ class NatsCluster:
                 others = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
                 config += (
                     f"cluster {{ name: steno-test, listen: 127.0.0.1:{routes[number]},"
-                    f" routes: [{others}] }}\n"
+                    f" routes: [{others}]{self._no_advertise} }}\n"
                 )
             self.nodes.append(Node(folder, name, config, clients[number], https[number]))
 
