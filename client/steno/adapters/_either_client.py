@@ -33,7 +33,7 @@ class EitherClient:
     async def wait(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Do the work of an async method."""
         if self._loop is None:
-            return await asyncio.to_thread(_without_waiting, work)
+            return await asyncio.to_thread(without_waiting, work)
         return await work
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
@@ -43,7 +43,7 @@ class EitherClient:
             RuntimeError: it would block the event loop of its async client.
         """
         if self._loop is None:
-            return _without_waiting(work)
+            return without_waiting(work)
         if _running_loop() is self._loop:
             work.close()
             raise RuntimeError(
@@ -60,8 +60,12 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _without_waiting(work: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine whose requests a blocking client performs: it never suspends."""
+def without_waiting(work: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine whose requests a blocking client performs: it never suspends.
+
+    Raises:
+        RuntimeError: it waits for an event loop.
+    """
     try:
         work.send(None)
     except StopIteration as done:

@@ -14,6 +14,7 @@ State of the app and of a user are deltas, too, in the stream `state` of the ses
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -127,19 +128,15 @@ class StenoSessionService(_SessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Move a session to the trash; nothing if it is missing."""
-        try:
+        with suppress(steno.NotFound):
             await self._client.delete(self._place(app_name, user_id, session_id))
-        except steno.NotFound:
-            return
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> State:
         """Return the state of a user, without the prefix `user:`."""
         return await self._state(self._place(app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and its delta; both are on the disk on return.
-
-        State of the app and of the user is stored behind the event, in sessions of its own.
+        """Store an event, then the state of the app and of the user; all is on the disk on return.
 
         Raises:
             StaleSessionError: the session has events that the object has not: get it again.
@@ -234,11 +231,9 @@ class StenoSessionService(_SessionService):
     async def _state(self, place: str) -> State:
         stream = await self._client.session(f"{place}/{_SHARED}").stream("state")
         state: State = {}
-        try:
+        with suppress(steno.NotFound):
             async for row in stream.records():
                 state |= original(row.record)["delta"]
-        except steno.NotFound:
-            pass
         return state
 
     def _shared(self, app: str, user: str, scopes: Mapping[str, State]) -> dict[str, list[bytes]]:
@@ -257,11 +252,8 @@ class StenoSessionService(_SessionService):
             await (await session.stream("state")).append(lines, key=key)
 
     def _place(self, *names: str) -> str:
-        return "/".join([self._prefix, *map(_segment, names)])
-
-
-def _segment(name: str) -> str:
-    return segment_or_digest(name, _SEGMENT_CHARS_MAX)
+        segments = [segment_or_digest(each, _SEGMENT_CHARS_MAX) for each in names]
+        return "/".join([self._prefix, *segments])
 
 
 def _adk(module: str) -> Any:
