@@ -32,11 +32,13 @@ from steno._lazy import imported_on_use
 
 if TYPE_CHECKING:
     from steno._async.client import Client, connect
+    from steno._async.record_list import RecordList
     from steno._async.session import Session
     from steno._async.stream import Stream
     from steno._async.subscription import Subscription
     from steno._sansio.summaries import Summary
     from steno._sync.client import BlockingClient, connect_sync
+    from steno._sync.record_list import BlockingRecordList
     from steno._sync.session import BlockingSession
     from steno._sync.stream import BlockingStream
     from steno._sync.subscription import BlockingSubscription
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         Compacted,
         Deleted,
         DmailEvent,
+        ListState,
         Live,
         Mail,
         Record,
@@ -85,6 +88,7 @@ __all__ = [
     "Ack",
     "BadRequest",
     "BlockingClient",
+    "BlockingRecordList",
     "BlockingSession",
     "BlockingStream",
     "BlockingSubscription",
@@ -101,6 +105,7 @@ __all__ = [
     "Held",
     "Incompatible",
     "Internal",
+    "ListState",
     "Live",
     "Mail",
     "NotFound",
@@ -108,6 +113,7 @@ __all__ = [
     "OutcomeUnknown",
     "Position",
     "Record",
+    "RecordList",
     "RecordsEvent",
     "Refused",
     "Reset",
@@ -133,10 +139,12 @@ __all__ = [
 
 _HOMES: Final = {
     "steno._sync.client": ("BlockingClient", "connect_sync"),
+    "steno._sync.record_list": ("BlockingRecordList",),
     "steno._sync.session": ("BlockingSession",),
     "steno._sync.stream": ("BlockingStream",),
     "steno._sync.subscription": ("BlockingSubscription",),
     "steno._async.client": ("Client", "connect"),
+    "steno._async.record_list": ("RecordList",),
     "steno._async.session": ("Session",),
     "steno._async.stream": ("Stream",),
     "steno._async.subscription": ("Subscription",),
@@ -147,6 +155,7 @@ _HOMES: Final = {
         "Compacted",
         "Deleted",
         "DmailEvent",
+        "ListState",
         "Live",
         "Mail",
         "Record",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from steno._async.in_thread import in_thread
     from steno._async.streams import RecordStream
     from steno._sansio.checkpoints import HANDLE_PATTERN, CheckpointLike, target_of
+    from steno._sansio.exact import EXACT, encode_exactly, original
     from steno._sansio.messages import Message, encode_messages
     from steno._sansio.reading import LineReader, check_reached
     from steno._sansio.requests import ack_of, encode_records, mutation, new_key, opening
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPACTION_SYSTEM_PROMPT",
+    "EXACT",
     "HANDLE_PATTERN",
     "INTRODUCTION",
     "THOUGHTS",
@@ -44,12 +46,14 @@ __all__ = [
     "ack_of",
     "check_reached",
     "encode_events",
+    "encode_exactly",
     "encode_messages",
     "encode_records",
     "in_thread",
     "mutation",
     "new_key",
     "opening",
+    "original",
     "should_compact",
     "target_of",
 ]
@@ -61,6 +65,11 @@ _HOMES: Final = {
         "CheckpointLike",
         "HANDLE_PATTERN",
         "target_of",
+    ),
+    "steno._sansio.exact": (
+        "EXACT",
+        "encode_exactly",
+        "original",
     ),
     "steno._sansio.messages": (
         "Message",

@@ -256,6 +256,27 @@ class StreamRecord(msgspec.Struct, frozen=True):
     by: str | None
 
 
+class ListState(msgspec.Struct, frozen=True):
+    """The items of a record list at one moment.
+
+    Attributes:
+        items: the items in their order, or the last ones that were asked for.
+        names: the name of each item; None for one without.
+        head: the end of the stream at that moment: the `expect` of a change that depends on it.
+
+    Example:
+        >>> todo = await session.record_list("todo")
+        >>> ack = await todo.append({"text": "Count the till."})
+        >>> state = await todo.read()
+        >>> state.items, state.names, str(state.head)
+        ([{'text': 'Count the till.'}], [None], '0:1')
+    """
+
+    items: list[dict[str, Any]]
+    names: list[str | None]
+    head: Position
+
+
 class StreamInfo(msgspec.Struct, frozen=True):
     """The numbers of a stream.
 

@@ -24,7 +24,7 @@ COMMAND: Final = "PYTHONPATH=tests python -m support.generate_sync"
 
 CLIENT: Final = PROJECT / "client" / "steno"
 
-MODULES: Final = ("client", "session", "stream", "streams")
+MODULES: Final = ("client", "record_list", "session", "stream", "streams")
 """Modules of `steno._async` that are the source of a module of `steno._sync`."""
 
 NAMES: Final = {
@@ -36,6 +36,7 @@ NAMES: Final = {
     "connect": "connect_sync",
     "LineStream": "BlockingLineStream",
     "Link": "BlockingLink",
+    "RecordList": "BlockingRecordList",
     "RecordStream": "BlockingRecordStream",
     "Session": "BlockingSession",
     "Stream": "BlockingStream",
@@ -53,6 +54,7 @@ NAMES: Final = {
 
 DROPPED: Final = {
     "client": ("Client.__init__", "Client.__aenter__", "Client.__aexit__", "Client.welcome"),
+    "record_list": (),
     "session": ("Session.wait_for",),
     "stream": (),
     "streams": (),
@@ -119,6 +121,12 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
     A signal handler may end a call by raising; the client is intact after it. It must not use a
     client that its own thread is in a call of: that ends with Busy.
 """,
+        ),
+    ),
+    "record_list": (
+        (
+            '"""A list with edits on a stream, through an async client."""',
+            '"""A list with edits on a stream, through a blocking client."""',
         ),
     ),
     "session": (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio.lowlevel
 
 from steno._async.model_call import ModelCall
+from steno._async.record_list import RecordList
 from steno._async.stream import Stream
 from steno._async.streams import LineStream, RecordStream, WireRecordStream
 from steno._async.subscription import Subscription
@@ -795,6 +796,28 @@ class Session(SessionView):
         """
         await anyio.lowlevel.checkpoint()
         return Stream(self._link, self.id, name)
+
+    async def record_list(self, name: str) -> RecordList:
+        """Return one of the session's streams as a list whose items can change; sends no request.
+
+        Args:
+            name: the name of the stream, which only the list's own methods may append to.
+
+        Returns:
+            The list; its first item creates the stream.
+
+        Raises:
+            BadRequest: the name is invalid.
+
+        Example:
+            >>> todo = await session.record_list("todo")
+            >>> ack = await todo.append([{"text": "a"}, {"text": "b"}])
+            >>> await todo.delete(0)
+            {'text': 'a'}
+            >>> (await todo.read()).items
+            [{'text': 'b'}]
+        """
+        return RecordList(await self.stream(name))
 
     async def streams(self) -> list[StreamInfo]:
         """List the session's streams.

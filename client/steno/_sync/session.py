@@ -33,6 +33,7 @@ from steno._sansio.wire_events import (
 )
 from steno._sync.bases import RefreshedSession
 from steno._sync.model_call import ModelCall
+from steno._sync.record_list import BlockingRecordList
 from steno._sync.stream import BlockingStream
 from steno._sync.streams import BlockingLineStream, BlockingRecordStream, BlockingWireRecordStream
 from steno._sync.subscription import BlockingSubscription
@@ -776,6 +777,28 @@ class BlockingSession(RefreshedSession):
             ['Ask for the size of the shop.']
         """
         return BlockingStream(self._link, self.id, name)
+
+    def record_list(self, name: str) -> BlockingRecordList:
+        """Return one of the session's streams as a list whose items can change; sends no request.
+
+        Args:
+            name: the name of the stream, which only the list's own methods may append to.
+
+        Returns:
+            The list; its first item creates the stream.
+
+        Raises:
+            BadRequest: the name is invalid.
+
+        Example:
+            >>> todo = session.record_list("todo")
+            >>> ack = todo.append([{"text": "a"}, {"text": "b"}])
+            >>> todo.delete(0)
+            {'text': 'a'}
+            >>> todo.read().items
+            [{'text': 'b'}]
+        """
+        return BlockingRecordList(self.stream(name))
 
     def streams(self) -> list[StreamInfo]:
         """List the session's streams.

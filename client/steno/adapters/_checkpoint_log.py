@@ -18,13 +18,13 @@ an operation that the next stream lacks, and is never met: without claims a read
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from inspect import isawaitable
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 import steno
+from steno.adapters._either_client import ready
 from steno_protocol.errors import Corrupt, NotFound
 
 if TYPE_CHECKING:
@@ -53,11 +53,6 @@ With `task` it adds writes, and else it stores the checkpoint. With `through` it
 removes the checkpoints in its contents, as the operation with that `id` and all before it left
 them.
 """
-
-
-async def ready(answer: Any) -> Any:
-    """Return the answer of an async client or a blocking one; with the latter nothing waits."""
-    return await answer if isawaitable(answer) else answer
 
 
 async def records_of(

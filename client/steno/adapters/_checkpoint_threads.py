@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 
 import steno
-from steno.adapters._checkpoint_log import CheckpointLog, Claims, Operation, ready, records_of
+from steno.adapters._checkpoint_log import CheckpointLog, Claims, Operation, records_of
+from steno.adapters._either_client import ready
 from steno.adapters._names import DIGEST, digest_of, name_of, segment_or_digest
 from steno_protocol.errors import NotFound
 

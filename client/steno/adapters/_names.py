@@ -45,13 +45,19 @@ def segment_of(name: str) -> str:
     return segment
 
 
-def segment_or_digest(name: str) -> str:
-    """Return a segment for any text: that of `segment_of`, else one with a digest of the name."""
+def segment_or_digest(name: str, chars_max: int = limits.SESSION_SEGMENT_CHARS_MAX) -> str:
+    """Return a segment for any text: that of `segment_of`, else one with a digest of the name.
+
+    Args:
+        name: the text.
+        chars_max: characters that the segment may have, where an id has several.
+    """
     try:
-        return segment_of(name)
+        segment = segment_of(name)
     except BadRequest:
         # Empty, too long, or no valid Unicode.
-        return f"{DIGEST}{digest_of(name)}"
+        segment = ""
+    return segment if 0 < len(segment) <= chars_max else f"{DIGEST}{digest_of(name)}"
 
 
 def name_of(segment: str) -> str:

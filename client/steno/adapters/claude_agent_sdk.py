@@ -16,9 +16,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
-from steno.adapters._batches import batches_of, original
+from steno.adapters._batches import batches_of, behind
 from steno.adapters._names import digest_of, name_of, segment_of, segment_or_digest
 from steno.adapters._optional import framework
+from steno.parts import original
 
 if TYPE_CHECKING:
     from steno import Stream
@@ -153,14 +154,14 @@ class StenoSessionStore:
         entries, summaries = await session.stream(_ENTRIES), await session.stream(_SUMMARY)
         while True:
             before = await summaries.last(1)
-            expect = _behind(before[0]) if before else await summaries.head()
+            expect = behind(before[0]) if before else await summaries.head()
             last = original(before[0].record) if before else {}
             summary, after = last.get("summary"), last.get("after")
             added = [record async for record in entries.records(after)]
             if not added:
                 return summary
             folded = self._fold(summary, key, [original(record.record) for record in added])
-            record = {"summary": folded, "after": str(_behind(added[-1]))}
+            record = {"summary": folded, "after": str(behind(added[-1]))}
             [lines] = batches_of([record], self._id(key))
             try:
                 await summaries.append(lines, expect=expect)
@@ -176,11 +177,6 @@ class StenoSessionStore:
     def _id(self, key: Key) -> str:
         project = segment_or_digest(key["project_key"])
         return f"{self._prefix}/{project}/{segment_of(key['session_id'])}"
-
-
-def _behind(record: steno.StreamRecord) -> steno.Position:
-    """The position behind a record."""
-    return steno.Position(record.cursor.generation, record.cursor.line + 1)
 
 
 def _stream_name(subpath: str | None) -> str:

@@ -9,8 +9,7 @@ A thread is a session, `langgraph/<thread>`:
     stream-checkpoints-<hh>.jsonl  those of other namespaces, spread over 256 streams
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cache
 from random import random
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import steno
 from steno.adapters._checkpoint_store import CheckpointStore, Config, base
 from steno.adapters._checkpoint_threads import Threads
+from steno.adapters._either_client import EitherClient
 
 Value = TypeVar("Value")
 
@@ -69,8 +69,8 @@ class StenoSaver:
         initialise: Callable[..., None] = super().__init__
         initialise(serde=serde)
         self._threads = Threads(client, prefix)
-        is_async = isinstance(client, steno.Client)
-        self._loop = asyncio.get_running_loop() if is_async else None
+        either = EitherClient(client, "StenoSaver")
+        self._wait, self._run = either.wait, either.run
 
     async def aput(
         self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any
@@ -254,24 +254,6 @@ class StenoSaver:
         # The framework sets another serializer in a copy of the saver.
         return CheckpointStore(self._threads, self.serde)
 
-    async def _wait(self, work: Coroutine[Any, Any, Value]) -> Value:
-        """Do the work of an async method."""
-        if self._loop is None:
-            return await asyncio.to_thread(_without_waiting, work)
-        return await work
-
-    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
-        """Do the work of a sync method."""
-        if self._loop is None:
-            return _without_waiting(work)
-        if _running_loop() is self._loop:
-            work.close()
-            raise RuntimeError(
-                "a sync method of StenoSaver would block the event loop of its async client: await"
-                " the async one (aput for put), or give it a client of steno.connect_sync"
-            )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
 
 @cache
 def _with_base(saver: Any) -> Any:
@@ -285,23 +267,6 @@ def _with_base(saver: Any) -> Any:
 
 def _new_empty(saver: Any, *_args: object, **_options: object) -> Any:
     return object.__new__(saver)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _without_waiting(work: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine whose requests a blocking client performs: it never suspends."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: Value = done.value
-        return result
-    raise RuntimeError("work with a blocking client waits for an event loop")
 
 
 async def _next(items: AsyncIterator[Value]) -> Value | None:

@@ -3,28 +3,20 @@
     async with steno.connect() as client:
         await Runner.run(agent, "Hello", session=StenoSession("talk", client))
 
-The items of a conversation are the stream `items` of the session `openai/<session>`. Each record is
-an operation: `{"item": ...}` adds an item, `{"pop": true}` takes the last one away, and
-`{"clear": true}` takes all. The stream only grows, so nothing that an agent took back is lost.
+The items of a conversation are the record list `items` of the session `openai/<session>`. Its
+stream only grows, so nothing that an agent took back is lost.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import steno
-from steno.adapters._batches import batches_of, original
+from steno.adapters._lists import RecordLists
 from steno.adapters._names import segment_or_digest
 from steno.adapters._optional import framework
 from steno_protocol import limits
 
-if TYPE_CHECKING:
-    from steno import Stream
-
-_WINDOW: Final = 64
-"""Records that a reading of the last items begins with; each further one has four times as many."""
-
-_WINDOW_OF_ALL: Final = 4096
-"""Records that a reading of all items begins with; it ends at the last operation `clear`."""
+_ITEMS: Final = "items"
 
 Item = dict[str, Any]
 """An item of the Responses API; the session does not interpret it."""
@@ -60,8 +52,7 @@ class StenoSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings: Any = _settings(session_settings)
-        self._client = client
-        self._id = f"{prefix}/{segment_or_digest(session_id)}"
+        self._lists = RecordLists(client, f"{prefix}/{segment_or_digest(session_id)}")
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
         """Return the items, or the latest `limit` of them, oldest first; negative means all.
@@ -81,29 +72,19 @@ class StenoSession:
             BadRequest, TooLarge: an item is not JSON or too large; nothing is stored.
             StenoError: they could not be stored; see its `outcome`.
         """
-        for lines in batches_of([{"item": item} for item in items], self._id):
-            await self._append(lines)
+        await self._lists.append(_ITEMS, items)
 
     async def pop_item(self) -> Item | None:
         """Take the last item away and return it; None if there is none."""
-        while True:
-            items, head = await self._read(1)
-            if not items:
-                return None
-            try:
-                await self._append([{"pop": True}], expect=head)
-            except steno.Conflict:
-                # Another process was faster: its operation decides which item is the last.
-                continue
-            return items[0]
+        return await self._lists.delete(_ITEMS, -1)
 
     async def clear_session(self) -> None:
         """Take all items away."""
-        await self._append([{"clear": True}])
+        await self._lists.change(_ITEMS, lambda items: items.replace_all())
 
     async def _atomic_replace_items(self, items: Sequence[Item]) -> bool:
         """Replace all items at once; the SDK's compaction asks for it under this name."""
-        return await self._replace([{"clear": True}], items)
+        return await self._replace(items)
 
     async def _get_compaction_snapshot(self, limit: int) -> Any:
         """Return the latest items with a replacement of their end that only they can get.
@@ -120,64 +101,36 @@ class StenoSession:
             taken = len(items) - start
             if taken <= 0:
                 return False
-            return await self._replace([{"pop": True}] * taken, output, expect=head)
+            return await self._replace(output, last=taken, expect=head)
 
         return snapshot(items, len(latest) <= limit, replace_suffix)
 
     async def _replace(
         self,
-        operations: Sequence[dict[str, Any]],
         items: Sequence[Item],
+        last: int | None = None,
         expect: steno.Position | None = None,
     ) -> bool:
-        """Take items away and add others, as one batch.
+        """Replace all items, or the last ones, as one batch.
 
         Returns:
             False if there are too many for a batch, or if another process changed the conversation
             since `expect`; nothing was stored.
         """
-        records = [*operations, *({"item": item} for item in items)]
-        if len(records) > limits.BATCH_RECORDS_MAX:
+        if (1 if last is None else last) + len(items) > limits.BATCH_RECORDS_MAX:
             return False
-        [lines] = batches_of(records, self._id)
         try:
-            await self._append(lines, expect=expect)
+            await self._lists.change(
+                _ITEMS, lambda stored: stored.replace_all(items, last=last, expect=expect)
+            )
         except steno.Conflict:
             return False
         return True
 
-    async def _append(
-        self, records: Sequence[dict[str, Any] | bytes], expect: steno.Position | None = None
-    ) -> None:
-        stream = await self._stream()
-        try:
-            await stream.append(records, expect=expect)
-        except steno.NotFound:
-            await self._client.open(self._id, follow=False)
-            await stream.append(records, expect=expect)
-
     async def _read(self, wanted: int | None) -> tuple[list[Item], steno.Position | None]:
-        """The last items, and the head of the stream before they were read."""
-        stream = await self._stream()
-        window = _WINDOW_OF_ALL if wanted is None else max(_WINDOW, wanted)
-        items: list[Item] = []
-        is_complete = False
-        try:
-            head = await stream.head()
-            while not is_complete:
-                records = await stream.last(window)
-                items, is_complete = _fold(original(each.record) for each in reversed(records))
-                is_complete |= wanted is not None and len(items) >= wanted
-                # Not by the records: of damaged lines there are none.
-                is_complete |= window >= head.line
-                window *= 4
-        except steno.NotFound:
-            return [], None
-        found = items if wanted is None else items[:wanted]
-        return found[::-1], head
-
-    async def _stream(self) -> "Stream":
-        return await self._client.session(self._id).stream("items")
+        """The last items, and the head of the list when they were read."""
+        state = await self._lists.read(_ITEMS, wanted)
+        return ([], None) if state is None else (state.items, state.head)
 
 
 def _settings(given: Any) -> Any:
@@ -186,23 +139,3 @@ def _settings(given: Any) -> Any:
         return given
     settings = framework("agents.memory.session_settings", "openai-agents")
     return settings.coerce_session_settings(given)
-
-
-def _fold(operations: Iterable[dict[str, Any]]) -> tuple[list[Item], bool]:
-    """Apply operations, the latest first.
-
-    Returns:
-        The items, the last one first; True if no earlier operation can add to them.
-    """
-    items: list[Item] = []
-    pops = 0
-    for operation in operations:
-        if "clear" in operation:
-            return items, True
-        if "pop" in operation:
-            pops += 1
-        elif pops:
-            pops -= 1
-        else:
-            items.append(operation["item"])
-    return items, False
