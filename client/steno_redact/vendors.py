@@ -130,6 +130,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("circleci-token", "CCIPAT_ CCIPRJ_", r"[A-Za-z0-9_]{40,}"),
     ("alibaba-key", "LTAI", rf"{_DIGIT}{_W}{{17,26}}(?!{_W})"),
     ("sourcegraph-token", "sgp_", r"[A-Za-z0-9_-]{40,}"),
+    # PROTOCOL.md, STENO_TOKEN: three keys of 40 characters in base64.
+    ("steno-token", "steno_", rf"{_U}{{160}}"),
     ("contentful-token", "CFPAT-", rf"{_U}{{40,}}"),
     ("launchdarkly-key", "sdk- mob- api-", rf"{_UUID}(?!{_W})"),
     ("dynatrace-token", "dt0c01. dt0s01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),

@@ -204,6 +204,7 @@ _PREFIXED: Final[tuple[tuple[str, str, int, str], ...]] = (
     ("circleci token", "CCIPAT_", 63, _WORD),
     ("alibaba key id", "LTAI", 20, _WORD),
     ("sourcegraph token", "sgp_", 40, _HEX),
+    ("steno token", "steno_", 160, _URL),
     ("contentful token", "CFPAT-", 43, _URL),
 )
 
