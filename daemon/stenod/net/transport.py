@@ -323,7 +323,12 @@ class Transport:
             return ""
 
     def link(self) -> SocketLink | None:
-        """Returns the connection of the message that is being handled; None if unknown."""
+        """Returns the connection of the message that is being handled; None if unknown.
+
+        If there was no room for the connection, it is shut down on return, so that no answer to its
+        first message leaves: libzmq reports an accepted connection before its messages.
+        """
+        self._watch_connections()
         try:
             fd = -1 if self._frame is None else int(self._frame.get(_FD_PROPERTY))
         except zmq.ZMQError:

@@ -37,7 +37,9 @@ def test_open_socket_serves_its_own_user_and_hangs_up_on_others(
 ) -> None:
     async def connect() -> bool:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(transport.serve, lambda *_: 1, lambda *_: (), lambda: None)
+            tasks.start_soon(
+                transport.serve, lambda *_: 1, lambda *_: (), lambda: None, lambda _: False
+            )
             found = await to_thread.run_sync(has_shaken_hands, root / "stenod.sock")
             tasks.cancel_scope.cancel()
         return found

@@ -1,5 +1,6 @@
 """The daemon's sockets, local and remote: bursts, limits, and ended connections."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -284,6 +285,21 @@ async def test_remote_connection_without_room_is_closed(root: Path) -> None:
         assert not server.messages
         server.has_room = True
         await until(lambda: b"one" in server.links)
+
+
+async def test_first_message_finds_the_decision_about_its_connection(root: Path) -> None:
+    """Otherwise a client that is turned away might get an answer to its greeting before."""
+    async with served("ipc", root) as server:
+        # The event loop calls the readers of events and of messages in any order.
+        asyncio.get_running_loop().remove_reader(server.transport._monitor.fileno())
+        server.has_room = False
+        peer = server.connect()
+        peer.send(b"a greeting")
+        await until(lambda: b"a greeting" in server.links)
+        assert server.counts
+        [(identity, _)] = server.messages
+        await until(lambda: server.send(identity, b"an answer") is Sent.GONE)
+        assert not _received(peer)
 
 
 async def test_connections_are_counted_while_they_last(root: Path) -> None:
