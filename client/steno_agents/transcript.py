@@ -98,6 +98,7 @@ class ForeignTranscript(ABC):
         companions: folders of further files, in a folder that is named as the file is.
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
+        has_states: its file is made of rows that change, and its stream is a log of them.
         title_file: the path, from the folder of the transcript, of a file with its title.
         session: the session's id in that program, if a record names it.
         work_dir: the directory in which the program ran.
@@ -113,6 +114,7 @@ class ForeignTranscript(ABC):
     beside: ClassVar[Mapping[str, str]] = {}
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
+    has_states: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.session: str | None = None
