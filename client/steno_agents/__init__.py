@@ -14,6 +14,7 @@ qwen_code         the chats of Qwen Code
 gemini_contents   the contents of Google's interface, in files of Gemini CLI and Qwen Code
 detection         the format of a file, from its records
 following         a transcript that grows: its place, and the messages that it adds
+row_log           the log of a table whose rows change
 json_lines        the JSON objects in a line, damaged lines included
 tree              branches of records that name their parents
 tree_transcript   a transcript that is a tree, with compactions in it

@@ -2,11 +2,12 @@
 
 opencode keeps all sessions in one SQLite database. The import makes a line of each row:
 
-    {"table": "session", "id", "parents", "directory", "title", "revert"}
+    {"table": "session", "id", "parents", "directory", "title", "revert", "updated"}
     {"table": "message", "id", "session_id", "data": {"role", ...}}
     {"table": "part", "id", "message_id", "data": {"type", ...}}
 
-The session comes first, and each message is followed by its parts. A part of type `tool` is a call
+The session comes first, and each message is followed by its parts. A row that changed later comes
+again, and its last state counts (`row_log`). A part of type `tool` is a call
 with its result. A compaction is a message of the user with a part `compaction`, and the answer to
 it, which has `summary`; `tail_start_id` names the first message that it keeps. `revert` names the
 message from which on everything is withdrawn.
@@ -62,20 +63,30 @@ class _Entry:
 
     Attributes:
         identity: its id.
-        places: its place and those of its parts.
+        place: its place.
         parent: the id of the prompt that it answers.
         is_summary: it is the whole summary of a compaction.
         compacts: it asks for a summary.
         tail: the first message that this summary keeps.
+        parts: the places of its parts by their ids.
     """
 
     identity: str
-    places: list[int]
+    place: int
     parent: str | None = None
     is_summary: bool = False
     compacts: bool = False
     tail: str | None = None
     parts: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def places(self) -> list[int]:
+        """Its place and those of its parts."""
+        return [self.place, *self.parts.values()]
+
+    def take_parts(self, other: "_Entry") -> None:
+        """Take the parts of its earlier state."""
+        self.parts, self.compacts, self.tail = other.parts, other.compacts, other.tail
 
 
 class Opencode(ForeignTranscript):
@@ -84,6 +95,7 @@ class Opencode(ForeignTranscript):
     program: ClassVar[str] = "opencode"
     stream: ClassVar[str] = "opencode"
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"tokens"', b'"modelID"')
+    has_states: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,14 +166,19 @@ class Opencode(ForeignTranscript):
                 title = text_field(record, "title") or ""
                 self._title = None if title.startswith(_UNNAMED) else title or None
                 self._revert = object_field(record, "revert")
+            case "removed":
+                self._remove(str(record.get("of")), identity)
             case "message":
+                before = self._entries.get(identity)
                 is_whole = text_field(data, "finish") is not None and not data.get("error")
                 self._entries[identity] = _Entry(
                     identity,
-                    [place],
+                    place,
                     text_field(data, "parentID"),
                     is_summary=data.get("summary") is True and is_whole,
                 )
+                if before is not None:
+                    self._entries[identity].take_parts(before)
                 if data.get("role") == "user":
                     self._prompts.add(identity)
             case "part":
@@ -174,12 +191,17 @@ class Opencode(ForeignTranscript):
         entry = self._entries.get(owner or "")
         if entry is None:
             return
-        entry.places.append(place)
         entry.parts[str(record.get("id"))] = place
         if data.get("type") == "compaction":
             entry.compacts, entry.tail = True, text_field(data, "tail_start_id")
         elif owner in self._prompts and not (data.get("synthetic") or data.get("ignored")):
             self._note_words(place, text_field(data, "text") or "")
+
+    def _remove(self, table: str, identity: str) -> None:
+        if table == "message":
+            self._entries.pop(identity, None)
+        for entry in self._entries.values() if table == "part" else ():
+            entry.parts.pop(identity, None)
 
     def histories(self) -> list[History]:
         """What compactions replaced or a user withdrew, and the live history as the last."""

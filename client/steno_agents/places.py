@@ -15,7 +15,13 @@ _PLACES: Final = (
 )
 """A variable that moves the folder of a program, that folder below the home, and what is in it."""
 
-VARIABLES: Final = tuple(variable for variable, _, _ in _PLACES if variable is not None)
+_DATABASE: Final = ("XDG_DATA_HOME", ".local/share", "opencode/opencode.db")
+"""The same for the database of opencode."""
+
+VARIABLES: Final = (
+    *(variable for variable, _, _ in _PLACES if variable is not None),
+    _DATABASE[0],
+)
 """The variables that move folders."""
 
 
@@ -30,3 +36,14 @@ def places_of(home: PurePath, environ: Mapping[str, str]) -> list[PurePath]:
         for variable, own, names in _PLACES
         for name in names
     ]
+
+
+def database_of(home: PurePath, environ: Mapping[str, str]) -> PurePath:
+    """Return the database of opencode, whether it exists or not.
+
+    >>> str(database_of(PurePath("/srv/me"), {}))
+    '/srv/me/.local/share/opencode/opencode.db'
+    """
+    variable, own, name = _DATABASE
+    given = environ.get(variable)
+    return PurePath(given) / name if given else home / own / name

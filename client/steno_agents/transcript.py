@@ -99,6 +99,7 @@ class ForeignTranscript(ABC):
         companions: folders of further files, in a folder that is named as the file is.
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
+        has_states: its file is made of rows that change, and its stream is a log of them.
         title_file: the path, from the folder of the transcript, of a file with its title.
         spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
         session: the session's id in that program, if a record names it.
@@ -116,6 +117,7 @@ class ForeignTranscript(ABC):
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
     spending_marks: ClassVar[tuple[bytes, ...]] = ()
+    has_states: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.session: str | None = None

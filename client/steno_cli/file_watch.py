@@ -8,7 +8,7 @@ that changed.
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
@@ -64,6 +64,7 @@ class _Top:
     """A folder or file that was named; it may come later."""
 
     path: Path
+    database: Path | None = None
     tree: SourceTree | None = None
     is_refused: bool = False
 
@@ -85,6 +86,7 @@ class FileWatch:
 
     Args:
         places: folders or files; those that do not exist are waited for.
+        mirrors: folders with the sessions of databases, and those databases.
 
     Attributes:
         files: the files that are there, by path.
@@ -92,11 +94,12 @@ class FileWatch:
         new_folders: the folders that the last look found.
     """
 
-    def __init__(self, places: Iterable[Path]) -> None:
+    def __init__(self, places: Iterable[Path], mirrors: Mapping[Path, Path] | None = None) -> None:
         self.files: dict[str, WatchedFile] = {}
         self.left_out: list[tuple[Path, str]] = []
         self.new_folders: list[str] = []
         self._tops = [_Top(each) for each in places]
+        self._tops += [_Top(each, database) for each, database in (mirrors or {}).items()]
         self._new: list[WatchedFile] = []
         self._lately: dict[str, WatchedFile] = {}
         self._others: deque[WatchedFile] = deque()
@@ -115,7 +118,7 @@ class FileWatch:
         return [
             each.tree.top if each.tree.only is None else each.tree.top / each.tree.only
             for each in self._tops
-            if each.tree is not None
+            if each.tree is not None and each.database is None
         ]
 
     def look(self, now: float, clock_ns: int) -> list[WatchedFile]:
@@ -248,7 +251,7 @@ class FileWatch:
     def _begin(self, top: _Top, clock_ns: int) -> None:
         """Look whether what was named is there now."""
         try:
-            top.tree = SourceTree(top.path)
+            top.tree = SourceTree(top.path, top.database)
         except NotFound:
             return
         except StenoError as error:

@@ -12,14 +12,19 @@ Three steps, each of which a kill may end; the next call sees what is there and 
    of the file, and its title.
 
 A context that others changed is left as it is: a person goes on with it.
+
+A program that keeps its sessions in a database has no file that grows: its rows change. What the
+stream has is then the beginning of the file, and the rows that changed are what was added to it.
 """
 
 import os
+import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, cast
 
 import msgspec
 
@@ -35,11 +40,13 @@ from steno_agents.following import (
     Reading,
     RecordAt,
     agreement,
+    lines_of,
     messages_of,
     pieces_of,
 )
 from steno_agents.json_lines import lenient_object
 from steno_agents.limits import RAW_BYTES
+from steno_agents.row_log import additions
 from steno_agents.transcript import ForeignTranscript, Message
 from steno_cli.codex_rollouts import Rollouts
 from steno_cli.command_limits import (
@@ -158,6 +165,8 @@ class Follower:
         self._ahead: int | None = 0
         self._title: str | None = None
         self._identity_of_file = ""
+        # The bytes of a log of rows that the stream has.
+        self._logged = 0
         # The offset of the last note, up to which the context is complete.
         self._noted = -1
 
@@ -178,7 +187,7 @@ class Follower:
         done = Followed(self.source.session)
         for _ in range(FOLLOW_ATTEMPTS_MAX):
             try:
-                with self.source.seekable() as file:
+                with self._opened() as file:
                     self._look(file, done, is_settled=is_settled)
             except Conflict:
                 self.forget()
@@ -200,6 +209,29 @@ class Follower:
     def forget(self) -> None:
         """Drop what is in memory; the next look reads the file from its beginning."""
         self._reading = self._conversation = None
+
+    @contextmanager
+    def _opened(self) -> Generator[BinaryIO]:
+        """The file; of rows that change, their log: what the stream has, and the changes."""
+        with self.source.seekable() as file:
+            if not self.source.format.has_states:
+                yield file
+                return
+            self.forget()
+            self._stream_head = head = self._stream.head()
+            with tempfile.TemporaryFile() as whole:
+                log = cast("BinaryIO", whole)
+                for line in lines_of(each.data for each in self._stream.records(until=head)):
+                    log.write(line)
+                self._logged = log.tell()
+                log.seek(0)
+                for number, line in enumerate(additions(log, map(self._mask, file))):
+                    if number == 0 and self._logged and not _ends_with_newline(log):
+                        # A kill fell between the parts of a long line, which comes again.
+                        log.write(b"\n")
+                    log.write(line)
+                log.flush()
+                yield log
 
     def _look(self, file: BinaryIO, done: Followed, *, is_settled: bool) -> None:
         stat = os.fstat(file.fileno())
@@ -232,6 +264,13 @@ class Follower:
             Exists: the session is another one's.
         """
         reading = self._new_reading()
+        if self.source.format.has_states:
+            self._check_identity()
+            file.seek(0)
+            for line in _lines(file, 0, self._logged, self.source):
+                reading.feed(line)
+            self._ahead = self._logged - reading.offset
+            return reading
         self._stream_head = self._stream.head()
         cursor = self._cursor(reading)
         self._ahead = 0 if cursor is None else _read_up_to(file, size, reading, cursor, self.source)
@@ -608,6 +647,12 @@ def _control_of(line: bytes) -> dict[str, Any] | None:
         return None
     record: dict[str, Any] = msgspec.json.decode(line)
     return record
+
+
+def _ends_with_newline(file: BinaryIO) -> bool:
+    """Whether the last byte is a newline; the file is at its end afterwards."""
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def _lines(file: BinaryIO, begin: int, size: int, source: ForeignSource) -> Iterator[bytes]:

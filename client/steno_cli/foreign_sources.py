@@ -122,13 +122,13 @@ class ForeignSource:
 
     @property
     def file(self) -> Path:
-        """The path of the file."""
-        return self.tree.path(self.inside)
+        """The path of the file; that of its database with its id, if it comes from one."""
+        return self.tree.name_of(self.inside)
 
     @property
     def folder(self) -> Path:
         """The folder of the file."""
-        return self.file.parent
+        return self.tree.path(self.inside).parent
 
     @property
     def origin(self) -> Path:

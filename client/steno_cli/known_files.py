@@ -47,6 +47,10 @@ class KnownFiles:
         """Return what is known."""
         return list(self._read().values())
 
+    def at(self, path: str) -> Known | None:
+        """Return the session of a path; None if it has none."""
+        return self._read().get(path)
+
     def session_of(self, source: ForeignSource) -> str:
         """Return the id of the session of a file, which may be new.
 
@@ -103,7 +107,7 @@ def _known_in(folder: Path, segments: tuple[str, ...]) -> Iterator[Known]:
         # A session may be moved or deleted meanwhile.
         return
     if (paths.stream_file(SOURCE), False) in found:
-        record = decode_object(_last_line(folder / paths.stream_file(SOURCE))) or {}
+        record = decode_object(last_line(folder / paths.stream_file(SOURCE))) or {}
         note = SourceNote.of(_without_stamp(record))
         if note is not None:
             yield Known("/".join(segments), note, folder)
@@ -116,8 +120,8 @@ def _without_stamp(record: dict[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in record if name not in RESERVED_KEYS}
 
 
-def _last_line(path: Path) -> bytes:
-    """The last line of a file, as far as it is among the last bytes."""
+def last_line(path: Path) -> bytes:
+    """Return the last line of a file, as far as it is among the last bytes."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))

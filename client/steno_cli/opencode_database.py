@@ -13,16 +13,16 @@ import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
 from steno.local import make_private
 from steno_agents.opencode import DATABASE, SUBAGENTS
-from steno_protocol._json import is_object
+from steno_protocol._json import is_object, whole_number
 from steno_protocol.errors import BadRequest, Busy
 
 _LOCKED_S: Final = 5.0
@@ -31,7 +31,15 @@ _LOCKED_S: Final = 5.0
 _DEPTH_MAX: Final = 8
 """Subagents below subagents; opencode's have no tool to start more of them by default."""
 
+_WATCH_LOCKED_S: Final = 0.5
+"""The same for a watch, which has other files to follow and comes again."""
+
+_RECENT_MAX: Final = 64
+"""Sessions whose messages a watch looks at for a later change: opencode changes a message up to
+seconds after its session."""
+
 _SESSIONS: Final = "SELECT id, parent_id, directory, title, revert, time_updated FROM session"
+_LATEST: Final = "SELECT MAX(time_updated) FROM message WHERE session_id = ?"
 _MESSAGES: Final = (
     "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 )
@@ -55,25 +63,34 @@ def as_transcripts(database: Path) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="steno-") as aside:
         folder = Path(aside) / DATABASE
         folder.mkdir(mode=0o700)
-        try:
-            _write(database.resolve(), folder)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-                raise Busy(
-                    f"{database} is locked by another program: wait until that is done, or close"
-                    " it, and import it again"
-                ) from None
-            raise _unreadable(database, error) from None
-        except sqlite3.DatabaseError as error:
-            raise _unreadable(database, error) from None
+        with _opened(database.resolve(), _LOCKED_S) as rows:
+            _write(rows, folder, {}, is_whole=True)
         yield folder
 
 
-def _unreadable(database: Path, error: sqlite3.Error) -> BadRequest:
-    return BadRequest(f"{database} cannot be read as a database of opencode: {error}")
+def write_changed(database: Path, folder: Path, known: Mapping[str, int]) -> dict[str, int]:
+    """Write a transcript of each session that has changed.
+
+    Args:
+        database: the database.
+        folder: where earlier calls have written theirs.
+        known: the time of the state of each session that is known, by its place in the folder.
+
+    Returns:
+        The same for the sessions that are there now.
+
+    Raises:
+        Busy: another program has the database locked, or has changed it meanwhile.
+        BadRequest: it is no database of opencode, or is damaged.
+        OSError: the folder cannot be written.
+    """
+    with _opened(database, _WATCH_LOCKED_S) as rows:
+        return _write(rows, folder, known, is_whole=not known)
 
 
-def _write(database: Path, folder: Path) -> None:
+@contextmanager
+def _opened(database: Path, locked_s: float) -> Generator[sqlite3.Connection]:
+    """One reading transaction: all sessions are of one moment."""
     # Without a log of changes the file is whole, and is read without the files that SQLite would
     # make beside it.
     log = database.with_name(f"{database.name}-wal")
@@ -81,19 +98,62 @@ def _write(database: Path, folder: Path) -> None:
     mode = "immutable=1" if is_alone else "mode=ro"
     before = _shape(database)
     uri = f"file:{quote(str(database))}?{mode}"
-    with closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_S)) as rows:
-        rows.execute("PRAGMA query_only = 1")
-        # One transaction: all sessions are of one moment.
-        rows.execute("BEGIN")
-        sessions = {str(row[0]): row for row in rows.execute(_SESSIONS)}
-        if not all(map(_ID.fullmatch, sessions)):
-            raise BadRequest(
-                f"{database} has a session whose id is no name of a file: not imported"
-            )
-        for row in sessions.values():
-            _write_session(rows, row, _parents(row, sessions), folder)
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=locked_s)) as rows:
+            rows.execute("PRAGMA query_only = 1")
+            rows.execute("BEGIN")
+            yield rows
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            raise Busy(
+                f"{database} is locked by another program: wait until that is done, or close"
+                " it, and import it again"
+            ) from None
+        raise _unreadable(database, error) from None
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(database, error) from None
     if is_alone and _shape(database) != before:
         raise Busy(f"{database} changed while it was read: import it again")
+
+
+def _unreadable(database: Path, error: sqlite3.Error) -> BadRequest:
+    return BadRequest(f"{database} cannot be read as a database of opencode: {error}")
+
+
+def _write(
+    rows: sqlite3.Connection, folder: Path, known: Mapping[str, int], *, is_whole: bool
+) -> dict[str, int]:
+    """Write the sessions whose time is another one than is known.
+
+    Args:
+        rows: the database.
+        folder: where to.
+        known: the times that are known.
+        is_whole: the messages of all sessions are looked at, and not of the recent ones only.
+    """
+    sessions = {str(row[0]): row for row in rows.execute(_SESSIONS)}
+    if not all(map(_ID.fullmatch, sessions)):
+        raise BadRequest("it has a session whose id is no name of a file: not imported")
+    newest = sorted(sessions, key=lambda each: whole_number(sessions[each][5]), reverse=True)
+    recent = set(newest if is_whole else newest[:_RECENT_MAX])
+    found: dict[str, int] = {}
+    for identity, row in sessions.items():
+        place = PurePath(*_places(row, sessions), identity)
+        latest = whole_number(row[5])
+        before = known.get(str(place), -1)
+        if identity in recent or before < 0:
+            (changed,) = rows.execute(_LATEST, (identity,)).fetchone()
+            latest = max(latest, whole_number(changed))
+        found[str(place)] = latest = max(latest, before)
+        if latest != before:
+            parents = _parents(row, sessions)
+            _write_session(rows, row, parents, latest, folder / f"{place}.jsonl")
+    return found
+
+
+def _places(row: _Row, sessions: dict[str, _Row]) -> list[str]:
+    """The folders above the file of a session."""
+    return [part for each in _parents(row, sessions) for part in (each, SUBAGENTS)]
 
 
 def _shape(database: Path) -> tuple[int, int]:
@@ -112,23 +172,20 @@ def _parents(row: _Row, sessions: dict[str, _Row]) -> list[str]:
 
 
 def _write_session(
-    rows: sqlite3.Connection, session: _Row, parents: list[str], folder: Path
+    rows: sqlite3.Connection, session: _Row, parents: list[str], updated: int, path: Path
 ) -> None:
-    identity, _, directory, title, revert, updated = session
-    place = folder
-    for each in parents:
-        place = place / each / SUBAGENTS
-    make_private(place)
-    path = place / f"{identity}.jsonl"
+    identity, _, directory, title, revert, _ = session
+    make_private(path.parent)
     head = {
         "table": "session", "id": identity, "parents": parents, "directory": directory,
-        "title": title, "revert": _value(revert),
+        "title": title, "revert": _value(revert), "updated": updated,
     }  # fmt: skip
-    with path.open("x", encoding="utf-8", errors="replace") as file:
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8", errors="replace") as file:
         for record in chain([head], _records(rows, identity)):
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    if isinstance(updated, int):
-        os.utime(path, (updated / 1000, updated / 1000))
+    os.utime(new, (updated / 1000, updated / 1000))
+    new.replace(path)
 
 
 def _records(rows: sqlite3.Connection, session: str) -> Iterator[dict[str, Any]]:

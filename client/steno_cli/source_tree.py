@@ -47,17 +47,19 @@ class SourceTree:
 
     Args:
         given: the path.
+        database: the database whose sessions its files are.
 
     Attributes:
         top: the folder, an absolute path.
         only: the name of the one file that is imported; None for the whole folder.
+        database: the database whose sessions are the files of the folder; None if it has none.
 
     Raises:
         NotFound: there is no such path.
         BadRequest: it is neither a folder nor a regular file.
     """
 
-    def __init__(self, given: Path) -> None:
+    def __init__(self, given: Path, database: Path | None = None) -> None:
         try:
             path = given.resolve(strict=True)
             mode = path.stat().st_mode
@@ -73,6 +75,7 @@ class SourceTree:
         self.given = given
         self.top: Path = path if is_folder else path.parent
         self.only: str | None = None if is_folder else path.name
+        self.database: Path | None = database
         self._handle = os.open(self.top, _TOP)
 
     def close(self) -> None:
@@ -82,6 +85,20 @@ class SourceTree:
     def path(self, inside: PurePath) -> Path:
         """The path of a place in the folder, for messages."""
         return self.top / inside
+
+    def name_of(self, inside: PurePath) -> Path:
+        """The path that says where a transcript comes from, the same at each import."""
+        if self.database is None:
+            return self.path(inside)
+        return self.database / inside.with_suffix("")
+
+    def is_gone(self, named: Path) -> bool:
+        """Whether a transcript that came from here is there no more."""
+        if self.database is None:
+            return named.is_relative_to(self.top) and not os.path.lexists(named)
+        if not named.is_relative_to(self.database):
+            return False
+        return not self.has_file(named.relative_to(self.database).with_suffix(".jsonl"))
 
     def entries(self, inside: PurePath) -> list[Entry]:
         """The files and folders of a folder by name; links and other things are passed over.

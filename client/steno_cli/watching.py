@@ -8,7 +8,7 @@ all wait: nothing is lost, because the session itself says where to go on.
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from steno_cli.file_watch import FileWatch, WatchedFile
 from steno_cli.following import AnotherCopy, Followed, Follower, mark_gone, notes_of
 from steno_cli.foreign_sources import SOURCE, EmptyTranscript, ForeignSource, find_one
 from steno_cli.known_files import KnownFiles, id_of_copy
+from steno_cli.opencode_mirror import DatabaseMirror
 from steno_cli.taking_in import folder_aside, take_in
 from steno_protocol import paths
 from steno_protocol.errors import (
@@ -92,6 +93,7 @@ class Watcher:
         redactor_for: what masks a session as it is written, by its id.
         watch: the files.
         clock: seconds that only rise.
+        mirrors: databases whose sessions are among the files.
 
     Attributes:
         idle: the files that were complete when they were first seen.
@@ -106,6 +108,7 @@ class Watcher:
         redactor_for: Callable[[str], Redactor | None],
         watch: FileWatch,
         clock: Callable[[], float] = time.monotonic,
+        mirrors: Sequence[DatabaseMirror] = (),
     ) -> None:
         self.idle: int = 0
         self._client = client
@@ -115,12 +118,23 @@ class Watcher:
         self._clock = clock
         self._known = KnownFiles(tree)
         self._complete = {each.note.path: each for each in self._known.all()}
+        self._mirrors = dict.fromkeys(mirrors, "")
+        for mirror in mirrors:
+            mirror.learn(self._known.all())
         self.sources: dict[str, ForeignSource] = {}
         self.followers: OrderedDict[str, Follower] = OrderedDict()
         self._work: dict[str, _Work] = {}
 
+    @property
+    def databases(self) -> list[Path]:
+        """The databases that are there."""
+        return [each.database for each in self._mirrors if each.database.exists()]
+
     def look(self, paths: Iterable[Path] | None = None) -> None:
         """Find the files that changed, of all or of these."""
+        if paths is None:
+            for mirror in self._mirrors:
+                mirror.look()
         now, clock_ns = self._clock(), time.time_ns()
         found = (
             self._watch.look(now, clock_ns)
@@ -160,6 +174,20 @@ class Watcher:
                         yield Seen(known.session, known.note.path, "deleted")
             # Only now: the daemon may have been away.
             del self._complete[known.note.path]
+        for mirror in self._mirrors:
+            yield from self._deleted_in(mirror)
+
+    def _deleted_in(self, mirror: DatabaseMirror) -> Iterator[Seen]:
+        """Mark the sessions that a database has no more, and name what hinders to read it."""
+        while mirror.gone:
+            known = self._known.at(mirror.gone[0])
+            with suppress(NotFound):
+                if known is not None and mark_gone(self._client, known.session, mirror.gone[0]):
+                    yield Seen(known.session, mirror.gone[0], "deleted")
+            del mirror.gone[0]
+        if mirror.left_out is not None and mirror.left_out != self._mirrors[mirror]:
+            yield Seen(None, str(mirror.database), "left_out", notes=(mirror.left_out,))
+        self._mirrors[mirror] = mirror.left_out or ""
 
     def work(self) -> Iterator[Seen]:
         """Bring files up to their ends, the newest first, for a while; yields what was done.
@@ -218,8 +246,8 @@ class Watcher:
         if source is None:
             return None
         with suppress(NotFound):
-            if mark_gone(self._client, source.session, file.path):
-                return Seen(source.session, file.path, "deleted")
+            if mark_gone(self._client, source.session, str(source.file)):
+                return Seen(source.session, str(source.file), "deleted")
         return None
 
     def _follow(self, file: WatchedFile) -> Seen | None:
@@ -246,11 +274,13 @@ class Watcher:
                 if error.is_known:
                     return None
                 raise
-            self._known.add(source.session, file.path, source.identity())
+            self._known.add(source.session, str(source.file), source.identity())
             self.sources[file.path] = source
-            return Seen(source.session, file.path, "imported")
+            return Seen(source.session, str(source.file), "imported")
         follower = self._follower(source, file, redactor)
-        found = follower.look(is_settled=self._is_settled(file))
+        # Rows of a database are whole: a message is one transaction.
+        is_settled = self._is_settled(file) or source.format.has_states
+        found = follower.look(is_settled=is_settled)
         self.sources[file.path] = source
         return _seen(found, source) if found.has_changed or found.is_continued_here else None
 

@@ -249,7 +249,9 @@ def test_the_sessions_of_opencode_are_imported_and_its_folder_is_untouched(
 
 def transcript(database: Path, name: str = f"{ROWS[0]['id']}.jsonl") -> list[Any]:
     with as_transcripts(database) as folder:
-        return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        rows = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    assert rows[0].pop("updated") == 1
+    return rows
 
 
 def test_a_database_that_opencode_has_open_is_read_with_what_is_in_its_log(

@@ -1,6 +1,5 @@
 """`steno import`: session folders imported byte for byte, and transcripts followed to their end."""
 
-import os
 from argparse import SUPPRESS, Namespace
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
@@ -73,13 +72,17 @@ def run(options: Namespace, output: Output) -> int:
             "--replace is not needed any more: `steno import` appends what a transcript has more,"
             " and keeps what was rewritten as past generations; leave it out"
         )
-    with _transcripts(Path(options.folder)) as folder, closing(SourceTree(folder)) as tree:
+    given = Path(options.folder)
+    database = database_at(given, OPENCODE)
+    with (
+        _transcripts(given, database) as folder,
+        closing(SourceTree(folder, database and database.resolve())) as tree,
+    ):
         return _run(options, output, tree)
 
 
-def _transcripts(given: Path) -> AbstractContextManager[Path]:
+def _transcripts(given: Path, database: Path | None) -> AbstractContextManager[Path]:
     """The folder to import: the given one, or the sessions of a database as files."""
-    database = database_at(given, OPENCODE)
     if database is None:
         return nullcontext(given)
     # Imported here: no other import needs SQLite.
@@ -166,8 +169,7 @@ def _mark_gone(client: BlockingClient, tree: SourceTree, known: KnownFiles) -> I
     if tree.only is not None:
         return
     for each in known.all():
-        path = Path(each.note.path)
-        if not each.note.is_gone and path.is_relative_to(tree.top) and not os.path.lexists(path):
+        if not each.note.is_gone and tree.is_gone(Path(each.note.path)):
             with suppress(NotFound):
                 if mark_gone(client, each.session, each.note.path):
                     yield each.session

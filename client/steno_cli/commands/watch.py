@@ -2,22 +2,26 @@
 
 import os
 import signal
+import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from steno_agents.places import places_of
+from steno_agents.opencode import DATABASE
+from steno_agents.places import database_of, places_of
 from steno_cli.arguments import Subcommands, command, path_text
 from steno_cli.command_limits import WATCH_RESCAN_S
 from steno_cli.connection import connected
 from steno_cli.exits import Exit
 from steno_cli.file_watch import FileWatch
 from steno_cli.inotify import Inotify
+from steno_cli.opencode_mirror import DatabaseMirror
 from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
+from steno_cli.source_tree import database_at
 from steno_cli.taking_in import own_root
 from steno_cli.watching import AWAY, Seen, Watcher
 from steno_present import contract
@@ -32,9 +36,9 @@ def add_parser(commands: Subcommands) -> None:
         commands, "watch", run,
         "Imports each transcript of another agent below PATH and follows it: what its program adds"
         " is in steno seconds later. Without PATH, the folders of Claude Code, Codex, Gemini CLI,"
-        " Copilot CLI, Kimi Code, pi and Qwen Code. The files are only read. A line is printed for"
-        " each session that begins or grows. The command may be killed at any time: the next one"
-        " goes on where it was. The root must be on this machine.",
+        " Copilot CLI, Kimi Code, pi and Qwen Code, and opencode's database. The files are only"
+        " read. A line is printed for each session that begins or grows. The command may be killed"
+        " at any time: the next one goes on where it was. The root must be on this machine.",
         example="steno watch\nsteno watch ~/.claude/projects",
     )  # fmt: skip
     parser.add_argument(
@@ -49,21 +53,42 @@ class _Ended(BaseException):
 
 def run(options: Namespace, output: Output) -> int:
     """Follow the files until SIGINT or SIGTERM, which are its regular end."""
-    given = [Path(each) for each in options.paths]
-    places = given or [Path(each) for each in places_of(Path.home(), os.environ)]
+    places, databases = _places([Path(each) for each in options.paths])
     try:
         with (
             _ended_by_signals(),
-            closing(FileWatch(places)) as watch,
+            tempfile.TemporaryDirectory(prefix="steno-") as aside,
             closing(Inotify()) as notes,
             connected(options) as client,
         ):
+            mirrors = list(_mirrors(databases, Path(aside)))
+            mirrored = {each.folder: each.database for each in mirrors}
             tree = own_root(client) / paths.SESSIONS
-            watcher = Watcher(client, tree, writing_redactor(tree.parent), watch)
-            _watch(watcher, watch, notes, output)
+            with closing(FileWatch(places, mirrored)) as watch:
+                redactor_for = writing_redactor(tree.parent)
+                watcher = Watcher(client, tree, redactor_for, watch, mirrors=mirrors)
+                _watch(watcher, watch, notes, output)
     except _Ended:
         return Exit.DONE
     raise AssertionError("the watch ends by a signal only")
+
+
+def _places(given: list[Path]) -> tuple[list[Path], list[Path]]:
+    """The folders and files to watch, and the databases."""
+    if not given:
+        home = Path.home()
+        places = [Path(each) for each in places_of(home, os.environ)]
+        return places, [Path(database_of(home, os.environ)).resolve()]
+    databases = {each: database_at(each, DATABASE) for each in given}
+    found = [each.resolve() for each in databases.values() if each is not None]
+    return [each for each in given if databases[each] is None], found
+
+
+def _mirrors(databases: list[Path], aside: Path) -> Iterator[DatabaseMirror]:
+    for number, database in enumerate(databases):
+        folder = aside / str(number)
+        folder.mkdir(mode=0o700)
+        yield DatabaseMirror(database, folder)
 
 
 @contextmanager
@@ -125,7 +150,8 @@ def _work(watcher: Watcher, output: Output, *, is_away: bool) -> bool:
 
 def _print_begin(watcher: Watcher, watch: FileWatch, output: Output) -> None:
     files = count(len(watch.files), "file")
-    where = ", ".join(map(str, watch.tops)) or "none of the folders that agents write is there yet"
+    places = [*watch.tops, *watcher.databases]
+    where = ", ".join(map(str, places)) or "none of the folders that agents write is there yet"
     output.say(f"watching {files} ({watcher.idle} complete) in {where}")
 
 
