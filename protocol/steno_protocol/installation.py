@@ -9,19 +9,24 @@ _SYSTEMS: Final = ("linux", "darwin")
 """`sys.platform` of the systems that have the needed calls; macOS is experimental."""
 
 
-def check_system(system: str = sys.platform) -> None:
+def check_system(system: str = sys.platform, *, is_remote: bool = False) -> None:
     """Refuse a system on which nothing of steno was tested.
 
     Locks, wake-ups, syncs and the start of a daemon use calls that each system names differently. A
     daemon that seemed to work would break its promises.
 
+    Args:
+        system: the system.
+        is_remote: a client of a daemon on another machine asks, which also runs on Windows.
+
     Raises:
         BadRequest: this is another system.
     """
-    if system not in _SYSTEMS:
+    if system not in _SYSTEMS and not (is_remote and system == "win32"):
         raise BadRequest(
             f"this system is {system!r}, and only Linux and macOS are supported: use one of"
-            " them, a container or a virtual machine, or WSL on Windows"
+            " them, a container or a virtual machine, or WSL on Windows; a client on Windows needs"
+            " the tcp:// address of a daemon"
         )
 
 

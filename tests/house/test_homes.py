@@ -12,6 +12,7 @@ SYNC_HOMES = {
     "daemon/stenod/system/_darwin.py",
     "client/steno/_system/_linux.py",
     "client/steno/_system/_darwin.py",
+    "client/steno/_system/_windows.py",
 }
 """An error that one sync takes is no other's, so all of a process know of each other."""
 

@@ -304,7 +304,7 @@ class Connection:
             return
         try:
             owner = _listener_of(handle)
-            private_files.check_listener(self.endpoint, owner=owner, own=os.geteuid())
+            private_files.check_listener(self.endpoint, owner=owner, own=system.own_user())
         except OSError:
             # It has ended already: libzmq closed the handle.
             return

@@ -6,6 +6,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from steno import _system as system
 from steno._connect.private_files import sync_file
 from steno_protocol.errors import Unauthorized
 
@@ -42,7 +43,7 @@ def own_private(folder: Path) -> None:
     """
     make_private(folder)
     found = folder.stat()
-    if found.st_uid not in {os.geteuid(), 0}:
+    if found.st_uid not in {system.own_user(), 0}:
         raise Unauthorized(
             f"{folder} belongs to user {found.st_uid}, who could replace the files in it: move it"
             " away, or name another place"
@@ -59,7 +60,7 @@ def own_private(folder: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Sync a folder: new, moved and removed names in it are then on the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.open(folder, system.FOLDER_FLAGS)
     try:
         sync_file(handle)
     finally:

@@ -9,8 +9,12 @@ import socket
 from contextlib import suppress
 from typing import Final
 
+from steno import _system as system
 from steno._connect.connection import Futile
 from steno_protocol import limits, paths
+
+_LOCAL: Final = getattr(socket, "AF_UNIX", socket.AF_INET)
+"""The family of local sockets, which Windows lacks."""
 
 _REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT})
 """A seccomp filter, a Landlock rule or file permissions, and a restriction of address families."""
@@ -31,7 +35,7 @@ def check_allowed(endpoint: str, *, connects: bool) -> None:
     is_local = path != endpoint
     family = socket.AF_INET6 if paths.is_ipv6(endpoint) else socket.AF_INET
     try:
-        attempt = socket.socket(socket.AF_UNIX if is_local else family)
+        attempt = socket.socket(_LOCAL if is_local else family)
     except OSError as error:
         if error.errno not in _REFUSALS:
             return
@@ -55,7 +59,7 @@ def _check_connect(attempt: socket.socket, endpoint: str, path: str | None) -> N
         owner = None if path is None else _owner_of(path)
         remedy = (
             "run it outside of its sandbox, or let the sandbox allow this connection"
-            if owner in (None, os.geteuid())
+            if owner in (None, system.own_user())
             else f"run it as user {owner}, whose socket it is, or choose another root with --root"
             " or STENO_HOME"
         )

@@ -4,6 +4,7 @@ A send on the inherited socket would "succeed" and be lost, or be mixed into the
 """
 
 import os
+import sys
 from typing import Final, Protocol
 from weakref import WeakSet
 
@@ -56,4 +57,5 @@ def _let_go() -> None:
         close(handle)
 
 
-os.register_at_fork(after_in_child=_let_go)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go)

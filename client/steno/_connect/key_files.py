@@ -6,6 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+from steno import _system as system
 from steno._connect.folders import own_private, sync_folder
 from steno._connect.private_files import open_private, read_private, sync_file
 from steno_protocol import credentials
@@ -58,12 +59,10 @@ def replace(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def locked(folder: Path) -> Generator[None]:
     """Hold the lock of a folder of keys; make the folder if it is missing."""
-    import fcntl  # noqa: PLC0415  # needed for new keys only
-
     own_private(folder)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.open(folder, system.FOLDER_FLAGS)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        system.wait_for_lock(handle)
         yield
     finally:
         os.close(handle)

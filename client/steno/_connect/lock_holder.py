@@ -1,6 +1,5 @@
 """The process that holds a root's lock, and the error for a silent one."""
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -35,7 +34,7 @@ def is_starting(root: Path) -> bool:
 def _is_unlocked(path: Path) -> bool:
     try:
         with os.fdopen(open_private(path), "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system.try_lock(file.fileno(), is_shared=True)
     except FileNotFoundError:
         return True
     except (BlockingIOError, Unauthorized):
@@ -76,8 +75,8 @@ def silence_of(root: Path, note: LockNote) -> Silence:
     """Return why the daemon that holds the root, and wrote this note, does not answer."""
     pid, lock = process_of(root, note), _lock_of(root)
     held = f"{f'pid {pid}' if pid is not None else 'a daemon'} holds {root}"
-    user = os.geteuid() if lock is None else lock.st_uid
-    if user != os.geteuid():
+    user = system.own_user() if lock is None else lock.st_uid
+    if user != system.own_user():
         return Silence(
             f"{held} and listens to user {user} alone",
             "run steno as that user, or choose another root with --root or STENO_HOME",

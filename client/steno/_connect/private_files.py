@@ -10,8 +10,7 @@ from steno_protocol import paths, private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.file_types import kind_of
 
-_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# O_NONBLOCK keeps the open of a FIFO from waiting for its other end; it has no effect on files.
+_FLAGS: Final = system.OPEN_FLAGS | system.NO_LINK
 
 
 def open_private(
@@ -40,7 +39,7 @@ def open_private(
     """
     if flags & os.O_CREAT and not flags & os.O_EXCL:
         check_folder(Path(path).parent)
-    kept = _FLAGS & ~os.O_NOFOLLOW if may_be_link else _FLAGS
+    kept = _FLAGS & ~system.NO_LINK if may_be_link else _FLAGS
     name = path if folder is None else Path(path).name
     try:
         handle = os.open(name, flags | kept, 0o600, dir_fd=folder)
@@ -54,7 +53,7 @@ def open_private(
     found = os.fstat(handle)
     try:
         private_files.check_file(
-            os.fspath(path), mode=found.st_mode, owner=found.st_uid, own=os.geteuid(),
+            os.fspath(path), mode=found.st_mode, owner=found.st_uid, own=system.own_user(),
             is_secret=is_secret,
         )  # fmt: skip
     except Unauthorized:
@@ -98,7 +97,9 @@ def check_folder(folder: Path) -> None:
         found = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
         return
-    private_files.check_root(str(folder), mode=found.st_mode, owner=found.st_uid, own=os.geteuid())
+    private_files.check_root(
+        str(folder), mode=found.st_mode, owner=found.st_uid, own=system.own_user()
+    )
 
 
 def sync_file(handle: int) -> None:

@@ -52,7 +52,7 @@ def why_read_only(root: Path) -> str | None:
         owner = root.stat().st_uid
     except OSError:
         return None
-    if owner != os.geteuid():
+    if owner != system.own_user():
         return f"{root} belongs to user {owner}"
     if os.access(root, os.W_OK):
         return None

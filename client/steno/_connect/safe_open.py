@@ -6,9 +6,10 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from steno import _system as system
 from steno_protocol.file_types import kind_of
 
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FLAGS: Final = os.O_RDONLY | system.OPEN_FLAGS
 
 
 class NotRegular(OSError):

@@ -7,7 +7,7 @@ from steno import _system as system
 from steno_protocol import paths
 from steno_protocol.replies import Source
 
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_FLAGS = os.O_RDONLY | system.OPEN_FLAGS | system.NO_LINK
 
 
 class SourceFile:
@@ -32,7 +32,7 @@ class SourceFile:
             OSError: it cannot be read, or another program has cut it.
         """
         size = min(size, self.size - offset)
-        data = os.pread(self._descriptor, size, offset) if size > 0 else b""
+        data = system.read_at(self._descriptor, size, offset) if size > 0 else b""
         if len(data) < size:
             # A read of less than 2 GiB returns all bytes that the file has.
             raise OSError(f"the file ends at {offset + len(data)}")

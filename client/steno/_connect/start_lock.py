@@ -1,6 +1,5 @@
 """The lock for starting a daemon: one client, and one more after each timeout."""
 
-import fcntl
 import os
 import time
 from pathlib import Path
@@ -55,7 +54,7 @@ class StartLock:
 
     def _try_first(self) -> bool:
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.try_lock(self._handle)
         except BlockingIOError:
             return False
         return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steno import _system as system
 from steno._connect.private_files import check_folder, read_lock_note
 from steno._sansio.argument_checks import briefly, given_text
 from steno_protocol import limits, paths
@@ -94,8 +95,8 @@ def make_target(
 
     Without a key file the environment's `STENO_TOKEN` is the key for an address of TCP.
     """
-    check_system()
     first, *others = [None] if endpoint is None else _endpoints(endpoint)
+    check_system(is_remote=first is not None and paths.is_remote(first))
     return Target(
         root=None if root is None else _path(root, "root"),
         endpoint=first,
@@ -180,7 +181,7 @@ def _noted_endpoint(root: str) -> str | None:
 
 
 def _derived_endpoint(root: str) -> str:
-    path = paths.socket_path(root, None, os.environ, os.getuid())
+    path = paths.socket_path(root, None, os.environ, system.real_user())
     folder = os.path.dirname(path)  # noqa: PTH120 (as text)
     if folder != root:
         _check_socket_folder(folder)
@@ -192,7 +193,7 @@ def _check_socket_folder(folder: str) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         for found in (os.lstat(folder), os.stat(folder)):  # noqa: PTH116 (as text)
             paths.check_socket_folder(
-                folder, owner=found.st_uid, mode=found.st_mode, own=os.getuid()
+                folder, owner=found.st_uid, mode=found.st_mode, own=system.real_user()
             )
 
 

@@ -5,6 +5,7 @@ every size here, where the caller gets the error.
 """
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +45,8 @@ _encode = msgspec.json.Encoder().encode
 
 _key_ends: Final[list[str]] = []
 # Otherwise a child process would use the same ends as its parent.
-os.register_at_fork(after_in_child=_key_ends.clear)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_key_ends.clear)
 
 # --- keys and commands ----------------------------------------------------------------------------
 

@@ -11,8 +11,6 @@ request would wait for two thread switches before it could send, and a second wa
 queues behind the first, would not be notified of messages that the first received for it.
 """
 
-import os
-import select
 import sys
 import threading
 import time
@@ -194,15 +192,15 @@ class Wakeup:
     def __del__(self) -> None:
         # In a child after a fork too: there it closes the child's copy only.
         with suppress(AttributeError):
-            os.close(self._fd)
+            system.close_end(self._fd)
             if self._bell != self._fd:
-                os.close(self._bell)
+                system.close_end(self._bell)
 
     def ring(self) -> None:
         """Wake its owner, now or when it goes to sleep; any thread may."""
         # One that is full is rung already.
         try:  # noqa: SIM105 - `suppress` is a call more
-            os.write(self._bell, _RING)
+            system.write_end(self._bell, _RING)
         except BlockingIOError:
             pass
 
@@ -211,17 +209,14 @@ class Wakeup:
         if self._is_heard:
             self._is_heard = False
             with suppress(BlockingIOError):
-                os.read(self._fd, _RINGS_BYTES)
+                system.read_end(self._fd, _RINGS_BYTES)
 
     def sleep(self, descriptors: Iterable[int], deadline: float) -> None:
         """Block until it is rung, a descriptor is readable, or it is `deadline`."""
-        poll = select.poll()
-        for descriptor in (self._fd, *descriptors):
-            poll.register(descriptor, select.POLLIN)
         left_s = min(deadline - time.monotonic(), _SLEEP_S_MAX)
         # Rounded up, else it would wake a moment too early and find nothing to do.
-        stirred = poll.poll(max(0, int(left_s * 1000) + 1))
-        self._is_heard = any(descriptor == self._fd for descriptor, _ in stirred)
+        wait_ms = max(0, int(left_s * 1000) + 1)
+        self._is_heard = self._fd in system.readable((self._fd, *descriptors), wait_ms)
 
 
 def _acquire(acquire: Callable[[bool, float], bool], deadline: float) -> bool:

@@ -9,12 +9,16 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from steno_protocol.errors import Unauthorized
+
+# Type checkers skip the rest for Windows, which has no such names.
+assert sys.platform != "win32"
 
 WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EOPNOTSUPP)
 """Errors for a name that is a link, a FIFO without a reader, a folder, or a socket."""

@@ -39,7 +39,7 @@ def open_private(
     """
     if flags & os.O_CREAT and not flags & os.O_EXCL:
         check_folder(Path(path).parent)
-    kept = _FLAGS & ~os.O_NOFOLLOW if may_be_link else _FLAGS
+    kept = _FLAGS & ~system.NO_LINK if may_be_link else _FLAGS
     name = path if folder is None else Path(path).name
     try:
         handle = os.open(name, flags | kept, 0o600, dir_fd=folder)
@@ -53,7 +53,7 @@ def open_private(
     found = os.fstat(handle)
     try:
         private_files.check_file(
-            os.fspath(path), mode=found.st_mode, owner=found.st_uid, own=os.geteuid(),
+            os.fspath(path), mode=found.st_mode, owner=found.st_uid, own=system.own_user(),
             is_secret=is_secret,
         )  # fmt: skip
     except Unauthorized:
@@ -85,4 +85,6 @@ def check_folder(folder: Path) -> None:
         found = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
         return
-    private_files.check_root(str(folder), mode=found.st_mode, owner=found.st_uid, own=os.geteuid())
+    private_files.check_root(
+        str(folder), mode=found.st_mode, owner=found.st_uid, own=system.own_user()
+    )

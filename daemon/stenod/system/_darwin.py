@@ -22,6 +22,9 @@ HANDLES: Final = "/dev/fd"
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 """The flags for a folder that is only a place for names."""
 
+NO_LINK: Final = os.O_NOFOLLOW
+own_user: Final = os.geteuid
+
 WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EOPNOTSUPP)
 """Errors for a name that is a link, a FIFO without a reader, a folder, or a socket."""
 

@@ -19,6 +19,9 @@ HANDLES: Final = "/proc/self/fd"
 FOLDER_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 """The flags for a folder that is only a place for names; it need not be readable."""
 
+NO_LINK: Final = os.O_NOFOLLOW
+own_user: Final = os.geteuid
+
 WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 """Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
 
