@@ -29,8 +29,12 @@ class Elsewhere(msgspec.Struct, frozen=True):
 class ClusterMember(Protocol):
     """A daemon that shares its root's sessions with other daemons; all methods block."""
 
-    def own(self, session: str) -> None:
+    def own(self, session: str, *, for_reading: bool = False) -> None:
         """Own a closed session, and make its files equal to the journal.
+
+        Args:
+            session: the session.
+            for_reading: fail at once if the session has files here and nobody can be asked.
 
         Raises:
             Held: a living daemon owns it.

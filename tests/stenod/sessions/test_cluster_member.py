@@ -80,8 +80,9 @@ class ScriptedMember:
         self.in_other_trash: set[str] = set()
         self.removed: dict[tuple[str, str], str] = {}
 
-    def own(self, session: str) -> None:
+    def own(self, session: str, *, for_reading: bool = False) -> None:
         """See `ClusterMember`."""
+        del for_reading
         if self.is_cut_off:
             raise JournalLost(None, "no server answers")
         if session in self.held:
