@@ -61,6 +61,13 @@ SUSPECT_S: Final = 3.0
 """Time for which a stream has to lack what this root knows before that counts: a new leader answers
 while it still applies the last messages, and a starting server before it knows its streams."""
 
+REFUSED_POLL_S: Final = 0.5
+"""Pause before a starting daemon looks again whether the servers refuse it."""
+
+REFUSED_POLLS_MAX: Final = 3
+"""Looks in a row that find it refused before it gives up, long before `READY_S`: a server that is
+just starting may refuse the first connection."""
+
 LEADER_CHECK_S: Final = 10.0
 """Time between two looks at which server leads the stream: a publication by way of another one
 takes a twelfth longer."""

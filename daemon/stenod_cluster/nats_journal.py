@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from errno import EINVAL, ENOENT
+from errno import EACCES, EINVAL, ENOENT
 from typing import Any, NamedTuple, TypeVar
 
 from stenod_cluster import limits
@@ -113,9 +113,11 @@ class NatsJournal:
 
         Raises:
             JournalLost: no server was reached, or they have no leader, within `wait_s` seconds.
-            OSError: a stream has other settings, or the servers refuse to create it.
+            OSError: a stream has other settings, the servers refuse this daemon or to create the
+                stream, or take no message of the largest size.
         """
-        self._connection.call(self._wait_prepared(wait_s))
+        self._connection.call(self._wait_ready(wait_s))
+        self._connection.check_payload()
 
     # --- Journal ----------------------------------------------------------------------------------
 
@@ -490,6 +492,17 @@ class NatsJournal:
         return stream_name(cluster, shard_of(folder, streams)), subject
 
     # --- the streams ------------------------------------------------------------------------------
+
+    async def _wait_ready(self, wait_s: float) -> None:
+        waiting = asyncio.ensure_future(self._wait_prepared(wait_s))
+        refused_polls = 0
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=limits.REFUSED_POLL_S)
+            refused_polls = refused_polls + 1 if self._connection.is_refused else 0
+            if refused_polls > limits.REFUSED_POLLS_MAX:
+                waiting.cancel()
+                raise OSError(EACCES, self._connection.trouble)
+        waiting.result()
 
     async def _wait_prepared(self, wait_s: float) -> None:
         clock = asyncio.get_running_loop().time
