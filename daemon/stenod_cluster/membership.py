@@ -155,6 +155,10 @@ class Membership:
         self._ownership.forget_unpublished(session)
         self._ownership.acquire(session)
 
+    def follow(self, session: str) -> None:
+        """Bring the files of another daemon's session up to the journal; see `ClusterMember`."""
+        self._ownership.follow(session)
+
     def _is_cut_off(self, session: str) -> bool:
         """Whether nobody can be asked about a session with files here."""
         if not self._ownership.is_here(session):

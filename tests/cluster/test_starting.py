@@ -47,7 +47,7 @@ NO_RIGHT = 'authorization { users: [{ user: ann, password: a, permissions: { pub
     ("servers", "edit", "says"),
     [
         (ONE_USER, str, "refuses the credentials"),
-        (NO_RIGHT, lambda text: text.replace("nats://", "nats://ann:a@"), "allow the account to publish"),
+        (NO_RIGHT, lambda text: text.replace("nats://", "nats://ann:a@"), "allow the account to"),
         ("", lambda text: text.replace("nats://", "tls://"), "configure tls on the server"),
         ("max_payload: 64KB", str, "set max_payload of all servers to 1MB or more"),
         ("", lambda text: f"[network]\n{text}[network]\n", "('network',) twice"),

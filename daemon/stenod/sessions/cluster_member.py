@@ -42,6 +42,14 @@ class ClusterMember(Protocol):
         """
         ...
 
+    def follow(self, session: str) -> None:
+        """Make the files of a session that another daemon owns equal to the journal, as it is now.
+
+        Raises:
+            StenoError, OSError: the journal or the disk failed.
+        """
+        ...
+
     @property
     def is_sure(self) -> bool:
         """True while no other daemon can own what this one owns, as far as clocks can tell."""

@@ -88,6 +88,9 @@ class ScriptedMember:
         if session in self.held:
             raise Held("another daemon owns it", session=session, endpoint=OTHER)
 
+    def follow(self, session: str) -> None:
+        """See `ClusterMember`."""
+
     def is_stale(self, session: str) -> bool:
         """See `ClusterMember`."""
         if not self.is_cut_off:
