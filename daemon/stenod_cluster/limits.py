@@ -124,6 +124,16 @@ HEARTBEATS_MIN: Final = 5
 LOOKS_SHARE: Final = 0.4
 """Share of `dead_s` between two looks for folders that others took over: two looks fit into it."""
 
+RESERVE_SHARE: Final = 8
+"""The part of a stream's `max_bytes` that records leave to ownership, deletions and `gc`."""
+
+RESERVE_BYTES_MAX: Final = 1024 * MIB
+"""Bytes of that reserve at most: a `gc` publishes a copy of a session before it frees its history,
+and a record has 64 MiB."""
+
+MESSAGE_BYTES: Final = KIB
+"""Bytes that a stream takes for a message without its body: subject, headers and index."""
+
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
 

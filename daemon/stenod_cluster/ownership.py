@@ -38,12 +38,11 @@ from stenod_cluster.journal import (
 from stenod_cluster.mirror import (
     Mark,
     Mirror,
-    is_hint,
     save_mark,
     seen_files,
     session_files,
 )
-from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship, ship_all
+from stenod_cluster.owned_folder import OwnedFolder, is_hint, raise_first, ship, ship_all
 
 
 class Counts(msgspec.Struct):
