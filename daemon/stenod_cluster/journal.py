@@ -92,6 +92,7 @@ class Publication(msgspec.Struct, frozen=True):
         kind: what it is.
         body: its content, at most `limits.JOURNAL_BODY_BYTES_MAX` bytes.
         move: as that of a message.
+        is_growth: it adds records, and is refused before the stream has no room for anything else.
     """
 
     folder: str
@@ -100,6 +101,7 @@ class Publication(msgspec.Struct, frozen=True):
     kind: Kind
     body: bytes
     move: str = ""
+    is_growth: bool = False
 
 
 class Fenced(DiskRefused):

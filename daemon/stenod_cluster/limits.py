@@ -61,6 +61,13 @@ SUSPECT_S: Final = 3.0
 """Time for which a stream has to lack what this root knows before that counts: a new leader answers
 while it still applies the last messages, and a starting server before it knows its streams."""
 
+REFUSED_POLL_S: Final = 0.5
+"""Pause before a starting daemon looks again whether the servers refuse it."""
+
+REFUSED_POLLS_MAX: Final = 3
+"""Looks in a row that find it refused before it gives up, long before `READY_S`: a server that is
+just starting may refuse the first connection."""
+
 LEADER_CHECK_S: Final = 10.0
 """Time between two looks at which server leads the stream: a publication by way of another one
 takes a twelfth longer."""
@@ -116,6 +123,16 @@ HEARTBEATS_MIN: Final = 5
 
 LOOKS_SHARE: Final = 0.4
 """Share of `dead_s` between two looks for folders that others took over: two looks fit into it."""
+
+RESERVE_SHARE: Final = 8
+"""The part of a stream's `max_bytes` that records leave to ownership, deletions and `gc`."""
+
+RESERVE_BYTES_MAX: Final = 1024 * MIB
+"""Bytes of that reserve at most: a `gc` publishes a copy of a session before it frees its history,
+and a record has 64 MiB."""
+
+MESSAGE_BYTES: Final = KIB
+"""Bytes that a stream takes for a message without its body: subject, headers and index."""
 
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""

@@ -107,6 +107,7 @@ class Membership:
             self._engine.wait_ready(limits.READY_S)
             # What was asked before there was a connection went nowhere.
             self._hosts.ask()
+            self._ownership.look_for_losses()
             broken = self._broken_promises()
         except ForeignStream as error:
             raise StorageFailed(str(error.strerror)) from None
@@ -138,15 +139,33 @@ class Membership:
                 return broken
             time.sleep(limits.SETTLE_POLL_S)
 
-    def own(self, session: str) -> None:
+    def own(self, session: str, *, for_reading: bool = False) -> None:
         """Own a session, and make its files equal to the journal; blocks.
+
+        Args:
+            session: the session.
+            for_reading: fail at once if the session has files here and nobody can be asked.
 
         Raises:
             Held: a living daemon owns it.
             StenoError, OSError: it cannot be owned now.
         """
+        if for_reading and not self.is_sure and self._is_cut_off(session):
+            raise JournalLost(None, "no majority of the servers answers")
         self._ownership.forget_unpublished(session)
         self._ownership.acquire(session)
+
+    def follow(self, session: str) -> None:
+        """Bring the files of another daemon's session up to the journal; see `ClusterMember`."""
+        self._ownership.follow(session)
+
+    def _is_cut_off(self, session: str) -> bool:
+        """Whether nobody can be asked about a session with files here."""
+        if not self._ownership.is_here(session):
+            return False
+        if self._ownership.found(session) is None:
+            return self._is_asked_in_vain(lambda: self._engine.confirm(session))
+        return self.is_stale(session)
 
     @property
     def is_sure(self) -> bool:
@@ -284,10 +303,16 @@ class Membership:
     async def _look_for_losses(self) -> None:
         """Ask again and again, well within `dead_s`, whether others took folders over."""
         while True:
-            with suppress(OSError):
-                for folder, owner in await anyio.to_thread.run_sync(
+            try:
+                lost = await anyio.to_thread.run_sync(
                     self._ownership.look_for_losses, abandon_on_cancel=True
-                ):
+                )
+            except OSError:
+                # Reads need not ask in vain again.
+                self._asked_in_vain_at = time.monotonic()
+            else:
+                self._asked_in_vain_at = -limits.ASK_AGAIN_S
+                for folder, owner in lost:
                     self._log("lost", session=folder, to=owner.endpoint)
                     self._lost.append(folder)
             await anyio.sleep(limits.LOOKS_SHARE * self._hosts.dead_s)

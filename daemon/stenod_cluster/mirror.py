@@ -24,7 +24,7 @@ from stenod.store.names import read_file, remove, remove_all, replacing
 from stenod.store.quarantine import quarantine
 from stenod_cluster import limits
 from stenod_cluster.journal import Kind, Message
-from stenod_cluster.owned_folder import crc_of
+from stenod_cluster.owned_folder import crc_of, is_hint
 
 _NEST: Final = ".mirror"
 """The folder in which new files are made."""
@@ -104,11 +104,6 @@ def _is_regular(disk: Disk, folder: int, name: str) -> bool:
     except (PermissionError, FileNotFoundError):
         return False
     return True
-
-
-def is_hint(name: str) -> bool:
-    """Whether a file is a recovery point: an opening without it, or with an old one, is slower."""
-    return name.endswith((".mark", ".mark.new"))
 
 
 def _is_text(name: str) -> bool:

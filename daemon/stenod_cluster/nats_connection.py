@@ -140,6 +140,7 @@ class Connection:
         self._lost = asyncio.Event()
         self._ended = asyncio.Event()
         self._is_closed = False
+        self._is_refused = False
         self._has_ended = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.current_thread()
@@ -157,6 +158,17 @@ class Connection:
     def trouble(self) -> str:
         """Why there is no connection or answer, as far as is known."""
         return self._trouble
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether all servers refuse this daemon for a reason that an operator has to remove."""
+        heard = self._heard_error
+        return self._is_refused or (heard is not None and "permissions violation" in _said(heard))
+
+    def check_payload(self) -> None:
+        """Raise OSError if the connected server takes no message of the largest size."""
+        if self._client is not None:
+            self._client_for(bytes(limits.JOURNAL_BODY_BYTES_MAX))
 
     @property
     def server(self) -> str | None:
@@ -355,6 +367,7 @@ class Connection:
             self._lose(self._client, self._trouble)
 
     async def _connect_to_any(self) -> None:
+        is_refused = True
         # All daemons at the first server of the list would be one server's load.
         for server in random.sample(self._servers, len(self._servers)):
             if self._is_closed:
@@ -366,10 +379,14 @@ class Connection:
                     await self._connect(client, server)
                     await self._adopt(client)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                self._trouble = self._explained(client, server, self._heard_error or error)
+                failure = self._heard_error or error
+                self._trouble = self._explained(client, server, failure)
+                is_refused &= _is_refusal(failure) or self._wants_certificate(client)
                 self._track(_close(client))
             else:
+                self._is_refused = False
                 return
+        self._is_refused = is_refused
 
     async def _is_joined(self, server: str, name: str) -> bool:
         """Connect to a server, and stay if it has this name."""
@@ -442,12 +459,15 @@ class Connection:
         await _close(client)
 
     def _explained(self, client: Client, server: str, error: Exception) -> str:
-        if _greeting(client).get("tls_verify") and not self._options.tls_cert:
+        if self._wants_certificate(client):
             return (
                 f"{_bare(server)} wants a certificate of this daemon: set replication.tls_cert and"
                 " replication.tls_key to one that the server's authority signed"
             )
         return explained(server, error)
+
+    def _wants_certificate(self, client: Client) -> bool:
+        return bool(_greeting(client).get("tls_verify")) and not self._options.tls_cert
 
     def _check_encryption(self, client: Client) -> None:
         # nats-py encrypts if the server wishes it, and goes on without if it does not.
@@ -551,6 +571,18 @@ def explained(server: str, error: Exception) -> str:
             return f"no NATS server listens at {where}: start it, or correct replication.servers"
         case _:
             return f"{where} was not reached ({said}): check the server and replication.servers"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a failure to connect comes again until an operator changes something."""
+    return isinstance(
+        error,
+        ssl.SSLError | nats.errors.SecureConnWantedError | nats.errors.AuthorizationError,
+    ) or any(word in _said(error) for word in ("authorization", "authentication"))
+
+
+def _said(error: Exception) -> str:
+    return str(error).lower()
 
 
 def _refusal(where: str, said: str) -> str:

@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from errno import EINVAL, ENOENT
+from errno import EACCES, EINVAL, ENOENT, ENOSPC
 from typing import Any, NamedTuple, TypeVar
 
 from stenod_cluster import limits
@@ -64,6 +64,7 @@ from stenod_cluster.verdicts import (
     Stored,
     WrongSequence,
     failure_of,
+    full,
     verdict_of,
 )
 from stenod_cluster.wire import EXPECTED, KIND, message_of, owner_headers, sequence_of
@@ -98,6 +99,8 @@ class NatsJournal:
         self._created: dict[str, str] = {}
         self._identities: dict[str, str] = {}
         self._stored: dict[str, int] = {}
+        # Bytes that each stream with a limit has left, as of the last look.
+        self._room: dict[str, int] = {}
         # The last note for this host that was read in each stream.
         self._noted: dict[str, int] = {}
         self._suspected_at: float | None = None
@@ -113,9 +116,11 @@ class NatsJournal:
 
         Raises:
             JournalLost: no server was reached, or they have no leader, within `wait_s` seconds.
-            OSError: a stream has other settings, or the servers refuse to create it.
+            OSError: a stream has other settings, the servers refuse this daemon or to create the
+                stream, or take no message of the largest size.
         """
-        self._connection.call(self._wait_prepared(wait_s))
+        self._connection.call(self._wait_ready(wait_s))
+        self._connection.check_payload()
 
     # --- Journal ----------------------------------------------------------------------------------
 
@@ -256,6 +261,8 @@ class NatsJournal:
         try:
             if not self._is_prepared:
                 await self._wait_prepared(deadline - asyncio.get_running_loop().time())
+            if publication.is_growth:
+                self._check_room(publication)
             found = await Publishing(
                 self._connection, self._options, publication, deadline, self._doubted
             ).outcome()
@@ -288,6 +295,24 @@ class NatsJournal:
             except (JournalLost, Rejected) as error:
                 raise InDoubt(None, str(error)) from None
         self._stored[stream] = max(self._stored[stream], sequence)
+        if stream in self._room:
+            self._room[stream] -= len(publication.body) + limits.MESSAGE_BYTES
+
+    def _note_room(self, stream: str, info: dict[str, Any]) -> None:
+        """Note how many bytes records may still take."""
+        bytes_max: int = info["config"].get("max_bytes", -1)
+        if bytes_max < 0:
+            self._room.pop(stream, None)
+            return
+        reserve = min(limits.RESERVE_BYTES_MAX, bytes_max // limits.RESERVE_SHARE)
+        self._room[stream] = bytes_max - reserve - info["state"]["bytes"]
+
+    def _check_room(self, publication: Publication) -> None:
+        """Raise OSError if a record would take the room that deletions need."""
+        stream, _ = self._place(publication.folder)
+        room = self._room.get(stream)
+        if room is not None and len(publication.body) > room:
+            raise OSError(ENOSPC, full(f"{room} bytes are left for records", stream))
 
     def _doubted(self) -> OSError | None:
         """Look at the streams soon; returns why they are not used, as far as is known."""
@@ -358,6 +383,7 @@ class NatsJournal:
             info = await api(self._connection, "STREAM.INFO", stream, {}, limits.MONITOR_S)
         except Rejected as error:
             raise JournalLost(None, str(error.error.get("description"))) from None
+        self._note_room(stream, info)
         if info["created"] != self._created.get(stream, info["created"]):
             self._look_again.set()
             raise _other_stream(stream)
@@ -476,6 +502,8 @@ class NatsJournal:
     async def _purge(self, folder: str, before: int) -> None:
         stream, subject = self._place(folder)
         await self._ask("STREAM.PURGE", stream, {"filter": subject, "seq": before})
+        with suppress(JournalLost):
+            await self._confirm_stream(stream)
 
     async def _ask(self, name: str, stream: str, request: object) -> dict[str, Any]:
         await self._wait_prepared(self._options.publish_s)
@@ -490,6 +518,17 @@ class NatsJournal:
         return stream_name(cluster, shard_of(folder, streams)), subject
 
     # --- the streams ------------------------------------------------------------------------------
+
+    async def _wait_ready(self, wait_s: float) -> None:
+        waiting = asyncio.ensure_future(self._wait_prepared(wait_s))
+        refused_polls = 0
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=limits.REFUSED_POLL_S)
+            refused_polls = refused_polls + 1 if self._connection.is_refused else 0
+            if refused_polls > limits.REFUSED_POLLS_MAX:
+                waiting.cancel()
+                raise OSError(EACCES, self._connection.trouble)
+        waiting.result()
 
     async def _wait_prepared(self, wait_s: float) -> None:
         clock = asyncio.get_running_loop().time
@@ -574,6 +613,7 @@ class NatsJournal:
                 f" Change it with `nats stream edit {name}`, or choose another"
                 " replication.cluster",
             )
+        self._note_room(name, found)
         await self._check_known(name, shard, found["created"], found["state"]["last_seq"], stored)
         cluster: dict[str, Any] = found.get("cluster") or {}
         return str(cluster.get("leader", ""))

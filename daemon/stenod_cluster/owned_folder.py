@@ -4,7 +4,9 @@ import errno
 import threading
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Final
 
+from steno_protocol import paths
 from steno_protocol.journal_entries import (
     AnyEntry,
     Append,
@@ -19,6 +21,9 @@ from stenod.core.manifest import Content, Manifest
 from stenod.store.disk import Disk, FileStat
 from stenod_cluster import limits
 from stenod_cluster.journal import Fenced, InDoubt, Journal, Kind, Owner, Publication
+
+_NOTES: Final = (paths.TIMELINE, paths.STATE, paths.STATE_NEW)
+"""Files that also grow where room is made."""
 
 
 class OwnedFolder:
@@ -210,12 +215,13 @@ class OwnedFolder:
         with self.lock:
             self._in_flight = count = len(self._pending)
             bodies = _bodies_of(self._pending)
+            is_growth = self._adds_records()
         if not count:
             return
         try:
             for body in bodies[:-1]:
-                yield from self._publish(Kind.PART, body, 0)
-            yield from self._publish(Kind.CHANGE, bodies[-1], count)
+                yield from self._publish(Kind.PART, body, 0, is_growth=is_growth)
+            yield from self._publish(Kind.CHANGE, bodies[-1], count, is_growth=is_growth)
             self._applied(count)
         finally:
             self._in_flight = 0
@@ -262,10 +268,18 @@ class OwnedFolder:
             for name in others:
                 yield Name(name, number)
 
+    def _adds_records(self) -> bool:
+        """Whether what was noted adds more than the notes of a deletion or a `gc`."""
+        names = self.manifest.names.items()
+        growing = {file for name, file in names if name not in _NOTES and not is_hint(name)}
+        return any(isinstance(each, Append) and each.file in growing for each in self._pending)
+
     def _publish(
-        self, kind: Kind, body: bytes, entries: int
+        self, kind: Kind, body: bytes, entries: int, *, is_growth: bool = False
     ) -> Generator[Publication, int | OSError]:
-        outcome = yield Publication(self.path, self.sequence, self._owner, kind, body, self.move)
+        outcome = yield Publication(
+            self.path, self.sequence, self._owner, kind, body, self.move, is_growth
+        )
         if isinstance(outcome, int):
             self.sequence = outcome
             with self.lock:
@@ -305,6 +319,11 @@ class OwnedFolder:
     def _applied(self, entries: int) -> None:
         with self.lock:
             del self._pending[:entries]
+
+
+def is_hint(name: str) -> bool:
+    """Whether a file is a recovery point: an opening without it, or with an old one, is slower."""
+    return name.endswith((".mark", ".mark.new"))
 
 
 def _appends(disk: Disk, folder: int, name: str, number: int, content: Content) -> Iterator[Append]:

@@ -38,12 +38,11 @@ from stenod_cluster.journal import (
 from stenod_cluster.mirror import (
     Mark,
     Mirror,
-    is_hint,
     save_mark,
     seen_files,
     session_files,
 )
-from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship, ship_all
+from stenod_cluster.owned_folder import OwnedFolder, is_hint, raise_first, ship, ship_all
 
 
 class Counts(msgspec.Struct):
@@ -140,6 +139,33 @@ class Ownership:
             return folder
         with self.alone(path):
             return self.found(path) or self._acquire(path)
+
+    def follow(self, path: str) -> None:
+        """Make the files of a folder that another daemon owns equal to the journal; blocks.
+
+        Raises:
+            Corrupt: the journal contradicts itself.
+            Fenced: this daemon lost it, and has not closed its files yet.
+            OSError: the journal or the disk failed.
+        """
+        with self.alone(path):
+            if self.found(path) is not None:
+                return
+            self._check_closed(path)
+            last = self.journal.last(path)
+            if last is None or last.kind is Kind.GONE or last.owner.host == self.owner.host:
+                return
+            with self.opened(path, create=True) as handle:
+                self._mirror(handle, path, last.sequence, self._has_moved).make()
+
+    def _mirror(
+        self, handle: int, path: str, last: int, has_moved: Callable[[Message], bool]
+    ) -> Mirror:
+        return Mirror(
+            self._disk, handle, path, self.owner.host,
+            lambda after: self._messages(path, after, last),
+            has_moved, self._boot, self.journal.stream_of(path),
+        )  # fmt: skip
 
     def rejoin(self, path: str) -> OwnedFolder | None:
         """As `acquire`, but what a move of this root took away is published again."""
@@ -374,12 +400,7 @@ class Ownership:
             return self._begin(path, last) if create else None
         sequence, previous = self._own(path, last)
         with self.opened(path, create=True) as handle:
-            mirror = Mirror(
-                self._disk, handle, path, self.owner.host,
-                lambda after: self._messages(path, after, sequence),
-                has_moved or self._has_moved, self._boot, self.journal.stream_of(path),
-            )  # fmt: skip
-            made = mirror.make()
+            made = self._mirror(handle, path, sequence, has_moved or self._has_moved).make()
             folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
             if not made.is_joined:
                 self._join(folder, handle)
@@ -398,7 +419,7 @@ class Ownership:
 
     def _messages(self, path: str, after: int, last: int) -> Iterator[Message]:
         """The messages of a folder behind its mark, up to the one that owns it."""
-        if after >= last:
+        if after > last:
             # The servers have lost messages: what comes behind would continue other files.
             raise ForeignStream(
                 None,

@@ -117,13 +117,16 @@ def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
     if code == STREAM_NOT_FOUND:
         return Again(f"{said}: stream {stream} is created as soon as they have a leader")
     if code in _FULL or (code == _STORE_FAILED and "maximum" in said):
-        return Refused(
-            ENOSPC,
-            f"{said}: stream {stream} is full. `steno cluster status` shows its size; remove"
-            " sessions and run `steno gc --keep-generations 1`, or allow it more bytes on the"
-            " servers",
-        )
+        return Refused(ENOSPC, full(said, stream))
     return _other_failure(code, int(error.get("code", 500)), said, stream)
+
+
+def full(said: str, stream: str) -> str:
+    """Returns that a stream is full, and what to do."""
+    return (
+        f"{said}: stream {stream} is full. `steno cluster status` shows its size; remove sessions"
+        " or run `steno gc --keep-generations 1`, or allow it more bytes on the servers"
+    )
 
 
 def _other_failure(code: int, status: int, said: str, stream: str) -> Again | Refused:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 import steno
 from cluster.conftest import skip_without_servers
@@ -24,6 +25,8 @@ from support.nats_cluster import NatsCluster, wait_until
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 TIMEOUT_S = 60.0
+
+KEY = "0199f1c2-5b3a-784b-8000-2a3b4c5d6e7f"
 
 DEAD_S = 30.0
 """A daemon that waits for its turn on a busy machine is not succeeded."""
@@ -114,7 +117,30 @@ def test_a_new_id_is_free_or_taken_in_the_whole_cluster(pair: Pair) -> None:
     assert read(pair.two, "t") == ["ours"]
 
 
-KEY = "0199f1c2-5b3a-784b-8000-2a3b4c5d6e7f"
+def forked(client: steno.BlockingClient) -> replies.SessionStat:
+    asked = commands.Fork(session="s", new_session="f", key=KEY)
+    # The path of the folder is that of the daemon that answers.
+    return structs.replace(client.request(asked, replies.SessionStat)[0], folder="")
+
+
+def test_a_keyed_fork_is_answered_by_another_owner_of_its_source(pair: Pair) -> None:
+    write(pair.one, "s", "shared")
+    first = forked(pair.one)
+    write(pair.one, "f", "more")
+    (two,) = (host for host in pair.one.cluster().hosts if host.endpoint != pair.daemon.endpoint)
+    pair.one.hand_over("s", two.host)
+
+    assert forked(pair.two) == first
+
+    with pytest.raises(steno.Exists):
+        pair.two.session("s").fork("f", key="another")
+    assert read(pair.two, "f") == ["shared", "more"]
+    pair.one.hand_over("f", two.host)
+    assert forked(pair.two) == first
+    write(pair.two, "f", "last")
+    assert read(pair.one, "f") == ["shared", "more", "last"]
+
+
 DYING_S = 3.0
 """Time after which the client of a daemon that died gives up."""
 

@@ -144,7 +144,7 @@ def test_without_a_majority_nothing_is_acknowledged(frail_nodes: NatsCluster) ->
         for node in frail_nodes.nodes[:2]:
             node.kill()
         with given_up_after(journal, SOON_S):
-            [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+            [found] = journal.publish([Publication("s", 2, ANN, Kind.CHANGE, b"")])
         assert isinstance(found, OSError)
         last = journal.last("s")
         assert last is not None
@@ -188,8 +188,8 @@ def test_without_a_server_the_loss_is_certain_and_named(frail_nodes: NatsCluster
             node.kill()
         with given_up_after(journal, SOON_S):
             # The first one may have been sent on a connection whose end was not known yet.
-            journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
-            [found] = journal.publish([Publication("s", 1, ANN, Kind.CHANGE, b"")])
+            journal.publish([Publication("s", 2, ANN, Kind.CHANGE, b"")])
+            [found] = journal.publish([Publication("s", 2, ANN, Kind.CHANGE, b"")])
             assert isinstance(found, OSError)
             with pytest.raises(JournalLost):
                 journal.last("s")

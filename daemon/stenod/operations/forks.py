@@ -31,6 +31,10 @@ class Forks(Operation):
         # A fork of this key may be there, although another daemon owns it since.
         with looking_up(command):
             taken = await self._acquire_new(target)
+            member = self._registry.member
+            if taken is not None and member is not None:
+                # The first answer is in the files of the fork, which another daemon has.
+                await self._services.read(lambda: member.follow(target.session))
         made = await self._done_before(command, lambda: self._found_fork(wanted))
         if made is None:
             if taken is not None:

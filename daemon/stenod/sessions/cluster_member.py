@@ -29,12 +29,24 @@ class Elsewhere(msgspec.Struct, frozen=True):
 class ClusterMember(Protocol):
     """A daemon that shares its root's sessions with other daemons; all methods block."""
 
-    def own(self, session: str) -> None:
+    def own(self, session: str, *, for_reading: bool = False) -> None:
         """Own a closed session, and make its files equal to the journal.
+
+        Args:
+            session: the session.
+            for_reading: fail at once if the session has files here and nobody can be asked.
 
         Raises:
             Held: a living daemon owns it.
             StenoError, OSError: it cannot be owned now.
+        """
+        ...
+
+    def follow(self, session: str) -> None:
+        """Make the files of a session that another daemon owns equal to the journal, as it is now.
+
+        Raises:
+            StenoError, OSError: the journal or the disk failed.
         """
         ...
 

@@ -431,7 +431,7 @@ class Registry:
                 return False
             return await self._services.read(lambda: member.is_stale(session))
         try:
-            await self._services.read(lambda: member.own(session))
+            await self._services.read(lambda: member.own(session, for_reading=for_reading))
         except OSError:
             inode = await self._services.read(lambda: self._trees.inode(place))
             if for_reading and inode is not None:

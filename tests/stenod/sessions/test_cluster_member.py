@@ -80,12 +80,16 @@ class ScriptedMember:
         self.in_other_trash: set[str] = set()
         self.removed: dict[tuple[str, str], str] = {}
 
-    def own(self, session: str) -> None:
+    def own(self, session: str, *, for_reading: bool = False) -> None:
         """See `ClusterMember`."""
+        del for_reading
         if self.is_cut_off:
             raise JournalLost(None, "no server answers")
         if session in self.held:
             raise Held("another daemon owns it", session=session, endpoint=OTHER)
+
+    def follow(self, session: str) -> None:
+        """See `ClusterMember`."""
 
     def is_stale(self, session: str) -> bool:
         """See `ClusterMember`."""
