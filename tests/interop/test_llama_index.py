@@ -145,7 +145,10 @@ ODD = [float("nan"), "cut \ud83d", 2**70, -0.0, b"bytes", {1: 2}, "\u2028\0", [[
 async def test_an_odd_value_is_kept_as_in_the_database(
     store: Any, tmp_path: Path, value: Any
 ) -> None:
-    theirs = sql.SQLAlchemyChatStore("messages", f"sqlite+aiosqlite:///{tmp_path}/chat.db")
+    engine = framework("sqlalchemy.ext.asyncio").create_async_engine(
+        f"sqlite+aiosqlite:///{tmp_path}/chat.db"
+    )
+    theirs = sql.SQLAlchemyChatStore("messages", async_engine=engine)
     kept = []
     for add, get in (
         (store.async_add_message, store.aget_messages),
@@ -156,6 +159,7 @@ async def test_an_odd_value_is_kept_as_in_the_database(
         except Exception as error:
             kept.append(repr(type(error)))
         kept.append(repr(await get("talk")))
+    await engine.dispose()
     assert kept[: len(kept) // 2] == kept[len(kept) // 2 :]
 
 

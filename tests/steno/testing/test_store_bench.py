@@ -87,7 +87,7 @@ def test_store_that_needs_no_package_runs_in_this_environment(tmp_path: Path) ->
         LlamaIndexDriver,
         OpenAIDriver,
         StrandsDriver,
-    ],  # fmt: skip
+    ],
 )
 def test_driver_of_another_store_offers_what_the_suite_knows(driver: type) -> None:
     assert driver.offers <= CAPABILITIES.keys()  # type: ignore[attr-defined]
