@@ -184,6 +184,138 @@ class _PydanticAi:
         return len((await self._store.load("talk")).messages)
 
 
+class _Adk:
+    """A session of Google's ADK; a stale one is loaded again."""
+
+    _NAMES: Final = {"app_name": "bench", "user_id": "user", "session_id": "talk"}
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+        self._stale = import_module("google.adk.errors._stale_session_error").StaleSessionError
+        self._event = import_module("google.adk.events.event").Event
+        self._types = import_module("google.genai.types")
+        self._session: Any = None
+
+    async def append(self, number: int) -> None:
+        """See `Conversation`."""
+        event = self._event(
+            author="user", id=f"{number}-{time.perf_counter_ns()}", timestamp=time.time(),
+            content=self._types.UserContent(f"{number} {_TEXT}"),
+        )  # fmt: skip
+        while True:
+            self._session = self._session or await self._latest()
+            try:
+                await self._service.append_event(self._session, event)
+            except self._stale:
+                self._session = None
+            else:
+                return
+
+    async def _latest(self) -> Any:
+        found = await self._service.get_session(**self._NAMES)
+        return found or await self._service.create_session(**self._NAMES)
+
+    async def fill(self, count: int) -> None:
+        """See `Conversation`."""
+        for number in range(count):
+            await self.append(number)
+
+    async def load(self) -> int:
+        """See `Conversation`."""
+        return len((await self._service.get_session(**self._NAMES)).events)
+
+
+class _Strands:
+    """The messages of an agent of Strands; a number that is taken is counted on."""
+
+    def __init__(self, repository: Any) -> None:
+        self._repository = repository
+        self._types = import_module("strands.types.session")
+        self._taken = import_module("strands.types.exceptions").SessionException
+        self._next: int | None = None
+
+    async def append(self, number: int) -> None:
+        """See `Conversation`."""
+        content = {"role": "user", "content": [{"text": f"{number} {_TEXT}"}]}
+        if self._next is None:
+            self._next = self._count()
+        while True:
+            message = self._types.SessionMessage.from_message(content, self._next)
+            self._next += 1
+            try:
+                self._repository.create_message("talk", "agent", message)
+            except self._taken:
+                continue
+            return
+
+    async def fill(self, count: int) -> None:
+        """See `Conversation`."""
+        for number in range(count):
+            await self.append(number)
+
+    async def load(self) -> int:
+        """See `Conversation`."""
+        return len(self._repository.list_messages("talk", "agent"))
+
+    def _count(self) -> int:
+        try:
+            return len(self._repository.list_messages("talk", "agent"))
+        except self._taken:
+            return 0
+
+
+class _LlamaIndex:
+    """The messages of a key of LlamaIndex."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._message = import_module("llama_index.core.llms").ChatMessage
+        # The database has async methods alone, without the prefix.
+        is_database = not hasattr(store, "aget_messages")
+        self._add = store.add_message if is_database else store.async_add_message
+        self._set = store.set_messages if is_database else store.aset_messages
+        self._get = store.get_messages if is_database else store.aget_messages
+
+    async def append(self, number: int) -> None:
+        """See `Conversation`."""
+        await self._add("talk", self._text(number))
+
+    async def fill(self, count: int) -> None:
+        """See `Conversation`."""
+        await self._set("talk", [self._text(number) for number in range(count)])
+
+    async def load(self) -> int:
+        """See `Conversation`."""
+        return len(await self._get("talk"))
+
+    def _text(self, number: int) -> Any:
+        return self._message(role="user", content=f"{number} {_TEXT}")
+
+
+class _AgentFramework:
+    """The history of a session of the Microsoft Agent Framework."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self._message = import_module("agent_framework").Message
+
+    async def append(self, number: int) -> None:
+        """See `Conversation`."""
+        await self._provider.save_messages("talk", [self._text(number)])
+
+    async def fill(self, count: int) -> None:
+        """See `Conversation`."""
+        texts = [self._text(number) for number in range(count)]
+        await self._provider.save_messages("talk", texts)
+
+    async def load(self) -> int:
+        """See `Conversation`."""
+        return len(await self._provider.get_messages("talk"))
+
+    def _text(self, number: int) -> Any:
+        return self._message("user", [f"{number} {time.perf_counter_ns()} {_TEXT}"])
+
+
 def _behind_steno(
     made: Callable[[Any], Conversation], adapter: str, name: str, *before: str
 ) -> Callable[[Task], Opened]:
@@ -222,6 +354,39 @@ async def _langgraph_sqlite(task: Task) -> AsyncIterator[Conversation]:
         yield _LangGraph(opened)
 
 
+@asynccontextmanager
+async def _adk_database(task: Task) -> AsyncIterator[Conversation]:
+    sessions = import_module("google.adk.sessions.database_session_service")
+    service = sessions.DatabaseSessionService(f"sqlite+aiosqlite:///{task.sqlite}-adk")
+    yield _Adk(service)
+    await service.close()
+
+
+@asynccontextmanager
+async def _strands_behind_steno(task: Task) -> AsyncIterator[Conversation]:
+    repository = import_module("steno.adapters.strands").StenoSessionRepository
+    with steno.connect_sync(task.root, spawn=False) as client:
+        yield _Strands(repository(client))
+
+
+@asynccontextmanager
+async def _strands_files(task: Task) -> AsyncIterator[Conversation]:
+    manager = import_module("strands.session.file_session_manager").FileSessionManager
+    yield _Strands(manager("talk", storage_dir=f"{task.sqlite}-strands"))
+
+
+@asynccontextmanager
+async def _llama_database(task: Task) -> AsyncIterator[Conversation]:
+    store = import_module("llama_index.core.storage.chat_store.sql").SQLAlchemyChatStore
+    yield _LlamaIndex(store("messages", f"sqlite+aiosqlite:///{task.sqlite}-llama"))
+
+
+@asynccontextmanager
+async def _agent_framework_file(task: Task) -> AsyncIterator[Conversation]:
+    provider = import_module("agent_framework").FileHistoryProvider
+    yield _AgentFramework(provider(f"{task.sqlite}-history"))
+
+
 FRAMEWORKS: Final = {
     "Claude Agent SDK": Framework(
         "claude_agent_sdk", "steno.adapters.claude_agent_sdk",
@@ -246,6 +411,29 @@ FRAMEWORKS: Final = {
         "InMemoryConversationStore", False,
         _behind_steno(_PydanticAi, "steno.adapters.pydantic_ai", "StenoConversationStore"),
         _as_it_comes(_PydanticAi, "pydantic_ai.conversation_store", "InMemoryConversationStore"),
+    ),
+    "Google ADK": Framework(
+        "google.adk sqlalchemy aiosqlite", "steno.adapters.google_adk",
+        "DatabaseSessionService", True,
+        _behind_steno(_Adk, "steno.adapters.google_adk", "StenoSessionService"),
+        _adk_database,
+    ),
+    "Strands Agents": Framework(
+        "strands", "steno.adapters.strands",
+        "FileSessionManager", False,
+        _strands_behind_steno, _strands_files,
+    ),
+    "LlamaIndex": Framework(
+        "llama_index.core aiosqlite", "steno.adapters.llama_index",
+        "SQLAlchemyChatStore", True,
+        _behind_steno(_LlamaIndex, "steno.adapters.llama_index", "StenoChatStore"),
+        _llama_database,
+    ),
+    "Microsoft Agent Framework": Framework(
+        "agent_framework", "steno.adapters.agent_framework",
+        "FileHistoryProvider", False,
+        _behind_steno(_AgentFramework, "steno.adapters.agent_framework", "StenoHistoryProvider"),
+        _agent_framework_file,
     ),
 }  # fmt: skip
 

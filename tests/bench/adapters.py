@@ -56,7 +56,7 @@ def _appends(
     comparison = Comparison(f"{name}: {load.title}", MEASURES, load.ratio_of, [framework.own])
     is_measured = {"own": load.clients == 1 or framework.is_shared, "steno": True}
     if not is_measured["own"]:
-        report(f"{comparison.title}: {framework.own} is left out: it is in one process's memory")
+        report(f"{comparison.title}: {framework.own} is left out: it is for one process")
     with ForegroundDaemon(place) as daemon, Crew(load.clients) as crew:
         for number in range(rounds + 1):
             for which in (each for each in is_measured if is_measured[each]):

@@ -74,6 +74,18 @@ CANDIDATES: Final = (
         ("llama-index-core==0.14.25", "aiosqlite", "sqlalchemy[asyncio]"),
     ),
     Candidate(
+        "Strands Agents",
+        "bench.stores_peers:StrandsDriver",
+        "`FileSessionManager(session, storage_dir=folder)`; messages are numbered as it does it",
+        ("strands-agents==1.62.0",),
+    ),
+    Candidate(
+        "Agent Framework",
+        "bench.stores_peers:AgentFrameworkDriver",
+        "`FileHistoryProvider(folder)` of Microsoft's framework",
+        ("agent-framework-core==1.23.0",),
+    ),
+    Candidate(
         "Agno",
         "bench.stores_peers:AgnoDriver",
         "`SqliteDb(db_file=path)`; it sets WAL itself; an entry is a run",

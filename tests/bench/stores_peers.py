@@ -329,6 +329,73 @@ class LlamaIndex:
         self.loop.run(self.store.delete_messages(self.session))
 
 
+class StrandsDriver(_PeerDriver):
+    """`FileSessionManager` of Strands Agents: a file for each message, numbered by its writer."""
+
+    offers = frozenset()
+    package, module = "strands-agents", "strands.session.file_session_manager"
+
+    def open(self, folder: Path, session: str) -> "Strands":
+        return Strands(folder, session)
+
+
+class Strands:
+    def __init__(self, folder: Path, session: str) -> None:
+        from strands.session.file_session_manager import FileSessionManager
+        from strands.types.exceptions import SessionException
+        from strands.types.session import SessionAgent, SessionMessage
+
+        self.message, self.session = SessionMessage, session
+        try:
+            self.manager = FileSessionManager(session, storage_dir=str(folder))
+        except SessionException:
+            # Another process created the session since this one looked for it.
+            self.manager = FileSessionManager(session, storage_dir=str(folder))
+        self.manager.create_agent(session, SessionAgent("agent", {}, {}))
+        self.next = len(self.manager.list_messages(session, "agent"))
+
+    def append(self, entry: Entry, key: str) -> None:
+        content = {"role": "user", "content": [{"text": _text(entry)}]}
+        message = self.message.from_message(content, self.next)
+        self.manager.create_message(self.session, "agent", message)
+        self.next += 1
+
+    def load(self) -> list[Entry]:
+        found = self.manager.list_messages(self.session, "agent")
+        return [json.loads(each.message["content"][0]["text"]) for each in found]
+
+
+class AgentFrameworkDriver(_PeerDriver):
+    """`FileHistoryProvider` of the Microsoft Agent Framework: a file of lines for each session."""
+
+    offers = frozenset()
+    package, module = "agent-framework-core", "agent_framework"
+
+    def open(self, folder: Path, session: str) -> "AgentFramework":
+        return AgentFramework(folder, session)
+
+
+class AgentFramework:
+    def __init__(self, folder: Path, session: str) -> None:
+        import warnings
+
+        from agent_framework import FileHistoryProvider, Message
+
+        self.message, self.session = Message, session
+        self.loop = _Loop()
+        with warnings.catch_warnings(action="ignore"):
+            # It says that the provider is experimental.
+            self.provider = FileHistoryProvider(folder)
+
+    def append(self, entry: Entry, key: str) -> None:
+        message = self.message("user", [_text(entry)])
+        self.loop.run(self.provider.save_messages(self.session, [message]))
+
+    def load(self) -> list[Entry]:
+        messages = self.loop.run(self.provider.get_messages(self.session))
+        return [json.loads(each.text) for each in messages]
+
+
 class AgnoDriver(_PeerDriver):
     """`SqliteDb(db_file=path)` of Agno; each entry is a run of the session."""
 

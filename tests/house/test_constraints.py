@@ -8,11 +8,17 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from support.lower_bounds import EXTRAS, lower_bounds
+from support.lower_bounds import APART, EXTRAS, lower_bounds
 from support.project import PROJECT
 
 FRAMEWORKS = ("claude-agent-sdk", "langgraph", "openai-agents", "pydantic-ai")
 """The extras whose packages are in the constraints of tests/interop."""
+
+BESIDE = {
+    **dict.fromkeys(FRAMEWORKS, "tests/interop/frameworks-constraints.txt"),
+    **dict.fromkeys(APART, "tests/interop/frameworks-apart-constraints.txt"),
+}
+"""The constraints of an extra, beside those of all."""
 
 
 def pinned(*names: str) -> set[str]:
@@ -41,15 +47,15 @@ def installed_by(wanted: list[str]) -> set[str]:
     return {name for name, _ in found}
 
 
-@pytest.mark.parametrize("extra", [*EXTRAS, "docs"])
+@pytest.mark.parametrize("extra", [*EXTRAS, *APART, "docs"])
 def test_each_package_of_an_extra_is_pinned(extra: str) -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     try:
         packages = installed_by([*project["dependencies"], *extras_of(project, extra)])
     except PackageNotFoundError as missing:
         pytest.skip(f"{missing.name} is not installed")
-    beside = ["tests/interop/frameworks-constraints.txt"] if extra in FRAMEWORKS else []
-    assert packages - pinned("constraints.txt", *beside) == set()
+    pins = pinned("constraints.txt", BESIDE.get(extra, "constraints.txt"))
+    assert packages - pins == set()
 
 
 def extras_of(project: dict[str, dict[str, list[str]]], extra: str) -> list[str]:
@@ -58,7 +64,8 @@ def extras_of(project: dict[str, dict[str, list[str]]], extra: str) -> list[str]
 
 def test_each_extra_has_a_lower_bound() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    bounds = {canonicalize_name(each.partition("==")[0]) for each in lower_bounds()}
-    for extra in EXTRAS:
+    listed = [*lower_bounds(), *lower_bounds(APART)]
+    bounds = {canonicalize_name(each.partition("==")[0]) for each in listed}
+    for extra in (*EXTRAS, *APART):
         names = {canonicalize_name(Requirement(each).name) for each in extras_of(project, extra)}
         assert names <= bounds

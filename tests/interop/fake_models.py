@@ -39,3 +39,74 @@ async def run_adk(root: str, text: str) -> str:
             if event.is_final_response()
         ]
         return str(answers[-1])
+
+
+def run_strands(root: str, text: str) -> str:
+    """Let an agent of Strands answer; returns the answer."""
+    from strands import Agent
+    from strands.models import Model
+    from strands.session.repository_session_manager import RepositorySessionManager
+
+    from steno.adapters.strands import StenoSessionRepository
+
+    class Echo(Model):
+        def update_config(self, **_: Any) -> None: ...
+
+        def get_config(self) -> dict[str, Any]:
+            return {}
+
+        async def structured_output(self, *_: Any, **__: Any) -> AsyncGenerator[Any, None]:
+            raise NotImplementedError
+            yield
+
+        async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncGenerator[Any, None]:
+            heard = messages[-1]["content"][0]["text"]
+            answer = f"heard {len(messages)}: {heard}"
+            yield {"messageStart": {"role": "assistant"}}
+            yield {"contentBlockStart": {"start": {}}}
+            yield {"contentBlockDelta": {"delta": {"text": answer}}}
+            yield {"contentBlockStop": {}}
+            yield {"messageStop": {"stopReason": "end_turn"}}
+
+    with steno.connect_sync(root) as client:
+        manager = RepositorySessionManager(
+            "talk", session_repository=StenoSessionRepository(client)
+        )
+        agent = Agent(model=Echo(), agent_id="till", session_manager=manager, callback_handler=None)
+        return str(agent(text)).strip()
+
+
+def run_llama(root: str, text: str) -> str:
+    """Let a chat engine of LlamaIndex answer; returns the answer."""
+    from llama_index.core.chat_engine import SimpleChatEngine
+    from llama_index.core.llms import MockLLM
+    from llama_index.core.memory import ChatMemoryBuffer
+
+    from steno.adapters.llama_index import StenoChatStore
+
+    with steno.connect_sync(root) as client:
+        memory = ChatMemoryBuffer.from_defaults(
+            chat_store=StenoChatStore(client), chat_store_key="talk", token_limit=10_000,
+            tokenizer_fn=str.split,
+        )  # fmt: skip
+        return str(SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory).chat(text))
+
+
+async def run_maf(root: str, text: str) -> str:
+    """Let an agent of the Microsoft Agent Framework answer; returns the answer."""
+    from agent_framework import Agent, BaseChatClient, ChatResponse, Message
+
+    from steno.adapters.agent_framework import StenoHistoryProvider
+
+    class Echo(BaseChatClient):
+        def _inner_get_response(self, *, messages: Any, **_: Any) -> Any:
+            async def answer() -> ChatResponse:
+                heard = f"heard {len(messages)}: {messages[-1].text}"
+                return ChatResponse(messages=[Message("assistant", [heard])])
+
+            return answer()
+
+    async with steno.connect(root) as client:
+        agent = Agent(client=Echo(), context_providers=[StenoHistoryProvider(client)])
+        session = agent.create_session(session_id="talk")
+        return str((await agent.run(text, session=session)).text)

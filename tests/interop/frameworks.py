@@ -12,7 +12,7 @@ def framework(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         pytest.skip(
-            f"{error.name} is not installed: pip install"
-            " -c tests/interop/frameworks-constraints.txt '.[test,frameworks]'",
+            f"{error.name} is not installed: .ci/run has the commands that install the extras"
+            " `frameworks` and `frameworks-apart`, each in an environment of its own",
             allow_module_level=True,
         )

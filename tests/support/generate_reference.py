@@ -49,7 +49,10 @@ PAGES: Final = {
     "session.md": Page(
         "Sessions",
         "A session is read and written through its client.",
-        ("Session", "BlockingSession", "Stream", "BlockingStream"),
+        (
+            "Session", "BlockingSession", "Stream", "BlockingStream", "RecordList",
+            "BlockingRecordList",
+        ),
     ),
     "subscription.md": Page(
         "Subscriptions and their events",
@@ -61,7 +64,7 @@ PAGES: Final = {
         "Methods return these immutable values.",
         (
             "Ack", "Checkpoint", "SentMail", "Position", "Record", "WireRecord", "Turn", "Summary",
-            "Compacted", "Mail", "Deleted", "StreamRecord", "StreamInfo",
+            "Compacted", "Mail", "Deleted", "StreamRecord", "StreamInfo", "ListState",
         ),
     ),
     "errors.md": Page(

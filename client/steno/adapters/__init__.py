@@ -4,5 +4,8 @@ kimi      for kimi-cli: `Context(file_backend=path)`, its conversation; `WireFil
           events; `DenwaRenji(path)`, its D-Mail; `SimpleCompaction()`, a compaction as one rewrite
 kosong    `StenoLinearStorage(path)`, a storage for kosong's LinearContext
 
+claude_agent_sdk, openai_agents, langgraph, pydantic_ai, google_adk, strands, llama_index and
+agent_framework: the store that each of these frameworks asks for, on a client of steno
+
 An adapter imports its program only to make one of its objects, so steno installs without them.
 """

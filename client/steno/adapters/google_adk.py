@@ -186,14 +186,13 @@ class StenoSessionService(_SessionService):
 
     async def _head(self, stream: steno.Stream, session: Session) -> str:
         """The end of the session that an object without a mark of this service stands for."""
-        last = await stream.last(1)
-        if not last:
-            raise steno.NotFound("it has no first record", session=stream.session)
-        stored = original(last[0].record).get("event", {})
+        rows = await stream.last(1)
+        stored = original(rows[0].record).get("event", {}) if rows else {}
         known = session.events[-1].id if session.events else None
         if stored.get("timestamp", 0.0) > session.last_update_time and stored.get("id") != known:
             return "0:0"
-        return str(behind(last[0]))
+        # A position that no stream has, if the creation of the session was cut short.
+        return str(behind(rows[0])) if rows else "0:1"
 
     async def _read(self, place: str, *, with_events: bool) -> Session | None:
         stream = await self._client.session(place).stream("events")

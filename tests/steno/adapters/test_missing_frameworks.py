@@ -12,14 +12,22 @@ NEEDS = {
         "StenoSessionStore(None)",
         "'stenod[claude-agent-sdk]'",
     ),
+    "agent_framework": (
+        "agent_framework",
+        "StenoHistoryProvider(None)",
+        "'stenod[agent-framework]'",
+    ),
+    "google_adk": ("google.adk", "StenoSessionService(None)", "'stenod[google-adk]'"),
     "kimi": ("kimi_cli", "SimpleCompaction().prepare([])", "kimi-cli"),
     "langgraph": ("langgraph", "StenoSaver(None)", "'stenod[langgraph]'"),
+    "llama_index": ("llama_index", "StenoChatStore(None)", "'stenod[llama-index]'"),
     "openai_agents": (
         "agents",
         "StenoSession('talk', None, {'limit': 1})",
         "'stenod[openai-agents]'",
     ),
     "pydantic_ai": ("pydantic_ai", "StenoConversationStore(None)", "'stenod[pydantic-ai]'"),
+    "strands": ("strands", "StenoSessionRepository(None)", "'stenod[strands-agents]'"),
 }
 """An adapter: the package of its framework, a call that needs it, and what installs it."""
 

@@ -9,11 +9,13 @@ from bench import stores
 from bench.stores_environments import CANDIDATES, Missing, environment_of
 from bench.stores_peers import (
     AdkDriver,
+    AgentFrameworkDriver,
     AgnoDriver,
     KimiDriver,
     LangGraphDriver,
     LlamaIndexDriver,
     OpenAIDriver,
+    StrandsDriver,
 )
 from steno.testing.stores.clauses import CLAUSES
 from steno.testing.stores.driver import CAPABILITIES
@@ -76,7 +78,16 @@ def test_store_that_needs_no_package_runs_in_this_environment(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "driver",
-    [AdkDriver, AgnoDriver, KimiDriver, LangGraphDriver, LlamaIndexDriver, OpenAIDriver],
+    [
+        AdkDriver,
+        AgentFrameworkDriver,
+        AgnoDriver,
+        KimiDriver,
+        LangGraphDriver,
+        LlamaIndexDriver,
+        OpenAIDriver,
+        StrandsDriver,
+    ],
 )
 def test_driver_of_another_store_offers_what_the_suite_knows(driver: type) -> None:
     assert driver.offers <= CAPABILITIES.keys()  # type: ignore[attr-defined]
