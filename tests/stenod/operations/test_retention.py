@@ -10,8 +10,10 @@ import pytest
 
 import steno
 from steno_protocol import limits, paths
-from steno_protocol.commands import Gc
+from steno_protocol.commands import Delete, Gc
 from steno_protocol.replies import GcReport
+from stenod.daemon import Daemon
+from stenod.store import usage
 from support.daemon_in_thread import DaemonInThread
 
 
@@ -182,6 +184,22 @@ def test_followed_session_stays(client: steno.BlockingClient, daemon: DaemonInTh
         next(iter(events))
         assert follow(client, daemon, "sessions_days = 30").sessions == 0
     assert sessions(client) == ["demo"]
+
+
+def test_session_that_was_changed_since_the_rule_named_it_stays(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    folder = make(client, "demo", days=40)
+    found = usage.changed_at(str(folder))
+    client.session("demo").append_message({"role": "user", "content": "not cold any more"})
+
+    async def retire(serving: Daemon) -> None:
+        await serving._operations.deletions.retire(Delete(session="demo", key="k"), found)
+
+    with pytest.raises(steno.Conflict, match="changed meanwhile"):
+        daemon.call(retire)
+    assert len(list(client.session("demo").lines())) == 2
+    client.session("demo").append_message({"role": "user", "content": "and goes on"})
 
 
 def test_sessions_of_a_mount_have_no_rule(tmp_path: Path, root: Path) -> None:
