@@ -232,6 +232,24 @@ def test_trash_goes_by_number_and_size_after_a_day(
     assert trash(root) == [newest]
 
 
+def test_expired_stream_frees_its_space_with_any_rule(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    # Adapters of frameworks delete streams; without a rule their space is freed by hand alone.
+    folder = make(client, "demo")
+    stream = client.session("demo").stream("notes")
+    stream.append([{"text": "x" * 10_000}])
+    stream.delete()
+    (deleted,) = folder.glob("stream-notes~*")
+    name, number, _, rest = deleted.name.split("~", 3)
+    deleted = deleted.rename(folder / f"{name}~{number}~1700000000~{rest}")
+    report = follow(client, daemon, "generations_days = 365")
+    assert [(each.file, each.rule) for each in report.entries] == [
+        (deleted.name, "disk.trash_days = 30")
+    ]
+    assert deleted.stat().st_size == 0
+
+
 def test_daemon_follows_the_rules_by_itself(root: Path) -> None:
     with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         make(client, "cold", days=40)
