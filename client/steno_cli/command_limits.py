@@ -204,13 +204,13 @@ WATCH_BACKOFF_S: Final = 30.0
 WATCH_BACKOFF_S_MAX: Final = 3600.0
 """... failure, but never later than this: the cause may be gone meanwhile."""
 
-SELF_TEST_KILLS: Final = 5
+SELF_TEST_KILLS_MAX: Final = 5
 """Kills of each kind in `steno doctor --self-test`: enough to meet several steps, in a minute."""
 
-SELF_TEST_WRITERS: Final = 4
+SELF_TEST_WRITERS_MAX: Final = 4
 """Sessions that are written when the daemon of the self-test is killed: one commit has several."""
 
-SELF_TEST_ACKS: Final = 40
+SELF_TEST_ACKS_MAX: Final = 40
 """Acknowledged appends of each writer before a kill."""
 
 SELF_TEST_REQUEST_S: Final = 1.0

@@ -50,7 +50,8 @@ VALUES: Final = {
 """Real values for the variable parts of printed commands."""
 
 MENTIONS: Final = {
-    "steno append", "steno backup", "steno checkpoint", "steno prompt", "steno read",
+    "steno append", "steno backup", "steno backup --follow", "steno checkpoint", "steno prompt",
+    "steno read",
     "steno repair", "steno show", "steno tail --json", "steno usage",
     "steno cluster join", "steno cluster status", "steno cluster try",
     "steno dmail send", "steno export",

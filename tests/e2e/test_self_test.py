@@ -17,9 +17,9 @@ PARTS = ["start", "alone", "kills", "rewrites"]
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial with two kills, which takes seconds."""
-    monkeypatch.setattr(self_test, "SELF_TEST_KILLS", 2)
-    monkeypatch.setattr(self_test, "SELF_TEST_WRITERS", 2)
-    monkeypatch.setattr(self_test, "SELF_TEST_ACKS", 8)
+    monkeypatch.setattr(self_test, "SELF_TEST_KILLS_MAX", 2)
+    monkeypatch.setattr(self_test, "SELF_TEST_WRITERS_MAX", 2)
+    monkeypatch.setattr(self_test, "SELF_TEST_ACKS_MAX", 8)
 
 
 def problems(folder: Path) -> str:

@@ -21,11 +21,11 @@ from typing import Final
 import steno
 from steno.local import is_free
 from steno_cli.command_limits import (
-    SELF_TEST_ACKS,
-    SELF_TEST_KILLS,
+    SELF_TEST_ACKS_MAX,
+    SELF_TEST_KILLS_MAX,
     SELF_TEST_REQUEST_S,
     SELF_TEST_STEP_S,
-    SELF_TEST_WRITERS,
+    SELF_TEST_WRITERS_MAX,
 )
 from steno_cli.doctor import Finding
 from steno_protocol import paths
@@ -173,13 +173,15 @@ def _check_alone(trial: Trial) -> Iterator[Finding]:
 
 def _check_kills(trial: Trial) -> Iterator[Finding]:
     """Kill the daemon under several writers, tear the files, and compare after each kill."""
-    acked: dict[str, list[str]] = {f"writer-{number}": [] for number in range(SELF_TEST_WRITERS)}
+    acked: dict[str, list[str]] = {
+        f"writer-{number}": [] for number in range(SELF_TEST_WRITERS_MAX)
+    }
     problems: list[Finding] = []
-    for kill in range(SELF_TEST_KILLS):
+    for kill in range(SELF_TEST_KILLS_MAX):
         trial.start()
         writers = {name: Writer(trial, name, _appending(kill)) for name in acked}
         for writer in writers.values():
-            writer.wait_for(SELF_TEST_ACKS)
+            writer.wait_for(SELF_TEST_ACKS_MAX)
         trial.kill()
         for name, writer in writers.items():
             writer.join()
@@ -194,7 +196,7 @@ def _check_kills(trial: Trial) -> Iterator[Finding]:
     if not total:
         yield Finding("problem", "no append was acknowledged before a kill", _REMEDY)
     elif not problems:
-        text = f"{total} acknowledged appends outlived {SELF_TEST_KILLS} kills and torn tails"
+        text = f"{total} acknowledged appends outlived {SELF_TEST_KILLS_MAX} kills and torn tails"
         yield Finding("ok", text)
 
 
@@ -249,13 +251,13 @@ def _compared(
 def _check_rewrites(trial: Trial) -> Iterator[Finding]:
     """Kill the daemon while a session's file is replaced again and again."""
     steps, problems = 0, 0
-    for kill in range(SELF_TEST_KILLS):
+    for kill in range(SELF_TEST_KILLS_MAX):
         trial.start()
         with steno.connect_sync(trial.root) as client:
             client.open(_REWRITTEN, follow=False).clear()
         writer = Writer(trial, _REWRITTEN, _rewrite)
         # Each kill meets another step of a rewrite.
-        writer.wait_for(SELF_TEST_ACKS // 4 + kill)
+        writer.wait_for(SELF_TEST_ACKS_MAX // 4 + kill)
         trial.kill()
         writer.join()
         steps += writer.done
@@ -266,7 +268,7 @@ def _check_rewrites(trial: Trial) -> Iterator[Finding]:
             problems += 1
             yield Finding("problem", text, _REMEDY)
     if not problems:
-        text = f"{steps} changes, a third of them rewrites, outlived {SELF_TEST_KILLS} kills"
+        text = f"{steps} changes, a third of them rewrites, outlived {SELF_TEST_KILLS_MAX} kills"
         yield Finding("ok", text)
 
 

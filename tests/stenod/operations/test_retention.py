@@ -10,8 +10,10 @@ import pytest
 
 import steno
 from steno_protocol import limits, paths
-from steno_protocol.commands import Gc
+from steno_protocol.commands import Delete, Gc
 from steno_protocol.replies import GcReport
+from stenod.daemon import Daemon
+from stenod.store import usage
 from support.daemon_in_thread import DaemonInThread
 
 
@@ -184,6 +186,22 @@ def test_followed_session_stays(client: steno.BlockingClient, daemon: DaemonInTh
     assert sessions(client) == ["demo"]
 
 
+def test_session_that_was_changed_since_the_rule_named_it_stays(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    folder = make(client, "demo", days=40)
+    found = usage.changed_at(str(folder))
+    client.session("demo").append_message({"role": "user", "content": "not cold any more"})
+
+    async def retire(serving: Daemon) -> None:
+        await serving._operations.deletions.retire(Delete(session="demo", key="k"), found)
+
+    with pytest.raises(steno.Conflict, match="changed meanwhile"):
+        daemon.call(retire)
+    assert len(list(client.session("demo").lines())) == 2
+    client.session("demo").append_message({"role": "user", "content": "and goes on"})
+
+
 def test_sessions_of_a_mount_have_no_rule(tmp_path: Path, root: Path) -> None:
     mount = tmp_path / "kimi"
     mount.mkdir()
@@ -212,6 +230,24 @@ def test_trash_goes_by_number_and_size_after_a_day(
         f"retention.{rule.partition(' =')[0]}"
     }
     assert trash(root) == [newest]
+
+
+def test_expired_stream_frees_its_space_with_any_rule(
+    client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    # Adapters of frameworks delete streams; without a rule their space is freed by hand alone.
+    folder = make(client, "demo")
+    stream = client.session("demo").stream("notes")
+    stream.append([{"text": "x" * 10_000}])
+    stream.delete()
+    (deleted,) = folder.glob("stream-notes~*")
+    name, number, _, rest = deleted.name.split("~", 3)
+    deleted = deleted.rename(folder / f"{name}~{number}~1700000000~{rest}")
+    report = follow(client, daemon, "generations_days = 365")
+    assert [(each.file, each.rule) for each in report.entries] == [
+        (deleted.name, "disk.trash_days = 30")
+    ]
+    assert deleted.stat().st_size == 0
 
 
 def test_daemon_follows_the_rules_by_itself(root: Path) -> None:
