@@ -81,7 +81,8 @@ WATCH_BACKOFF_MAX_S: Final = 600.0
 """... up to this: it may be readable again, or have another form."""
 
 DETECTED_LINE_BYTES_MAX: Final = 2 * RECORD_BYTES_MAX + MIB
-"""As `steno_agents.limits.FOLLOWED_LINE_BYTES`: bytes of one of the lines that show the program; a longer one is passed over."""
+"""Bytes of one of the lines that show the program; a longer one is passed over, and no follower
+reads it as a record (`steno_agents.limits.FOLLOWED_LINE_BYTES`)."""
 
 DETECTED_BYTES_MAX: Final = 1024 * MIB
 """Bytes that are read to find out which program wrote a file. Node.js writes no text of more than
