@@ -23,7 +23,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from steno_agents.json_lines import objects_of
-from steno_agents.limits import DAMAGED_NAMED_MAX, RAW_BYTES, TAIL_BYTES
+from steno_agents.limits import (
+    DAMAGED_NAMED_MAX,
+    FOLLOWED_LINE_BYTES,
+    FOLLOWED_RECORDS_MAX,
+    RAW_BYTES,
+    TAIL_BYTES,
+)
 from steno_agents.transcript import (
     Converter,
     ForeignTranscript,
@@ -88,7 +94,7 @@ class Digest:
         self._hash.update(data)
         self.offset += len(data)
 
-    def cursor(self, generation: int, following: bytes = b"") -> Cursor:
+    def cursor(self, generation: int, following: bytes | memoryview = b"") -> Cursor:
         """Return the cursor behind the bytes, and behind some that follow."""
         found = self._hash
         if following:
@@ -146,6 +152,8 @@ def _raw_of(record: bytes) -> bytes | None:
 
 def _is_record(line: bytes) -> bool:
     """Whether a stream keeps the bytes of a line as they are."""
+    if len(line) > RECORD_BYTES_MAX + 1:
+        return False
     try:
         return check_record(line[:-1]) == line[:-1] and _RAW.encode() not in line[: len(_RAW) + 4]
     except (BadRequest, TooLarge):
@@ -172,6 +180,8 @@ class Reading:
         damaged: the first lines without a whole record.
         damaged_count: the number of all of them.
         tail: the last bytes that were read.
+        records: the number of records that were read.
+        is_full: the file has more records than a conversation may have; the rest is only counted.
     """
 
     def __init__(self, kind: type[ForeignTranscript], lookup: Lookup | None = None) -> None:
@@ -182,6 +192,8 @@ class Reading:
         self.damaged: list[Damage] = []
         self.damaged_count = 0
         self.tail = b""
+        self.is_full = False
+        self.records: int = 0
         self._kind = kind
         self._digest = Digest()
 
@@ -192,20 +204,28 @@ class Reading:
 
     def feed(self, line: bytes) -> None:
         """Read the next line, which has its newline."""
-        records = objects_of(line, self._kind.is_record)
+        if self.records < FOLLOWED_RECORDS_MAX:
+            self._scan(line)
+        else:
+            self.is_full = True
+        self._digest.feed(line)
+        self.tail = (self.tail + line[-TAIL_BYTES:])[-TAIL_BYTES:]
+
+    def _scan(self, line: bytes) -> None:
+        is_long = len(line) > FOLLOWED_LINE_BYTES
+        records = [] if is_long else objects_of(line, self._kind.is_record)
+        self.records += len(records)
         for record in records:
             place = self.offset + record.start
             if record.end - record.start != len(line):
                 self.salvaged[place] = record.end - record.start
             self.transcript.scan(place, record.value)
-        if not records and line.strip():
+        if not records and not line.isspace():
             self.damaged_count += 1
             if len(self.damaged) < DAMAGED_NAMED_MAX:
                 self.damaged.append(Damage(self.offset, len(line)))
-        self._digest.feed(line)
-        self.tail = (self.tail + line[-TAIL_BYTES:])[-TAIL_BYTES:]
 
-    def cursor(self, generation: int, following: bytes = b"") -> Cursor:
+    def cursor(self, generation: int, following: bytes | memoryview = b"") -> Cursor:
         """Return the cursor behind what was read, and behind some bytes that follow."""
         return self._digest.cursor(generation, following)
 

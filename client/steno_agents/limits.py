@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from steno_protocol.limits import MIB
+from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 
 TITLE_CHARS: Final = 80
 """Characters of a first prompt that become the title."""
@@ -20,10 +20,14 @@ PROMPTS_KEPT_BYTES: Final = 80_000
 QUEUED_MAX: Final = 1000
 """Prompts that wait at once in a queue of Claude Code; people type a few."""
 
+FOLLOWED_LINE_BYTES: Final = 2 * RECORD_BYTES_MAX + MIB
+"""Bytes of a line that is read as a record, which needs its memory twice; a longer one is kept.
+Claude Code writes the images of a prompt twice into a line."""
+
 LINE_VALUES_MAX: Final = 4_000_000
 """Values in one line of a transcript; each decoded value takes about 70 bytes of memory."""
 
-RAW_BYTES: Final = 8 * MIB
+RAW_BYTES: Final = 2 * MIB
 """Bytes of one piece of a line that no stream takes as it is: Base64 makes it a third longer."""
 
 DAMAGED_NAMED_MAX: Final = 100
@@ -38,6 +42,10 @@ CALL_ID_CHARS_MAX: Final = 64
 
 TOOL_NAME_CHARS_MAX: Final = 64
 """Characters of the name of a tool that every service takes."""
+
+FOLLOWED_RECORDS_MAX: Final = 60_000
+"""Records of a transcript whose conversation is followed, about 40 MB of memory; the lines of a
+longer one are still kept. Programs compact a conversation, or begin another, long before."""
 
 FORKS_MAX: Final = 32
 """Forks of forks that are followed to the beginning of a conversation; people make a few."""

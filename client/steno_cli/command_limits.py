@@ -18,6 +18,9 @@ TRANSCRIPT_LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
 """Bytes of one line of a transcript, which is kept in memory. Claude Code writes the images of a
 prompt twice into a line, which is then longer than any record."""
 
+FOLLOW_UPDATE_FACTOR_MAX: Final = 1.1
+"""Growth of a long file's records after which its context follows before the file's end."""
+
 FOLLOW_PAST_MAX: Final = 8
 """Past histories that a context which is to be replaced is compared with: a session has one or two
 compactions while no watch runs."""
@@ -33,6 +36,9 @@ FOLLOW_BATCH_RECORDS_MAX: Final = 1000
 
 WATCH_RESCAN_S: Final = 2.0
 """Between two looks of `steno watch` at the files, soon enough for a person who waits."""
+
+WATCH_LOOK_BYTES: Final = 8 * MIB
+"""Bytes of one file that a watch takes in before it looks at the others: below a second of work."""
 
 WATCH_STATS_MAX: Final = 2000
 """Files that are looked at each time, about 7 ms: up to a half of them those that changed lately,
@@ -61,8 +67,9 @@ WATCH_WORK_S: Final = 1.0
 WATCH_READERS_MAX: Final = 16
 """Files whose reader stays in memory; another one that grows is read from its beginning."""
 
-WATCH_READERS_BYTES_MAX: Final = 256 * MIB
-"""Bytes of the files whose readers stay in memory, which take about a twentieth of it."""
+WATCH_READERS_RECORDS_MAX: Final = 80_000
+"""Records of the files whose readers stay in memory, which take about 50 MB: that of one file of
+any length, and of many short ones."""
 
 WATCH_RESTART_S: Final = 5.0
 """Pause of systemd before it starts a watch again that ended."""
@@ -73,8 +80,9 @@ WATCH_BACKOFF_MIN_S: Final = 10.0
 WATCH_BACKOFF_MAX_S: Final = 600.0
 """... up to this: it may be readable again, or have another form."""
 
-DETECTED_LINE_BYTES_MAX: Final = TRANSCRIPT_LINE_BYTES_MAX
-"""Bytes of one of the lines that show the program; a longer one is passed over."""
+DETECTED_LINE_BYTES_MAX: Final = 2 * RECORD_BYTES_MAX + MIB
+"""Bytes of one of the lines that show the program; a longer one is passed over, and no follower
+reads it as a record (`steno_agents.limits.FOLLOWED_LINE_BYTES`)."""
 
 DETECTED_BYTES_MAX: Final = 1024 * MIB
 """Bytes that are read to find out which program wrote a file. Node.js writes no text of more than

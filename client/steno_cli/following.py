@@ -45,7 +45,7 @@ from steno_agents.following import (
     pieces_of,
 )
 from steno_agents.json_lines import lenient_object
-from steno_agents.limits import RAW_BYTES
+from steno_agents.limits import FOLLOWED_RECORDS_MAX, RAW_BYTES
 from steno_agents.row_log import additions
 from steno_agents.transcript import ForeignTranscript, Message
 from steno_cli.codex_rollouts import Rollouts
@@ -54,6 +54,7 @@ from steno_cli.command_limits import (
     FOLLOW_BATCH_BYTES,
     FOLLOW_BATCH_RECORDS_MAX,
     FOLLOW_PAST_MAX,
+    FOLLOW_UPDATE_FACTOR_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
@@ -106,6 +107,8 @@ class Followed:
         is_continued_here: others changed the context, so that it was left as it is.
         lost_beginning: the session with the beginning of a fork, if its file was there before and
             is not found; the context was left as it is.
+        is_too_long: the file has more records than are followed; only its lines are kept.
+        has_more: the file has more than one look takes in.
         unfinished: the bytes of a last line without an end.
         skipped: the bytes of each message that is too long for a record.
         damaged: the first new lines without a whole record.
@@ -119,6 +122,8 @@ class Followed:
     was_reverted: bool = False
     is_continued_here: bool = False
     lost_beginning: str | None = None
+    is_too_long: bool = False
+    has_more: bool = False
     unfinished: int = 0
     skipped: list[int] = field(default_factory=list[int])
     damaged: list[Damage] = field(default_factory=list[Damage])
@@ -146,11 +151,18 @@ class Follower:
         client: of the daemon that has the session.
         source: the file, and the id of a session that exists.
         redactor: what masks the session as it is written.
+        look_bytes_max: the bytes of the file that one look takes in; None for all.
     """
 
     def __init__(
-        self, client: BlockingClient, source: ForeignSource, redactor: Redactor | None
+        self,
+        client: BlockingClient,
+        source: ForeignSource,
+        redactor: Redactor | None,
+        *,
+        look_bytes_max: int | None = None,
     ) -> None:
+        self._look_bytes_max = look_bytes_max
         self.source = source
         self._client = client
         self._session = client.session(source.session)
@@ -165,6 +177,8 @@ class Follower:
         self._ahead: int | None = 0
         self._title: str | None = None
         self._identity_of_file = ""
+        # The records that the context was made of.
+        self._updated_at = 0
         # The bytes of a log of rows that the stream has.
         self._logged = 0
         # The offset of the last note, up to which the context is complete.
@@ -202,13 +216,14 @@ class Follower:
         )
 
     @property
-    def read_bytes(self) -> int:
-        """The bytes of the file whose reader is in memory."""
-        return 0 if self._reading is None else self._reading.offset
+    def read_records(self) -> int:
+        """The records of the file whose reader is in memory."""
+        return 0 if self._reading is None else self._reading.records
 
     def forget(self) -> None:
         """Drop what is in memory; the next look reads the file from its beginning."""
         self._reading = self._conversation = None
+        self._updated_at = 0
 
     @contextmanager
     def _opened(self) -> Generator[BinaryIO]:
@@ -242,7 +257,14 @@ class Follower:
         is_first = self._reading is None
         self._add_lines(file, stat.st_size, reading, done)
         done.unfinished = stat.st_size - reading.offset
-        self._update_context(file, reading, done, is_settled=is_settled)
+        done.is_too_long = reading.is_full
+        # An update looks at all records: with each bit of a long file it would be quadratic.
+        is_due = reading.records >= self._updated_at * FOLLOW_UPDATE_FACTOR_MAX
+        if not reading.is_full and (is_due or not done.has_more):
+            self._updated_at = reading.records
+            # A message may wait for the rest of it, which is in the file already.
+            settled = is_settled and not done.has_more
+            self._update_context(file, reading, done, is_settled=settled)
         title = reading.transcript.own_title
         if is_first or title != self._title or (is_settled and self._noted != reading.offset):
             self._describe(reading)
@@ -344,6 +366,9 @@ class Follower:
         generation, batch, batch_bytes = self._stream_head.generation, list[bytes](), 0
         file.seek(begin)
         for line in _lines(file, begin, size, self.source):
+            if self._look_bytes_max and reading.offset - begin >= self._look_bytes_max:
+                done.has_more = True
+                break
             if self._ahead or len(line) > RAW_BYTES:
                 self._append_lines(batch, reading.cursor(generation))
                 self._append_long(line, reading)
@@ -366,7 +391,7 @@ class Follower:
         ahead, self._ahead = self._ahead or 0, 0
         for piece in pieces_of(line[ahead:], self._mask, is_rest=ahead > 0):
             ahead += piece.size
-            cursor = reading.cursor(self._stream_head.generation, line[:ahead])
+            cursor = reading.cursor(self._stream_head.generation, memoryview(line)[:ahead])
             self._append_lines([piece.record], cursor)
 
     def _append_lines(self, records: list[bytes], cursor: Cursor) -> None:
@@ -602,6 +627,11 @@ def notes_of(found: Followed, source: ForeignSource) -> Iterator[str]:
             f" its stream {source.format.stream} grows: `steno fork {found.session} NAME` keeps"
             f" your work, and after `steno delete {found.session} --yes` an import takes the"
             " transcript"
+        )
+    if found.is_too_long:
+        yield (
+            f"{source.file} has more than {FOLLOWED_RECORDS_MAX} records: the context of"
+            f" {found.session} is left as it is, and only its stream {source.format.stream} grows"
         )
     if found.lost_beginning:
         yield (

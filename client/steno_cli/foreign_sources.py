@@ -26,6 +26,7 @@ from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.following import Digest, pieces_of
 from steno_agents.json_lines import lenient_object, objects_of
+from steno_agents.limits import FOLLOWED_LINE_BYTES
 from steno_agents.origin import NOTES
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
@@ -105,6 +106,7 @@ class ForeignSource:
         tree: the folder of the import.
         inside: the place of the file in it; the file is only read.
         format: its format.
+        bytes_max: about the bytes that `write` takes of the file; None for all.
         skipped: the bytes of each message that is too long for a record, after `write`.
         undecoded: the bytes of each line without a whole record, after `write`.
         unfinished: the bytes of a last line without an end, which `write` did not take.
@@ -115,6 +117,7 @@ class ForeignSource:
     tree: SourceTree
     inside: PurePath
     format: type[ForeignTranscript]
+    bytes_max: int | None = None
     skipped: list[int] = field(default_factory=list[int])
     undecoded: list[int] = field(default_factory=list[int])
     unfinished: list[int] = field(default_factory=list[int])
@@ -225,6 +228,8 @@ class ForeignSource:
                 copy.write(line)
                 digest.feed(line)
                 show(len(line))
+                if self.bytes_max is not None and digest.offset >= self.bytes_max:
+                    break
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
         histories = transcript.histories()
@@ -266,7 +271,7 @@ class ForeignSource:
         exact, count = folder / self.stream, 0
         wrapped = exact.with_suffix(".wrapped")
         with exact.open("rb") as lines, _new(wrapped) as records:
-            for line in lines:
+            for line in whole_lines(lines, self.file, []):
                 for piece in pieces_of(line, mask):
                     records.write(piece.record + b"\n")
                     count += 1
@@ -285,14 +290,15 @@ class ForeignSource:
         salvaged: dict[int, int] = {}
         offset = 0
         with stream.open("rb") as lines:
-            for line in lines:
-                records = objects_of(line, self.format.is_record)
+            for line in whole_lines(lines, self.file, []):
+                is_long = len(line) > FOLLOWED_LINE_BYTES
+                records = [] if is_long else objects_of(line, self.format.is_record)
                 for record in records:
                     place = offset + record.start
                     if record.end - record.start != len(line):
                         salvaged[place] = record.end - record.start
                     transcript.scan(place, record.value)
-                if not records and line.strip():
+                if not records and not line.isspace():
                     self.undecoded.append(len(line))
                 offset += len(line)
                 show(len(line))

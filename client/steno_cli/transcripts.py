@@ -79,10 +79,26 @@ def _first_lines(content: BinaryIO) -> Iterator[bytes]:
 def line_within(content: BinaryIO, bytes_max: int) -> bytes | None:
     """The next line; None if it is longer, of which no more than the bound is read.
 
-    It is read in pieces, because `readline` needs the memory of a long line twice.
+    The pieces of a long line would need its memory twice, so that its end is looked for first.
     """
-    pieces: list[bytes] = []
-    left = bytes_max
+    first = content.readline(min(_PIECE_BYTES, bytes_max))
+    if first.endswith(b"\n") or len(first) < min(_PIECE_BYTES, bytes_max):
+        return first
+    if not content.seekable():
+        return _joined(content, first, bytes_max)
+    begin, size = content.tell() - len(first), len(first)
+    del first
+    while size < bytes_max:
+        piece = content.readline(min(_PIECE_BYTES, bytes_max - size))
+        size += len(piece)
+        if piece.endswith(b"\n") or not piece:
+            content.seek(begin)
+            return content.read(size)
+    return None
+
+
+def _joined(content: BinaryIO, first: bytes, bytes_max: int) -> bytes | None:
+    pieces, left = [first], bytes_max - len(first)
     while left:
         piece = content.readline(min(_PIECE_BYTES, left))
         pieces.append(piece)

@@ -18,8 +18,9 @@ from steno import BlockingClient
 from steno_cli.command_limits import (
     WATCH_BACKOFF_MAX_S,
     WATCH_BACKOFF_MIN_S,
-    WATCH_READERS_BYTES_MAX,
+    WATCH_LOOK_BYTES,
     WATCH_READERS_MAX,
+    WATCH_READERS_RECORDS_MAX,
     WATCH_SETTLED_S,
     WATCH_WORK_S,
 )
@@ -124,6 +125,8 @@ class Watcher:
         self.sources: dict[str, ForeignSource] = {}
         self.followers: OrderedDict[str, Follower] = OrderedDict()
         self._work: dict[str, _Work] = {}
+        # Files of which only a part was taken in: they come after the others.
+        self._longer: set[str] = set()
 
     @property
     def databases(self) -> list[Path]:
@@ -199,6 +202,7 @@ class Watcher:
         begun = self._clock()
         due = [each for each in self._work.values() if each.at <= begun]
         due.sort(key=lambda each: each.file.changed_at, reverse=True)
+        due.sort(key=lambda each: each.file.path in self._longer)
         for each in due:
             if self._clock() - begun > WATCH_WORK_S:
                 return
@@ -230,7 +234,9 @@ class Watcher:
                 yield Seen(None, file.path, "left_out", notes=(reason,))
             return
         is_settled = self._is_settled(file)
-        if file.shape is None or is_settled or file.path not in self.sources:
+        if file.path in self._longer:
+            self._work[file.path] = _Work(file, self._clock())
+        elif file.shape is None or is_settled or file.path not in self.sources:
             self._work.pop(file.path, None)
         else:
             self._work[file.path] = _Work(file, file.changed_at + WATCH_SETTLED_S)
@@ -242,6 +248,7 @@ class Watcher:
 
     def _gone(self, file: WatchedFile) -> Seen | None:
         self.followers.pop(file.path, None)
+        self._longer.discard(file.path)
         source = self.sources.pop(file.path, None)
         if source is None:
             return None
@@ -269,30 +276,41 @@ class Watcher:
             self.followers.pop(file.path, None)
             try:
                 with folder_aside(self._tree) as aside:
-                    take_in(self._client, source, aside, redactor)
+                    # Others wait meanwhile: of a long file, the rest comes bit by bit.
+                    first = replace(source, bytes_max=WATCH_LOOK_BYTES)
+                    take_in(self._client, first, aside, redactor)
             except EmptyTranscript as error:
                 if error.is_known:
                     return None
                 raise
             self._known.add(source.session, str(source.file), source.identity())
             self.sources[file.path] = source
+            if file.shape is not None and file.shape.size > WATCH_LOOK_BYTES:
+                self._longer.add(file.path)
             return Seen(source.session, str(source.file), "imported")
         follower = self._follower(source, file, redactor)
         # Rows of a database are whole: a message is one transaction.
         is_settled = self._is_settled(file) or source.format.has_states
         found = follower.look(is_settled=is_settled)
         self.sources[file.path] = source
+        if found.has_more:
+            self._longer.add(file.path)
+        else:
+            self._longer.discard(file.path)
         return _seen(found, source) if found.has_changed or found.is_continued_here else None
 
     def _follower(
         self, source: ForeignSource, file: WatchedFile, redactor: Redactor | None
     ) -> Follower:
         """The follower of a file; the one that was used the longest time ago is dropped."""
-        follower = self.followers.pop(file.path, None) or Follower(self._client, source, redactor)
+        follower = self.followers.pop(file.path, None) or Follower(
+            self._client, source, redactor, look_bytes_max=WATCH_LOOK_BYTES
+        )
         self.followers[file.path] = follower
         while len(self.followers) > 1 and (
             len(self.followers) > WATCH_READERS_MAX
-            or sum(each.read_bytes for each in self.followers.values()) > WATCH_READERS_BYTES_MAX
+            or sum(each.read_records for each in self.followers.values())
+            > WATCH_READERS_RECORDS_MAX
         ):
             self.followers.popitem(last=False)
         return follower

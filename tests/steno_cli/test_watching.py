@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import steno
+from steno_agents.following import lines_of
 from steno_cli.command_limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
 from steno_cli.file_watch import FileWatch
 from steno_cli.following import Follower
@@ -277,12 +278,53 @@ def test_readers_of_large_files_leave_the_memory(
         world.write(number, "one", "two", "three")
     world.look()
     assert len(world.watcher.followers) == 2
-    monkeypatch.setattr("steno_cli.watching.WATCH_READERS_BYTES_MAX", 10)
+    monkeypatch.setattr("steno_cli.watching.WATCH_READERS_RECORDS_MAX", 3)
     for number in range(4):
         world.write(number, "one", "two", "three", "four", "five")
     world.look()
     assert len(world.watcher.followers) == 1
     assert world.context(0) == ["one", "two", "three", "four", "five"]
+
+
+def test_a_long_file_is_taken_in_bit_by_bit_and_others_come_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_cli.watching.WATCH_LOOK_BYTES", 1000)
+    texts = [f"text {number}" for number in range(20)]
+    world.write(1, *texts)
+    [seen] = world.look()
+    assert seen.state == "imported"
+    assert 1 < len(world.context(1)) < 10
+    world.write(2, "one")
+    looks = 0
+    while world.context(1) != texts:
+        seen, *rest = world.look()
+        assert (seen.session, len(rest)) == (
+            (world.session(1), 0) if looks else (world.session(2), 1)
+        )
+        looks += 1
+    assert looks > 2
+    world.write(1, *texts, "more")
+    world.look()
+    assert world.context(1) == [*texts, "more"]
+
+
+def test_a_conversation_is_followed_up_to_a_number_of_records(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_agents.following.FOLLOWED_RECORDS_MAX", 3)
+    world.write(1, "one")
+    world.look()
+    file = world.write(1, "one", "two", "three", "four", "five")
+    [seen] = world.look()
+    assert "only its stream claude-code grows" in seen.notes[0]
+    assert world.context(1) == ["one"]
+    world.new_watcher()
+    with file.open("ab") as content:
+        content.write(b'{"more": 1}\n')
+    world.look()
+    stream = world.client.session(world.session(1)).stream("claude-code")
+    assert b"".join(lines_of(each.data for each in stream.records())) == file.read_bytes()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
