@@ -22,7 +22,7 @@ from steno_protocol.replies import SessionEntry
 from steno_redact.records import masked_entry, masked_record
 from steno_redact.redactor import Redactor
 from steno_view.limits import (
-    LAST_LINES,
+    LAST_LINES_MAX,
     ORIGINS_A_LOOK_MAX,
     RUNNING_MAX,
     RUNNING_S,
@@ -126,7 +126,7 @@ class Dashboard:
         session = self._client.session(entry.session)
         try:
             head = Position.parse((await session.stat()).head)
-            start = Position(head.generation, max(0, head.line - LAST_LINES))
+            start = Position(head.generation, max(0, head.line - LAST_LINES_MAX))
             records = [
                 masked_record(self._redactor, each) async for each in session.records(start, head)
             ]

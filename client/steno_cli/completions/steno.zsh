@@ -30,6 +30,7 @@ _shtab_steno_commands() {
     gc:'remove old generations and expired trash'
     grep:'find text in the messages of sessions'
     help:'list the commands, or show the help of one'
+    hooks:'print hooks for other agents'
     import:'import session folders and transcripts'
     info:'show the state of a session'
     keys:'manage the keys of clients on other machines'
@@ -63,7 +64,7 @@ _shtab_steno_commands() {
     unarchive:'show an archived session in `steno sessions` again'
     undelete:'restore a session from the trash'
     undo:'drop the last turns, or fork before them'
-    usage:'show the token counts, or append one'
+    usage:'show tokens and costs, or append a count'
     verify:'check sessions and transcripts for damage'
     view:'show sessions in the browser as they grow'
     watch:'import transcripts as they grow'
@@ -90,6 +91,14 @@ _shtab_steno_dmail_commands() {
     show:'show the pending D-Mail'
   )
   _describe 'steno dmail commands' _commands
+}
+
+_shtab_steno_hooks_commands() {
+  local _commands=(
+    run:'follow the session that a hook names'
+    show:'print the hooks of a program'
+  )
+  _describe 'steno hooks commands' _commands
 }
 
 _shtab_steno_keys_commands() {
@@ -611,6 +620,7 @@ _shtab_steno_grep_options=(
   {-l,--files-with-matches}"[print only the ids of matching sessions]"
   "--role=[only in messages of this role]:ROLE:(user assistant system tool)"
   "--since=[only records written at TIME or later\: an age (90s, 15min, 2h, 3d) or a time (15\:04, 2026-11-21, 2026-11-21T15\:04)]:TIME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--redact[search and print texts with their secrets masked]"
   "--index[search words in the full-text index, which is brought up to date first]"
   "--order=[with --index\: the best matches first, or the newest (default\: relevance)]:order:(relevance time)"
@@ -637,6 +647,52 @@ _shtab_steno_help_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_steno_help_defaults_added=0
+
+_shtab_steno_hooks_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_hooks_defaults_added=0
+
+_shtab_steno_hooks_run_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  "--wait[wait until the session is followed, and print its id]"
+  ":claude-code or codex:(claude-code codex)"
+  ":the JSON of the hook (default\: stdin):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_hooks_run_defaults_added=0
+
+_shtab_steno_hooks_show_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--root=[the folder of the sessions (default\: STENO_HOME, or the state folder)]:DIR:_files -/"
+  "--socket=[the daemon\'s socket (default\: STENO_SOCKET, or in the root)]:PATH:_files"
+  "--endpoint=[a daemon on another machine, tcp\:\/\/host\:port, or several of a cluster joined by commas (default\: STENO_ENDPOINT)]:ADDRESS:"
+  "--key-file=[the key file for it, made by \`steno keys new\` (default\: STENO_KEY_FILE)]:FILE:_files"
+  "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
+  "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
+  "--json[print JSON, including errors]"
+  ":claude-code or codex:(claude-code codex)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_steno_hooks_show_defaults_added=0
 
 _shtab_steno_import_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -776,6 +832,7 @@ _shtab_steno_ls_options=(
   "--trash[list the deleted sessions, the latest deletion first]"
   "*--label[only sessions with this label\; repeat it to require several labels]:LABEL:"
   "--title=[only sessions whose title contains TEXT, ignoring case]:TEXT:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--sort=[the order\: changed (default), size, records and generations from the largest down\; id and title from A to Z]:sort:(changed id size records generations title)"
   "-n[only the first N sessions]:N:"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
@@ -1077,6 +1134,7 @@ _shtab_steno_sessions_options=(
   "--trash[list the deleted sessions, the latest deletion first]"
   "*--label[only sessions with this label\; repeat it to require several labels]:LABEL:"
   "--title=[only sessions whose title contains TEXT, ignoring case]:TEXT:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--sort=[the order\: changed (default), size, records and generations from the largest down\; id and title from A to Z]:sort:(changed id size records generations title)"
   "-n[only the first N sessions]:N:"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
@@ -1094,6 +1152,7 @@ _shtab_steno_show_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   {-n,--last}"[show only the last N messages]:N:"
   "--at=[show the session as it was before POSITION]:POSITION:"
   "--generation=[show a past generation]:N:"
@@ -1103,7 +1162,7 @@ _shtab_steno_show_options=(
   "--full[fold nothing]"
   "--no-pager[do not page output that is longer than the terminal (PAGER, or less)]"
   "--redact[mask secrets\; \`steno redact\` shows what is found]"
-  ":a session id or a unique prefix:_steno_session_ids"
+  ":a session id or a unique prefix (--program\: the latest):_steno_session_ids"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -1327,10 +1386,15 @@ _shtab_steno_usage_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
+  "--by=[make a sum for each of these, separated by commas\: session, program, model, day (default\: program,model)]:NAMES:"
+  "--since=[only days from that of TIME on\: an age (7d, 4w) or a day (2026-11-21)]:TIME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
+  "--csv[print comma-separated values]"
+  "--prices=[take the prices from FILE (default\: prices.toml in the root)]:FILE:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
   "--expect=[fail unless the session\'s head is POSITION]:POSITION:"
   "--durability=[when the command returns\: synced, on the disk (default), written, in the page cache, or replicated, on a majority of the cluster\'s servers]:durability:(synced written replicated)"
-  ":a session id or a unique prefix:_steno_session_ids"
+  ":a session id or a unique prefix (default\: all sessions):_steno_session_ids"
   ":tokens in the context:"
 )
 
@@ -1366,6 +1430,7 @@ _shtab_steno_view_options=(
   "--port=[listen at this port (default\: a free one)]:N:"
   "--write[let the page set checkpoints, titles and labels, revert, restore and fork]"
   "--no-redact[show secrets as they are\; they are masked otherwise, see \`steno redact\`]"
+  "--watch[also follow the transcripts of other agents]"
   "--no-browser[only print the address]"
   ":show this session first (an id or a unique prefix):_steno_session_ids"
 )
@@ -1445,6 +1510,7 @@ _shtab_steno() {
         gc) _arguments -C -s $_shtab_steno_gc_options ;;
         grep) _arguments -C -s $_shtab_steno_grep_options ;;
         help) _arguments -C -s $_shtab_steno_help_options ;;
+        hooks) _shtab_steno_hooks ;;
         import) _arguments -C -s $_shtab_steno_import_options ;;
         info) _arguments -C -s $_shtab_steno_info_options ;;
         keys) _shtab_steno_keys ;;
@@ -1535,6 +1601,30 @@ _shtab_steno_dmail() {
         deliver) _arguments -C -s $_shtab_steno_dmail_deliver_options ;;
         send) _arguments -C -s $_shtab_steno_dmail_send_options ;;
         show) _arguments -C -s $_shtab_steno_dmail_show_options ;;
+      esac
+  esac
+}
+
+_shtab_steno_hooks() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->hooks'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_steno_hooks_defaults_added )); then
+    if (( ${_shtab_steno_hooks_options[(I)${(q)one_or_more}*]} +          ${_shtab_steno_hooks_options[(I)${(q)remainder}*]} +          ${_shtab_steno_hooks_options[(I)${(q)default}]} == 0 )); then
+      _shtab_steno_hooks_options+=(': :_shtab_steno_hooks_commands' '*::: :->hooks')
+    fi
+    _shtab_steno_hooks_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_steno_hooks_options
+
+  case $state in
+    hooks)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_steno_hooks-$line[1]:"
+      case $line[1] in
+        run) _arguments -C -s $_shtab_steno_hooks_run_options ;;
+        show) _arguments -C -s $_shtab_steno_hooks_show_options ;;
       esac
   esac
 }
