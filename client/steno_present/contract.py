@@ -90,7 +90,7 @@ imported    session folder head bytes damaged state why      `import`: one a lin
 watched     session path state bytes messages     `watch`: one a line; state is imported, grown,
             rewritten, deleted or left_out: then session is null
 hook        program text place                  `hooks show`
-followed    session                             `hooks run --wait`: one a line
+followed    session                             `hooks run` with --wait: one a line
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies,
