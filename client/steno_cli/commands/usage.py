@@ -163,9 +163,11 @@ def _add_up(options: Namespace, output: Output) -> int:
                 f"{unpriced} without a price: {place or 'a file for --prices'} has the prices of"
                 " models (`steno help usage`)"
             )
+    for session, why in ledger.unread.items():
+        output.say(f"{session} is not counted: {why}")
     if not table.rows:
         output.say("no request is recorded there")
-    return Exit.DONE
+    return Exit.FAILED if ledger.unread else Exit.DONE
 
 
 def _chosen(client: BlockingClient, options: Namespace) -> list[SessionEntry]:
