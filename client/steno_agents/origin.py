@@ -147,7 +147,8 @@ def origin_of(
         notes: the last note about the file, if there is one.
         lines: the first records of the file, and the last ones.
     """
-    note: dict[str, Any] = next((each.record for each in notes), {})
+    records = [each.record for each in notes]
+    note: dict[str, Any] = records[0] if records else {}
     transcript, found = kind(), Circumstances()
     for place, each in enumerate(lines):
         record = each.record
