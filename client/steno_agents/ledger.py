@@ -20,13 +20,23 @@ from steno_agents.limits import SPENDING_LINE_BYTES_MAX
 from steno_agents.origin import reader_among
 from steno_agents.spending import Account, Counted, OwnRecords, Seen
 from steno_protocol import paths
-from steno_protocol.errors import NotFound
+from steno_protocol.errors import (
+    NotFound,
+    OutcomeUnknown,
+    ShuttingDown,
+    StenoError,
+    Unreachable,
+)
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionEntry
 
 _FILES: Final[Mapping[str, type[Counted]]] = {
     paths.stream_file(each.stream): each for each in FORMATS
 }
+
+
+AWAY: Final = (Unreachable, ShuttingDown, OutcomeUnknown)
+"""The daemon's own trouble, which is no fault of a session."""
 
 
 @dataclass(slots=True)
@@ -54,11 +64,15 @@ class Ledger:
     Args:
         client: of the daemon.
         files: the folder of its sessions; None if its files are elsewhere, or may be old.
+
+    Attributes:
+        unread: why sessions could not be read, by their ids.
     """
 
     def __init__(self, client: BlockingClient, files: Path | None) -> None:
         self._client = client
         self._files = files
+        self.unread: dict[str, str] = {}
         self._seen = Seen()
         self._read: dict[str, _Read] = {}
 
@@ -95,9 +109,16 @@ class Ledger:
         for entry in entries:
             if is_over():
                 return False
-            # A session may be deleted or renamed meanwhile.
-            with suppress(NotFound, OSError):
+            self.unread.pop(entry.session, None)
+            try:
                 self._update(entry)
+            except (NotFound, FileNotFoundError):
+                # It was deleted or renamed meanwhile.
+                continue
+            except AWAY:
+                raise
+            except (StenoError, OSError) as error:
+                self.unread[entry.session] = str(error)
         return True
 
     def _update(self, entry: SessionEntry) -> None:

@@ -5,17 +5,19 @@ import shlex
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from steno import BlockingSession, Session
 from steno.values import StreamRecord
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import FORMATS
 from steno_agents.limits import ORIGIN_FIRST_RECORDS, ORIGIN_LAST_RECORDS
 from steno_agents.traces import Circumstances
 from steno_agents.transcript import ForeignTranscript, text_field
+
+if TYPE_CHECKING:
+    from steno import BlockingSession, Session
 
 NOTES: Final = "source"
 """The stream of a session with notes about its file."""
@@ -101,7 +103,7 @@ def reader_among(streams: Iterable[str]) -> type[ForeignTranscript] | None:
     return next((_BY_STREAM[each] for each in streams if each in _BY_STREAM), None)
 
 
-def read_origin(session: BlockingSession) -> Origin | None:
+def read_origin(session: "BlockingSession") -> Origin | None:
     """Return where a session comes from; None if it is steno's own.
 
     Raises:
@@ -116,7 +118,7 @@ def read_origin(session: BlockingSession) -> Origin | None:
     return origin_of(kind, notes, [*first, *stream.last(ORIGIN_LAST_RECORDS)])
 
 
-async def fetch_origin(session: Session) -> Origin | None:
+async def fetch_origin(session: "Session") -> Origin | None:
     """Return the same, through an async client.
 
     Raises:
@@ -145,7 +147,8 @@ def origin_of(
         notes: the last note about the file, if there is one.
         lines: the first records of the file, and the last ones.
     """
-    note = next((each.record for each in notes), {})
+    records = [each.record for each in notes]
+    note: dict[str, Any] = records[0] if records else {}
     transcript, found = kind(), Circumstances()
     for place, each in enumerate(lines):
         record = each.record

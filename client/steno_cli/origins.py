@@ -28,9 +28,7 @@ def program_option(parser: argparse.ArgumentParser) -> None:
     """Add --program."""
     parser.add_argument(
         "--program", dest="programs", metavar="NAME", type=_programs, default=(),
-        help="only sessions of these programs, separated by commas: claude-code, codex,"
-        " copilot-cli, gemini-cli, kimi-code, opencode, pi, qwen-code, or steno for those of no"
-        " other program",
+        help="only sessions of these programs: claude-code,codex ... or steno",
     )  # fmt: skip
 
 

@@ -89,6 +89,8 @@ imported    session folder head bytes damaged state why      `import`: one a lin
             keys are null
 watched     session path state bytes messages     `watch`: one a line; state is imported, grown,
             rewritten, deleted or left_out: then session is null
+hook        program text place                  `hooks show`
+followed    session                             `hooks run` with --wait: one a line
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies,
@@ -281,6 +283,11 @@ def watched(
     return {
         "session": session, "path": path, "state": state, "bytes": file_bytes, "messages": messages,
     }  # fmt: skip
+
+
+def hook(program: str, text: str, place: str) -> dict[str, Any]:
+    """The hooks of a program: what belongs into its configuration, and where that is."""
+    return {"program": program, "text": text, "place": place}
 
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:

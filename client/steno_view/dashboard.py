@@ -13,16 +13,17 @@ from typing import Any
 
 from steno import Client
 from steno.values import Record
+from steno_agents.ledger import AWAY
 from steno_agents.origin import Origin
 from steno_present.contract import origin as origin_document
 from steno_protocol._json import is_array, is_object
-from steno_protocol.errors import NotFound
+from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionEntry
 from steno_redact.records import masked_entry, masked_record
 from steno_redact.redactor import Redactor
 from steno_view.limits import (
-    LAST_LINES,
+    LAST_LINES_MAX,
     ORIGINS_A_LOOK_MAX,
     RUNNING_MAX,
     RUNNING_S,
@@ -126,12 +127,14 @@ class Dashboard:
         session = self._client.session(entry.session)
         try:
             head = Position.parse((await session.stat()).head)
-            start = Position(head.generation, max(0, head.line - LAST_LINES))
+            start = Position(head.generation, max(0, head.line - LAST_LINES_MAX))
             records = [
                 masked_record(self._redactor, each) async for each in session.records(start, head)
             ]
-        except NotFound:
-            # It was deleted or renamed meanwhile.
+        except AWAY:
+            raise
+        except StenoError:
+            # It was deleted or renamed meanwhile, or it is damaged, which its own page says.
             records = []
         self._ends[entry.session] = _end_of(stamp, records)
 
@@ -146,7 +149,9 @@ class Dashboard:
             rest -= 1
             try:
                 await self._origins.get(entry.session)
-            except NotFound:
+            except AWAY:
+                raise
+            except StenoError:
                 continue
         return True
 

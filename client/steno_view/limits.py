@@ -96,9 +96,9 @@ PULSE_TIMEOUT_S: Final = 3.0
 LIST_AGE_S: Final = 2.0
 """The age up to which one list of the sessions serves every page."""
 
-ANSWER_REST_FACTOR: Final = 9
-"""After an answer that took a second to make, nine pass before the next one is made: a tenth of a
-core at most. The list of 3 000 sessions takes the daemon 0.65 s ..."""
+ANSWER_RESTS_MAX: Final = 9
+"""After an answer that took a second to make, so many pass before the next one is made: a tenth of
+a core at most. The list of 3 000 sessions takes the daemon 0.65 s ..."""
 
 ANSWER_AGE_S_MAX: Final = 15.0
 """... and a page is never further behind than this."""
@@ -135,7 +135,7 @@ RUNNING_MAX: Final = 24
 TODAY_MAX: Final = 500
 """Sessions of today whose tokens and projects the first page adds up."""
 
-LAST_LINES: Final = 16
+LAST_LINES_MAX: Final = 16
 """Last lines of a running session in which words and failed calls are looked for: a turn of an
 agent has a few."""
 

@@ -13,7 +13,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import ClientEntry, ClientsReport, SessionEntry
 from steno_view.limits import (
     ANSWER_AGE_S_MAX,
-    ANSWER_REST_FACTOR,
+    ANSWER_RESTS_MAX,
     LIST_AGE_S,
     PULSE_S,
     PULSE_TIMEOUT_S,
@@ -51,7 +51,7 @@ class Shared(Generic[T]):
                 begun = time.monotonic()
                 self._answer = (await self._ask(),)
                 ended = time.monotonic()
-                rest_s = min(ANSWER_REST_FACTOR * (ended - begun), ANSWER_AGE_S_MAX)
+                rest_s = min(ANSWER_RESTS_MAX * (ended - begun), ANSWER_AGE_S_MAX)
                 self._until = ended + max(self._age_s, rest_s)
             return self._answer[0]
 

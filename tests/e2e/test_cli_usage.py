@@ -115,6 +115,18 @@ def test_options_that_mean_nothing_together_are_refused(run: Steno, words: list[
     assert run("usage", *words).code == 2
 
 
+def test_a_session_that_cannot_be_read_is_named_and_the_others_count(
+    run: Steno, root: Path, tmp_path: Path
+) -> None:
+    stream = root / "sessions" / CODEX_SESSION / "stream-codex.jsonl"
+    stream.rename(tmp_path / "kept")
+    stream.mkdir()
+    found = run("usage", "--json")
+    assert found.code == 1
+    assert f"{CODEX_SESSION} is not counted: " in found.err
+    assert {row["program"] for row in found.document["rows"]} == {"claude-code", "steno"}
+
+
 def test_one_session_has_its_counts_as_before(run: Steno) -> None:
     assert run("usage", "own").out == "0:1  77\n"
     assert run("usage", "own", "--json").document["usages"] == [

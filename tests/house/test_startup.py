@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.agent_files import codex_file
+
 HEAVY = ("anyio", "asyncio", "trio", "typing_extensions", "pydantic", "httpx2", "zmq", "rich")
 
 REPORT = f"""
@@ -63,6 +65,20 @@ for call in (
     "append demo hi", "sessions", "read demo", "status", "show dem", "grep hi", "export demo",
     "label demo +red", "fork demo other", "dmail show demo", "turns demo", "stat demo", "wire demo",
     "timeline demo", "completion bash", "delete other",
+):
+    assert main(call.split()) == 0, call
+"""
+    assert set(_loaded_after(code, root)) <= connected
+
+
+def test_a_command_about_an_imported_session_loads_no_event_loop(
+    root: Path, tmp_path: Path, connected: set[str]
+) -> None:
+    code = f"""
+from steno_cli.entry import main
+for call in (
+    "import {codex_file(tmp_path)}", "show --program codex", "info codex", "usage",
+    "sessions --program codex", "hooks show codex",
 ):
     assert main(call.split()) == 0, call
 """

@@ -12,6 +12,7 @@ import steno
 from steno.values import Record
 from steno_agents.ledger import Ledger
 from steno_agents.prices import Prices
+from steno_protocol.errors import Corrupt
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionEntry
 from steno_redact.redactor import Redactor
@@ -212,6 +213,29 @@ async def test_no_secret_is_on_the_page(root: Path, tmp_path: Path) -> None:
     assert "[redacted: openai-key]" in only["error"]
     assert "[redacted: openai-key]" in only["title"]
     assert "[redacted: openai-key]" in found["projects"][0]["project"]
+
+
+async def test_a_damaged_session_does_not_hide_the_others(
+    run: Steno, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat, streams = steno.Session.stat, steno.Session.streams
+
+    async def failing(self: steno.Session) -> Any:
+        if self.id == "own":
+            raise Corrupt("damaged")
+        return await stat(self)
+
+    async def unlisted(self: steno.Session) -> Any:
+        if self.id == "own":
+            raise Corrupt("damaged")
+        return await streams(self)
+
+    monkeypatch.setattr(steno.Session, "stat", failing)
+    monkeypatch.setattr(steno.Session, "streams", unlisted)
+    async with looking(root) as look:
+        words = {each["session"]: each["words"] for each in (await look())["running"]}
+    assert words["own"] == ""
+    assert words[CODEX_SESSION] == "It is baked."
 
 
 async def test_a_session_that_goes_meanwhile_is_shown_without_its_end(

@@ -11,6 +11,7 @@ from steno_cli.arguments import Subcommands, action, actions, command, optional_
 from steno_cli.connection import connected, refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_present import contract
 from steno_protocol.errors import StenoError
 
 _PROGRAMS: Final = ("claude-code", "codex")
@@ -75,9 +76,7 @@ def _show(options: Namespace, output: Output) -> int:
         # A list of JSON texts is one of TOML, too.
         text = f"notify = {json.dumps(words, ensure_ascii=False)}"
     if output.as_json:
-        output.document(
-            {"program": options.program, "text": text, "place": _PLACES[options.program]}
-        )
+        output.document(contract.hook(options.program, text, _PLACES[options.program]))
     else:
         output.write(text)
         output.say(f"it belongs into {_PLACES[options.program]}")
@@ -107,7 +106,10 @@ def _follow(options: Namespace, output: Output) -> int:
         return Exit.FAILED
     with connected(options) as client:
         for session in follow(client, file):
-            output.write(session)
+            if output.as_json:
+                output.document({"session": session})
+            else:
+                output.write(session)
     return Exit.DONE
 
 

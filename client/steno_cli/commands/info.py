@@ -18,9 +18,8 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "info", run,
-        "Prints its head, token counts, checkpoints, title, labels and folder, and for a session of"
-        " another agent its program, file, directory, branch, model and how to resume it there. The"
-        " session is neither created nor repaired.",
+        "Prints its head, token counts, checkpoints, title, labels and folder, and of which program"
+        " it is and how that resumes it. The session is neither created nor repaired.",
         example="steno info demo",
     )  # fmt: skip
     session_argument(parser)

@@ -62,7 +62,7 @@ def add_parser(commands: Subcommands) -> None:
         " which every command takes), size, records, last change, title, labels. Columns elsewhere:"
         " full id, size, generations, last change, title, labels. Archived sessions are hidden. A"
         " file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.",
-        example="steno sessions kimi: --label review\nsteno sessions --program claude-code,codex",
+        example="steno sessions kimi: --label review",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
     which = parser.add_mutually_exclusive_group()

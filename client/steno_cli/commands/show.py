@@ -45,12 +45,11 @@ def add_parser(commands: Subcommands) -> None:
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
         " and long results are folded; images appear as type and size. `steno export` writes"
         " Markdown, and --json the state as a document.",
-        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12\n"
-        "steno show --program codex -n 3",
+        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
     )  # fmt: skip
     parser.add_argument(
         "session", metavar="SESSION", nargs="?",
-        help="a session id or a unique prefix; with --program, by default the latest one",
+        help="a session id or a unique prefix (--program: the latest)",
     )  # fmt: skip
     parser.set_defaults(by_prefix=True)
     program_option(parser)

@@ -58,16 +58,12 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "usage", run,
-        "Without SESSION, adds up the tokens of all sessions by program and model, and what they"
-        " cost by the prices in the file prices.toml of the root. Sessions of other agents count"
-        " each request as the program did, copies in forks once; those of steno count the sums that"
-        " were recorded. prices.toml has a table for each model, or with a star for all whose names"
-        " begin so, with the prices of a million tokens: [models.\"gpt-5*\"], and below it input ="
-        " 1.25, cache_read, cache_write and output; above the tables currency = \"USD\". Tokens"
-        " without a price are counted as such. With SESSION, prints its current counts, and with"
-        " TOKENS appends one.",
-        example="steno usage --by day --since 7d\nsteno usage --by session,model --program codex\n"
-        "steno usage demo 1472",
+        "Without SESSION, adds up the tokens of all sessions as their programs counted them, and"
+        " what they cost by prices.toml in the root. That has a table for each model, or with a"
+        " star for all whose names begin so, with prices of a million tokens: [models.\"gpt-5*\"],"
+        " below it input = 1.25, cache_read, cache_write and output; currency = \"USD\" is above."
+        " With SESSION, prints its current counts, and with TOKENS appends one.",
+        example="steno usage --by day --since 7d\nsteno usage demo 1472",
     )  # fmt: skip
     parser.add_argument(
         "session", metavar="SESSION", nargs="?",
@@ -167,9 +163,11 @@ def _add_up(options: Namespace, output: Output) -> int:
                 f"{unpriced} without a price: {place or 'a file for --prices'} has the prices of"
                 " models (`steno help usage`)"
             )
+    for session, why in ledger.unread.items():
+        output.say(f"{session} is not counted: {why}")
     if not table.rows:
         output.say("no request is recorded there")
-    return Exit.DONE
+    return Exit.FAILED if ledger.unread else Exit.DONE
 
 
 def _chosen(client: BlockingClient, options: Namespace) -> list[SessionEntry]:

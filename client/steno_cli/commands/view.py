@@ -43,8 +43,7 @@ def add_parser(commands: Subcommands) -> None:
         commands, "view", run,
         "Prints the address of a page and opens it in the browser. The address contains a secret"
         " that works once: the page that it opens can read every session, and the command prints"
-        " the next address. The first page shows what runs now and what ran today, by project and"
-        " program. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
+        " the next address. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
         example="steno view demo\nsteno view --watch\nsteno view --no-browser --port 8321",
     )  # fmt: skip
     optional_argument(parser, "session", str, "show this session first (an id or a unique prefix)")
@@ -67,7 +66,7 @@ def add_parser(commands: Subcommands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--watch", action="store_true",
-        help="meanwhile, follow the transcripts of other agents, as `steno watch` does",
+        help="also follow the transcripts of other agents",
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 

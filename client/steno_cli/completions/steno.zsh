@@ -30,7 +30,7 @@ _shtab_steno_commands() {
     gc:'remove old generations and expired trash'
     grep:'find text in the messages of sessions'
     help:'list the commands, or show the help of one'
-    hooks:'print hooks of other agents that import each turn'
+    hooks:'print hooks for other agents'
     import:'import session folders and transcripts'
     info:'show the state of a session'
     keys:'manage the keys of clients on other machines'
@@ -64,7 +64,7 @@ _shtab_steno_commands() {
     unarchive:'show an archived session in `steno sessions` again'
     undelete:'restore a session from the trash'
     undo:'drop the last turns, or fork before them'
-    usage:'show token counts and costs, or append a count'
+    usage:'show tokens and costs, or append a count'
     verify:'check sessions and transcripts for damage'
     view:'show sessions in the browser as they grow'
     watch:'import transcripts as they grow'
@@ -624,7 +624,7 @@ _shtab_steno_grep_options=(
   {-l,--files-with-matches}"[print only the ids of matching sessions]"
   "--role=[only in messages of this role]:ROLE:(user assistant system tool)"
   "--since=[only records written at TIME or later\: an age (90s, 15min, 2h, 3d) or a time (15\:04, 2026-11-21, 2026-11-21T15\:04)]:TIME:"
-  "--program=[only sessions of these programs, separated by commas\: claude-code, codex, copilot-cli, gemini-cli, kimi-code, opencode, pi, qwen-code, or steno for those of no other program]:NAME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--redact[search and print texts with their secrets masked]"
   "--index[search words in the full-text index, which is brought up to date first]"
   "--order=[with --index\: the best matches first, or the newest (default\: relevance)]:order:(relevance time)"
@@ -837,7 +837,7 @@ _shtab_steno_ls_options=(
   "--trash[list the deleted sessions, the latest deletion first]"
   "*--label[only sessions with this label\; repeat it to require several labels]:LABEL:"
   "--title=[only sessions whose title contains TEXT, ignoring case]:TEXT:"
-  "--program=[only sessions of these programs, separated by commas\: claude-code, codex, copilot-cli, gemini-cli, kimi-code, opencode, pi, qwen-code, or steno for those of no other program]:NAME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--sort=[the order\: changed (default), size, records and generations from the largest down\; id and title from A to Z]:sort:(changed id size records generations title)"
   "-n[only the first N sessions]:N:"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
@@ -1141,7 +1141,7 @@ _shtab_steno_sessions_options=(
   "--trash[list the deleted sessions, the latest deletion first]"
   "*--label[only sessions with this label\; repeat it to require several labels]:LABEL:"
   "--title=[only sessions whose title contains TEXT, ignoring case]:TEXT:"
-  "--program=[only sessions of these programs, separated by commas\: claude-code, codex, copilot-cli, gemini-cli, kimi-code, opencode, pi, qwen-code, or steno for those of no other program]:NAME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--sort=[the order\: changed (default), size, records and generations from the largest down\; id and title from A to Z]:sort:(changed id size records generations title)"
   "-n[only the first N sessions]:N:"
   ":only sessions whose id starts with PREFIX:_steno_session_ids"
@@ -1159,7 +1159,7 @@ _shtab_steno_show_options=(
   "--name=[the author of changes, stored in each line as _by (default\: the login name)]:NAME:"
   "--timeout=[deadline of the command (default\: 30)]:SECONDS:"
   "--json[print JSON, including errors]"
-  "--program=[only sessions of these programs, separated by commas\: claude-code, codex, copilot-cli, gemini-cli, kimi-code, opencode, pi, qwen-code, or steno for those of no other program]:NAME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   {-n,--last}"[show only the last N messages]:N:"
   "--at=[show the session as it was before POSITION]:POSITION:"
   "--generation=[show a past generation]:N:"
@@ -1169,7 +1169,7 @@ _shtab_steno_show_options=(
   "--full[fold nothing]"
   "--no-pager[do not page output that is longer than the terminal (PAGER, or less)]"
   "--redact[mask secrets\; \`steno redact\` shows what is found]"
-  ":a session id or a unique prefix\; with --program, by default the latest one:_steno_session_ids"
+  ":a session id or a unique prefix (--program\: the latest):_steno_session_ids"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -1395,7 +1395,7 @@ _shtab_steno_usage_options=(
   "--json[print JSON, including errors]"
   "--by=[make a sum for each of these, separated by commas\: session, program, model, day (default\: program,model)]:NAMES:"
   "--since=[only days from that of TIME on\: an age (7d, 4w) or a day (2026-11-21)]:TIME:"
-  "--program=[only sessions of these programs, separated by commas\: claude-code, codex, copilot-cli, gemini-cli, kimi-code, opencode, pi, qwen-code, or steno for those of no other program]:NAME:"
+  "--program=[only sessions of these programs\: claude-code,codex ... or steno]:NAME:"
   "--csv[print comma-separated values]"
   "--prices=[take the prices from FILE (default\: prices.toml in the root)]:FILE:"
   "--key=[idempotency key\: a repeated command with the same key is applied once]:KEY:"
@@ -1437,7 +1437,7 @@ _shtab_steno_view_options=(
   "--port=[listen at this port (default\: a free one)]:N:"
   "--write[let the page set checkpoints, titles and labels, revert, restore and fork]"
   "--no-redact[show secrets as they are\; they are masked otherwise, see \`steno redact\`]"
-  "--watch[meanwhile, follow the transcripts of other agents, as \`steno watch\` does]"
+  "--watch[also follow the transcripts of other agents]"
   "--no-browser[only print the address]"
   ":show this session first (an id or a unique prefix):_steno_session_ids"
 )
