@@ -187,7 +187,7 @@ class StenoSessionService(_SessionService):
     async def _head(self, stream: steno.Stream, session: Session) -> str:
         """The end of the session that an object without a mark of this service stands for."""
         rows = await stream.last(1)
-        stored = original(rows[0].record).get("event", {}) if rows else {}
+        stored: State = original(rows[0].record).get("event", {}) if rows else {}
         known = session.events[-1].id if session.events else None
         if stored.get("timestamp", 0.0) > session.last_update_time and stored.get("id") != known:
             return "0:0"
