@@ -151,7 +151,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(_BYTES):
                 if self._delay_s:
-                    await asyncio.sleep(self._delay_s)
+                    await wait_for_delay(self._delay_s)
                 if server not in self._servers:
                     break
                 if not is_muted():
@@ -166,3 +166,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while await reader.read(_BYTES):
                 pass
+
+
+async def wait_for_delay(delay_s: float) -> None:
+    """Wait as a slow network does."""
+    await asyncio.sleep(delay_s)
