@@ -121,5 +121,5 @@ class Hosts:
                 self._ended[owner.host] = owner.incarnation
                 if self._heard.get(owner.host, (owner, 0.0))[0] == owner:
                     self._heard.pop(owner.host, None)
-            elif topic == _ALIVE:
+            elif topic == _ALIVE and self._ended.get(owner.host) != owner.incarnation:
                 self._heard[owner.host] = owner, self._clock()

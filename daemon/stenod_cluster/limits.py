@@ -121,11 +121,11 @@ FOLDERS_OWNED_MAX: Final = 4096
 HEARTBEATS_MIN: Final = 5
 """Words of a living daemon within the time after which it counts as dead."""
 
-LOOKS_SHARE: Final = 0.4
-"""Share of `dead_s` between two looks for folders that others took over: two looks fit into it."""
+LOOKS_MIN: Final = 2.5
+"""Looks for folders that others took over within `dead_s`: two of them, with their requests."""
 
-RESERVE_SHARE: Final = 8
-"""The part of a stream's `max_bytes` that records leave to ownership, deletions and `gc`."""
+RESERVES_MIN: Final = 8
+"""Parts of a stream's `max_bytes`, one of which records leave to ownership, deletions and `gc`."""
 
 RESERVE_BYTES_MAX: Final = 1024 * MIB
 """Bytes of that reserve at most: a `gc` publishes a copy of a session before it frees its history,

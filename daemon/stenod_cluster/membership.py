@@ -315,7 +315,7 @@ class Membership:
                 for folder, owner in lost:
                     self._log("lost", session=folder, to=owner.endpoint)
                     self._lost.append(folder)
-            await anyio.sleep(limits.LOOKS_SHARE * self._hosts.dead_s)
+            await anyio.sleep(self._hosts.dead_s / limits.LOOKS_MIN)
 
     def close(self) -> None:
         """Tell the others that this daemon ends, and close the connection; blocks."""

@@ -59,6 +59,7 @@ class Mark(msgspec.Struct, frozen=True):
             unchanged time proves nothing.
         path: the folder in the session tree. After a move the mark tells of another one's messages.
         stream: the stream that has the message. In another one, its sequence means nothing.
+        left: where the daemon is that took the folder over since; empty if none did.
     """
 
     sequence: int
@@ -68,6 +69,7 @@ class Mark(msgspec.Struct, frozen=True):
     seen: dict[int, Seen] = {}
     path: str = ""
     stream: str = ""
+    left: str = ""
 
 
 _mark_decoder = msgspec.json.Decoder(Mark)

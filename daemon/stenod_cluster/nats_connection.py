@@ -207,7 +207,7 @@ class Connection:
     def close(self) -> None:
         """Close it; what waits for an answer ends. Threads return when that is over."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._end)
+            self._loop.call_soon_threadsafe(self._end_soon)
             if threading.current_thread() is not self._thread:
                 self._has_ended.wait(limits.CLOSE_S * 3)
 
@@ -357,6 +357,15 @@ class Connection:
         while self._calls and (left_s := until - self._loop.time()) > 0:
             await asyncio.wait(self._calls, timeout=left_s)
         self._has_ended.set()
+
+    def _end_soon(self) -> None:
+        """End once the announcements are sent: the last one is that this daemon ends."""
+        self._ending = self._loop.create_task(self._end_behind_posted())
+
+    async def _end_behind_posted(self) -> None:
+        if self._posted:
+            await asyncio.wait(set(self._posted), timeout=limits.CLOSE_S)
+        self._end()
 
     def _end(self) -> None:
         self._is_closed = True

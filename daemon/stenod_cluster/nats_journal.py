@@ -304,7 +304,7 @@ class NatsJournal:
         if bytes_max < 0:
             self._room.pop(stream, None)
             return
-        reserve = min(limits.RESERVE_BYTES_MAX, bytes_max // limits.RESERVE_SHARE)
+        reserve = min(limits.RESERVE_BYTES_MAX, bytes_max // limits.RESERVES_MIN)
         self._room[stream] = bytes_max - reserve - info["state"]["bytes"]
 
     def _check_room(self, publication: Publication) -> None:

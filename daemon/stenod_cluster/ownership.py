@@ -38,6 +38,7 @@ from stenod_cluster.journal import (
 from stenod_cluster.mirror import (
     Mark,
     Mirror,
+    read_mark,
     save_mark,
     seen_files,
     session_files,
@@ -233,6 +234,7 @@ class Ownership:
             if not isinstance(outcome, int):
                 raise outcome
             self.forget(path)
+            self._note_left(path, owner)
 
     def shorten(self, path: str) -> None:
         """Publish a copy of the whole folder, and remove all messages before it.
@@ -285,11 +287,22 @@ class Ownership:
             path = note.body.decode(errors="surrogateescape")
             folder = self.found(path)
             # What this daemon published since shows that the other one came too late.
-            if folder is not None and folder.sequence < note.sequence:
+            if folder is not None:
+                if folder.sequence > note.sequence:
+                    continue
                 self.lose(path, note.owner)
                 found.append((path, note.owner))
+            self._note_left(path, note.owner)
         self.heard_at = began
         return found
+
+    def _note_left(self, path: str, owner: Owner) -> None:
+        """Note on this disk that another daemon's copy of a folder is newer."""
+        with suppress(OSError), self.opened(path) as handle:
+            mark = read_mark(self._disk, handle, self.owner.host)
+            if mark is not None:
+                left = msgspec.structs.replace(mark, left=owner.endpoint)
+                save_mark(self._disk, handle, left)
 
     def confirm(self, path: str) -> None:
         """Ask the journal whether this daemon still owns a folder that it did own; blocks.
@@ -398,6 +411,8 @@ class Ownership:
         if not is_here and (last is None or self._is_removed(path, last)):
             # Without a message of this daemon the id stays free for all of them.
             return self._begin(path, last) if create else None
+        if last is None:
+            self._check_newest(path)
         sequence, previous = self._own(path, last)
         with self.opened(path, create=True) as handle:
             made = self._mirror(handle, path, sequence, has_moved or self._has_moved).make()
@@ -416,6 +431,22 @@ class Ownership:
             self.hosts.tell_taken(path)
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
         return folder
+
+    def _check_newest(self, path: str) -> None:
+        """Refuse to bring an old copy into a new stream, where it would hide the newest one.
+
+        Raises:
+            BadRequest: another daemon took the folder over in the stream before.
+        """
+        with self.opened(path) as handle:
+            mark = read_mark(self._disk, handle, self.owner.host)
+        if mark is not None and mark.left and mark.stream != self.journal.stream_of(path):
+            raise BadRequest(
+                f"the newest records of the session are on the host of {mark.left}: run `steno"
+                " cluster join --again` there first; if that host is lost, remove"
+                f" {self._tree}/{path}/{paths.JOURNAL_MARK} and join again",
+                session=path,
+            )
 
     def _messages(self, path: str, after: int, last: int) -> Iterator[Message]:
         """The messages of a folder behind its mark, up to the one that owns it."""

@@ -137,6 +137,13 @@ HEARTBEAT_MS: Final = 10_000
 HEARTBEAT_TIMEOUT_MS: Final = 3 * HEARTBEAT_MS
 """Silence over TCP after which a client closes its connection: three lost heartbeats."""
 
+CLUSTER_HEARTBEAT_MS: Final = 1_000
+"""Time between two heartbeats of a client that has further daemons of a cluster to go to."""
+
+CLUSTER_HEARTBEAT_TIMEOUT_MS: Final = 2_500
+"""Silence after which such a client goes to the next one. A frame of the largest size arrives in
+that time at 7 Mbit/s, which is slow between the hosts of a cluster."""
+
 CLIENT_SILENCE_MS: Final = 12 * HEARTBEAT_MS
 """Silence over TCP after which the daemon closes a connection. Only whole frames count: the largest
 one arrives in time at 0.15 Mbit/s."""

@@ -16,6 +16,7 @@ from stenod_cluster.journal import (
     Owner,
     Publication,
 )
+from support.nats_journals import READY_S
 
 ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 BOB = Owner("bob", "b1", "tcp://10.0.0.2:7117")
@@ -232,3 +233,21 @@ def test_a_closed_journal_publishes_and_reads_nothing(join: Join) -> None:
     with pytest.raises(JournalLost):
         journal.folders()
     journal.announce(ANN, "alive", b"")
+
+
+def test_the_last_announcement_of_a_journal_that_is_closed_is_heard(join: Join) -> None:
+    ann, bob = join("ann"), join("bob")
+    is_heard, is_ended = threading.Event(), threading.Event()
+
+    def hear(topic: str, body: bytes) -> None:
+        del body
+        (is_ended if topic == "ended" else is_heard).set()
+
+    bob.listen(hear)
+    while not is_heard.wait(0.1):
+        ann.announce(ANN, "alive", b"")
+
+    ann.announce(ANN, "ended", b"")
+    ann.close()
+
+    assert is_ended.wait(READY_S)

@@ -42,6 +42,10 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
         write(first, "s", "first")
         write(second, "t", "second")
         assert read(second, "s") == ["first"]
+        write(first, "moved", "older")
+        (there,) = (host for host in first.cluster().hosts if host.endpoint != one.endpoint)
+        first.hand_over("moved", there.host)
+        write(second, "moved", "newer")
         rebuild(three_nodes, stream)
         for client, session in ((first, "s"), (second, "t")):
             with pytest.raises(steno.StorageFailed, match="steno cluster join --again"):
@@ -61,15 +65,21 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
     assert SAYS in refusal.err
     try:
         joined = Steno(one.root)("cluster", "join", "--again", "--json")
-        assert (joined.code, "s" in joined.document["joined"]) == (0, True), joined.err
+        # This copy would hide the newest one.
+        assert "s" in joined.document["joined"]
+        (left,) = joined.document["left_out"]
+        assert left["session"] == "moved"
+        assert f"the newest records of the session are on the host of {two.endpoint}" in left["why"]
         # The other root knows the stream of before, and has to join, too.
         assert SAYS in Steno(two.root)("start").err
         joined = Steno(two.root)("cluster", "join", "--again", "--json")
-        assert (joined.code, "t" in joined.document["joined"]) == (0, True), joined.err
+        assert joined.code == 0, joined.err
+        assert {"t", "moved"} <= set(joined.document["joined"])
         with client_of(one) as first, client_of(two) as second:
             for client in (first, second):
                 assert read(client, "s") == ["first"]
                 assert read(client, "t") == ["second"]
+                assert read(client, "moved") == ["older", "newer"]
             write(first, "s", "third")
             assert read(second, "s") == ["first", "third"]
     finally:

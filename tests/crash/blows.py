@@ -12,12 +12,16 @@ from crash.world import CLUSTER, STREAM, Host, World
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
 from stenod_cluster.subjects import subject_of
-from support.nats_cluster import Node
+from support.nats_cluster import Node, wait_until
 from support.nats_requests import ask
 from support.pacing import wait_for_s
+from support.proxy import Proxy
 
 OUTAGES_S: Final = (0.0, 0.3, 1.0, 2.6, 3.0, 4.0, 6.0)
 """How long a blow lasts: shorter and longer than the time after which a daemon counts as dead."""
+
+SLOW_S: Final = 0.2
+"""Delay of each piece on a slow network, in each direction."""
 
 HAND_OVER_S: Final = 60.0
 
@@ -93,6 +97,42 @@ def _stop_nodes(world: World, blow: Blow, nodes: Sequence[Node]) -> None:
     for node in nodes:
         node.resume()
     world.cluster.wait_ready()
+
+
+def _part(world: World, blow: Blow, part: Callable[[Proxy], None]) -> None:
+    """Disturb what lies between an owner and the servers."""
+    proxies = world.owner(blow.session).proxies
+    for proxy in proxies:
+        part(proxy)
+    wait_for_s(blow.outage_s)
+    for proxy in proxies:
+        proxy.heal()
+
+
+def _lose_data(world: World, blow: Blow) -> None:
+    """A follower comes back with an empty disk."""
+    node = world.followers()[0]
+    node.kill()
+    wait_for_s(blow.outage_s)
+    node.lose_data()
+    node.start()
+    world.cluster.wait_ready()
+    wait_until(lambda: _is_whole(world), "the server with a new disk does not get the stream")
+
+
+def _is_whole(world: World) -> bool:
+    """Whether each server has what the leader has."""
+    info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
+    return all(each.get("current") for each in info["cluster"]["replicas"])
+
+
+def _lose_root(world: World, blow: Blow) -> None:
+    """A host comes back with an empty disk."""
+    owner = world.owner(blow.session)
+    owner.kill()
+    wait_for_s(blow.outage_s)
+    owner.lose_root()
+    owner.start()
 
 
 def _owner(world: World, blow: Blow) -> list[Host]:
@@ -219,6 +259,19 @@ KINDS: Final[dict[str, Callable[[World, Blow], None]]] = {
     "stop all servers": lambda world, blow: _stop_nodes(world, blow, world.cluster.nodes),
     "part owner and leader from the rest": _partition_owner,
     "kill the owner and the leader": _kill_owner_and_leader,
+    "cut the owner off": lambda world, blow: _part(world, blow, Proxy.cut),
+    "half open": lambda world, blow: _part(
+        world, blow, lambda proxy: proxy.mute(to=True, back=True)
+    ),
+    "the owner is not heard": lambda world, blow: _part(
+        world, blow, lambda proxy: proxy.mute(to=True)
+    ),
+    "the owner does not hear": lambda world, blow: _part(
+        world, blow, lambda proxy: proxy.mute(back=True)
+    ),
+    "a slow network": lambda world, blow: _part(world, blow, lambda proxy: proxy.slow(SLOW_S)),
+    "a server with a new disk": _lose_data,
+    "a host with a new disk": _lose_root,
     "hand over": _hand_over,
     "kill the owner in a rename": _rename,
     "kill the owner in a rename, repeat it elsewhere": _rename_elsewhere,

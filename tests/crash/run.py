@@ -93,7 +93,7 @@ class Plan:
 def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
     """Play a run in an empty folder."""
     report = Report()
-    with NatsCluster() as cluster, _hosts(plan, folder, cluster) as hosts:
+    with NatsCluster(is_advertised=False) as cluster, _hosts(plan, folder, cluster) as hosts:
         orders = [
             Order(
                 agent=number, seed=plan.seed * 1000 + number, pause_s=plan.pause_s,
@@ -119,7 +119,7 @@ def _hosts(plan: Plan, folder: Path, cluster: NatsCluster) -> Generator[list[Hos
         yield hosts
     finally:
         for host in hosts:
-            host.kill()
+            host.close()
             (host.root / "daemon.log").write_text("".join(host.daemon.log))
 
 

@@ -1,6 +1,7 @@
 """The processes of a crash run: servers, daemons and agents."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,10 @@ import msgspec
 
 import steno
 from crash.facts import Fact, Order
+from steno_protocol import paths
 from support.clustered_daemon import clustered_daemon
 from support.nats_cluster import NatsCluster, Node
+from support.proxy import Proxy
 
 CLUSTER = "crash"
 STREAM = f"STENO_{CLUSTER}_0"
@@ -38,12 +41,17 @@ class Host:
         daemon: the process.
         endpoint: where it listens.
         is_stopped: whether it was stopped by a signal.
+        proxies: what lies between the daemon and each server.
     """
 
     def __init__(self, base: Path, name: str, cluster: NatsCluster) -> None:
         self.name = name
         self.root = base / name
-        self.daemon = clustered_daemon(self.root, CLUSTER, cluster)
+        self.proxies = [Proxy(int(url.rpartition(":")[2])) for url in cluster.servers]
+        for proxy in self.proxies:
+            proxy.__enter__()
+        between = [f"nats://127.0.0.1:{proxy.port}" for proxy in self.proxies]
+        self.daemon = clustered_daemon(self.root, CLUSTER, cluster, servers=between)
         self.endpoint = self.daemon.endpoint
         self.is_stopped = False
         self.is_running = False
@@ -63,6 +71,21 @@ class Host:
         """SIGTERM, and wait until it has drained."""
         self.daemon.stop()
         self.is_running = False
+
+    def lose_root(self) -> None:
+        """Remove all that a killed daemon has on its disk but its configuration."""
+        assert not self.is_running
+        kept = {paths.CONFIG: (self.root / paths.CONFIG).read_bytes()}
+        shutil.rmtree(self.root)
+        self.root.mkdir(mode=0o700)
+        for name, data in kept.items():
+            (self.root / name).write_bytes(data)
+
+    def close(self) -> None:
+        """End it, and what lies between it and the servers."""
+        self.kill()
+        for proxy in self.proxies:
+            proxy.__exit__(None, None, None)
 
     def stop(self) -> None:
         """SIGSTOP: it keeps its locks and connections, and answers nobody."""

@@ -102,6 +102,11 @@ class Node:
             self._process.wait()
             self._process = None
 
+    def lose_data(self) -> None:
+        """Remove what a killed node has stored, as a new disk does."""
+        assert self._process is None
+        shutil.rmtree(self._folder / self.name)
+
     def stop(self) -> None:
         """Stop it: it keeps its connections and answers nobody."""
         self._signal(signal.SIGSTOP)

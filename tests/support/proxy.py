@@ -61,7 +61,10 @@ class Proxy:
         self._call(self._cut)
 
     def mute(self, *, to: bool = False, back: bool = False) -> None:
-        """Drop what is sent to the server, or what it sends back; the connections stay."""
+        """Drop what is sent to the server, or what it sends back; the connections stay.
+
+        They end for the server once this is healed, since bytes of them are missing.
+        """
 
         def set_both() -> None:
             self._is_mute_to, self._is_mute_from = to, back
@@ -80,6 +83,8 @@ class Proxy:
         """Forward new connections again; those from before stay silent."""
 
         def heal() -> None:
+            if self._is_mute_to or self._is_mute_from:
+                self._cut()
             self._is_cut = self._is_mute_to = self._is_mute_from = False
             self._delay_s = 0.0
 
@@ -146,7 +151,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(_BYTES):
                 if self._delay_s:
-                    await asyncio.sleep(self._delay_s)
+                    await wait_for_delay(self._delay_s)
                 if server not in self._servers:
                     break
                 if not is_muted():
@@ -161,3 +166,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while await reader.read(_BYTES):
                 pass
+
+
+async def wait_for_delay(delay_s: float) -> None:
+    """Wait as a slow network does."""
+    await asyncio.sleep(delay_s)

@@ -561,6 +561,8 @@ class Link:
             if self._connection is not None:
                 await self._serve(self._connection)
                 self._hang_up("the connection to the daemon was lost")
+                # A machine that vanished would be waited for in vain.
+                self._target = self._target.rotated()
                 self._leave_home()
             await self._connect_again()
 

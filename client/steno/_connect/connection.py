@@ -86,6 +86,7 @@ class Connection:
     Args:
         endpoint: `ipc://path`, or `tcp://host:port` with a key.
         key: a client's key for a daemon of another machine.
+        has_others: the client has further daemons to go to, and learns soon that this one is gone.
 
     Raises:
         Unreachable: ZeroMQ does not know the endpoint's form.
@@ -101,8 +102,11 @@ class Connection:
         refusal: another user's process listens at a local address; the connection is lost.
     """
 
-    def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
+    def __init__(
+        self, endpoint: str, key: "ClientKey | None" = None, *, has_others: bool = False
+    ) -> None:
         self.endpoint = endpoint
+        self._has_others = has_others
         self.is_refused = False
         is_bare = key is None and endpoint.startswith("tcp:")
         self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
@@ -147,8 +151,12 @@ class Connection:
             self._socket.setsockopt(zmq.IPV6, int(paths.is_ipv6(self.endpoint)))
             self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
             # A vanished machine closes no connection; a local daemon always does, whatever ends it.
-            self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
-            self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
+            every_ms, silence_ms = limits.HEARTBEAT_MS, limits.HEARTBEAT_TIMEOUT_MS
+            if self._has_others:
+                every_ms = limits.CLUSTER_HEARTBEAT_MS
+                silence_ms = limits.CLUSTER_HEARTBEAT_TIMEOUT_MS
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, every_ms)
+            self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, silence_ms)
             # A slow connection is silent for long, as a dead one is; TCP knows whether sent bytes
             # arrive. If not, a request goes by another connection before its deadline.
             self._socket.setsockopt(zmq.TCP_MAXRT, limits.HEARTBEAT_MS)

@@ -108,7 +108,8 @@ class Attempt:
             endpoint = self._target.address()
             try:
                 key = self._target.key if paths.is_remote(endpoint) else None
-                self._connection = Connection(endpoint, key)
+                has_others = bool(self._target.others)
+                self._connection = Connection(endpoint, key, has_others=has_others)
             except OutOfHandles:
                 raise
             except errors.Unreachable as error:

@@ -571,6 +571,8 @@ class BlockingLink:
             self._absorb(connection, connection.receive(limits.CLIENT_TURN_MESSAGES))
         if may_have_ended and connection.is_lost():
             self._hang_up("the connection to the daemon was lost")
+            # A machine that vanished would be waited for in vain.
+            self._target = self._target.rotated()
         return has_come
 
     def _signs(self) -> tuple[tuple[int, ...], float]:
