@@ -71,7 +71,7 @@ GROUPS: Final = {
         "top": "watch rates and clients live (does not start it)",
         "doctor": "check everything the daemon needs and suggest fixes",
         "service": "run it under systemd or launchd",
-        "hooks": "print hooks for other agents",
+        "hooks": "print hooks for agents",
         "gc": "remove old generations and expired trash",
         "keys": "manage the keys of clients on other machines",
     },

@@ -910,7 +910,7 @@ complete -c steno -n '_shtab_steno_using service show' -l key-file -xka "(__fish
 complete -c steno -n '_shtab_steno_using service show' -l name -x -d 'the author of changes, stored in each line as _by (default: the login name)'
 complete -c steno -n '_shtab_steno_using service show' -l timeout -x -d 'deadline of the command (default: 30)'
 complete -c steno -n '_shtab_steno_using service show' -l json -d 'print JSON, including errors'
-complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a hooks -d 'print hooks for other agents'
+complete -c steno -n '_shtab_steno_using; and test $_shtab_steno_npos -eq 0' -a hooks -d 'print hooks for agents'
 complete -c steno -n '_shtab_steno_using hooks' -s h -l help -d 'show this help message and exit'
 complete -c steno -n '_shtab_steno_using hooks' -l root -xka "(__fish_complete_directories)" -d 'the folder of the sessions (default: STENO_HOME, or the state folder)'
 complete -c steno -n '_shtab_steno_using hooks' -l socket -xka "(__fish_complete_path (commandline -ct))" -d 'the daemon'"'"'s socket (default: STENO_SOCKET, or in the root)'

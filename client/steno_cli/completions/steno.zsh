@@ -30,7 +30,7 @@ _shtab_steno_commands() {
     gc:'remove old generations and expired trash'
     grep:'find text in the messages of sessions'
     help:'list the commands, or show the help of one'
-    hooks:'print hooks for other agents'
+    hooks:'print hooks for agents'
     import:'import session folders and transcripts'
     info:'show the state of a session'
     keys:'manage the keys of clients on other machines'
