@@ -182,7 +182,7 @@ def _believe_without_sync(self: FileEnd, proven: int) -> int:
     return self.size
 
 
-def _repair_and_sync_no_more(self: FileEnd, point: Any, now: float, entries: Any, **_: Any) -> int:
+def _repair_and_sync_no_more(self: FileEnd, point: Any, now: float, entries: Any, **_: Any) -> Any:
     return _repair(self, point, now, entries, durable=1 << 60)
 
 
