@@ -270,9 +270,13 @@ class OwnedFolder:
 
     def _adds_records(self) -> bool:
         """Whether what was noted adds more than the notes of a deletion or a `gc`."""
-        names = self.manifest.names.items()
-        growing = {file for name, file in names if name not in _NOTES and not is_hint(name)}
-        return any(isinstance(each, Append) and each.file in growing for each in self._pending)
+        names = self.manifest.names
+        grown = {each.file for each in self._pending if isinstance(each, Append)}
+        # A long history has many names, and most changes are to this one.
+        return names.get(paths.CONTEXT) in grown or any(
+            file in grown and name not in _NOTES and not is_hint(name)
+            for name, file in names.items()
+        )
 
     def _publish(
         self, kind: Kind, body: bytes, entries: int, *, is_growth: bool = False

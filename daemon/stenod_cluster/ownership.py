@@ -154,10 +154,19 @@ class Ownership:
                 return
             self._check_closed(path)
             last = self.journal.last(path)
-            if last is None or last.kind is Kind.GONE or last.owner.host == self.owner.host:
+            if last is None or last.owner.host == self.owner.host:
+                return
+            if last.kind not in {Kind.OWN, Kind.CHANGE}:
+                # It is gone, or its owner is in the middle of a change.
                 return
             with self.opened(path, create=True) as handle:
-                self._mirror(handle, path, last.sequence, self._has_moved).make()
+                made = self._mirror(handle, path, last.sequence, self._has_moved).make()
+                mark = Mark(
+                    last.sequence, self.owner.host, made.manifest, self._boot,
+                    seen_files(self._disk, handle, made.manifest), path,
+                    self.journal.stream_of(path), last.owner.endpoint,
+                )  # fmt: skip
+                save_mark(self._disk, handle, mark)
 
     def _mirror(
         self, handle: int, path: str, last: int, has_moved: Callable[[Message], bool]

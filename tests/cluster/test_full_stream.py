@@ -33,9 +33,9 @@ def limit(cluster: NatsCluster, stream: str, bytes_max: int) -> None:
     assert "error" not in ask(cluster, f"$JS.API.STREAM.UPDATE.{stream}", config)
 
 
-def is_appended(client: steno.BlockingClient, session: str) -> bool:
+def is_appended(client: steno.BlockingClient, session: str, text: str = TEXT) -> bool:
     try:
-        write(client, session, TEXT)
+        write(client, session, text)
     except steno.StorageFailed:
         return False
     return True
@@ -50,17 +50,20 @@ def test_a_full_stream_ends_nothing_but_appends(three_nodes: NatsCluster, pair: 
     for number in range(10):
         write(pair.one, "old", f"{number}{TEXT}")
         pair.one.session("old").clear()
-    # Each daemon learns of the limit at its next look.
-    limit(three_nodes, stream, 8_000_000)
+    for _ in range(3):
+        write(pair.one, "gone", TEXT)
+    used = ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})["state"]["bytes"]
+    limit(three_nodes, stream, used * 8 // 7)
+    # Each daemon learns of the limit at its next look; large records would fill the stream before.
+    wait_until(lambda: not is_appended(pair.one, "kept", "tiny"), "the daemon sees no limit")
 
     error = fill(pair.one, "kept", "gone")
 
     assert f"stream {stream} is full" in error.message
-    assert ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})["state"]["bytes"] < 7_900_000
     # Ownership, reads, notes and deletions go on, on each host.
     pair.one.hand_over("kept", two.host)
     assert read(pair.two, "kept")[0] == "small"
-    wait_until(lambda: not is_appended(pair.two, "kept"), "the second daemon sees no limit")
+    wait_until(lambda: not is_appended(pair.two, "kept", "tiny"), "the second daemon sees no limit")
     pair.one.session("old").describe(title="of old days")
 
     pair.one.request(commands.Gc(keep_generations=1), replies.GcReport)
