@@ -73,9 +73,9 @@ GROUPS: Final = {
         "service": "run it under systemd or launchd",
         "hooks": "print hooks for agents",
         "gc": "remove old generations and expired trash",
-        "keys": "manage the keys of clients on other machines",
     },
     "several hosts": {
+        "keys": "manage the keys of clients on other machines",
         "cluster": "share sessions with other hosts, and look at them",
     },
     "the command itself": {
