@@ -151,6 +151,8 @@ EXPORT_HEAD: Final = (
 
 
 _CLUSTER_FIELDS: Final = ("stale", "owner")
+_TOLD: Final = "repaired"
+"""The field of replies that the command tells on stderr, whatever the reply is to."""
 
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
@@ -361,7 +363,7 @@ def document(value: msgspec.Struct, names: Sequence[str] | None = None) -> dict[
         names: only these fields.
     """
     if names is None:
-        names = value.__struct_fields__
+        names = [name for name in value.__struct_fields__ if name != _TOLD]
     fields = {name: _plain(getattr(value, name)) for name in names}
     return {name: each for name, each in fields.items() if each or name not in _CLUSTER_FIELDS}
 

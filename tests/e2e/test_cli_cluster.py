@@ -242,6 +242,8 @@ def _read(is_stale: bool, request: Request) -> Answers | None:
             return [(read, block)]
         case commands.Timeline():
             return [(replies.TimelineReport(entries=[], stale=is_stale), None)]
+        case commands.Streams():
+            return [(replies.StreamList(streams=[]), None)]
         case _:
             return None
 

@@ -42,7 +42,9 @@ def test_stat_shows_head_title_and_labels(root: Path) -> None:
     steno("usage", "demo", "1472")
     steno("title", "demo", "A title")
     printed = steno("stat", "demo", "--json").document
-    assert (set(printed), printed["head"], printed["n_checkpoints"]) == (STAT, "0:3", 1)
+    assert (set(printed), printed["head"], printed["n_checkpoints"]) == (
+        {*STAT, "origin"}, "0:3", 1,
+    )  # fmt: skip
     rows = dict(line.split("  ", 1) for line in steno("stat", "de").out.splitlines())
     assert {name: value.strip() for name, value in rows.items()} == {
         "session": "demo", "title": "A title", "ends at": f"0:3, {printed['bytes']} B",

@@ -307,7 +307,7 @@ def test_show_as_json_is_the_state_that_a_model_receives(root: Path) -> None:
     state = _conversation(root)("show", "demo", "--json").document
     assert set(state) == {
         "session", "head", "generation", "system_prompt", "token_count",
-        "token_count_with_pending", "n_checkpoints", "checkpoints", "messages", "damaged",
+        "token_count_with_pending", "n_checkpoints", "checkpoints", "messages", "damaged", "origin",
     }  # fmt: skip
     assert state["messages"] == CONVERSATION
     assert state["checkpoints"] == [{"id": 0, "cursor": "0:1"}]

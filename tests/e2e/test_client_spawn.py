@@ -20,6 +20,7 @@ import pytest
 import zmq
 
 from steno import BlockingClient, Incompatible, StenoError, Unreachable, connect_sync
+from steno import _system as system
 from steno._connect import probe, spawn, start_lock
 from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import note_of, silence_of
@@ -150,7 +151,7 @@ def test_a_daemon_of_another_user_is_not_to_be_killed(
         note = note_of(root)
         assert note is not None
         own = os.geteuid()
-        monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+        monkeypatch.setattr(system, "own_user", lambda: own + 1)
         silence = silence_of(root, note)
         assert silence.text == f"pid {daemon.pid} holds {root} and listens to user {own} alone"
         assert silence.remedy.startswith("run steno as that user")

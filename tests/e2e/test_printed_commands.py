@@ -64,8 +64,12 @@ MENTIONS: Final = {
 }  # fmt: skip
 """Commands that a text names for a purpose; the user chooses their arguments."""
 
-IN_A_CLUSTER: Final = {"steno cluster move {path} {self.owner.endpoint}"}
-"""Commands that need a cluster; `test_cli_cluster` moves sessions to the address of a daemon."""
+IN_A_CLUSTER: Final = {
+    "steno cluster join --again", "steno cluster join --create",
+    "steno cluster move {path} {self.owner.endpoint}",
+    "steno cluster move {session} {self._hosts.owner.endpoint}",
+}  # fmt: skip
+"""Commands that need a cluster; the tests in `tests/cluster` run them."""
 
 
 def _texts(path: Path) -> Iterator[str]:

@@ -81,6 +81,8 @@ ASKED = {
     "wire": {"session": "talk"},
     "wire/events": {"session": "talk", "first": "0", "end": "100"},
     "now": {},
+    "dashboard": {},
+    "usage": {},
     "doctor": {},
     "search": {"q": "prompt"},
     "search/progress": {},
