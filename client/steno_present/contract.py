@@ -129,6 +129,7 @@ from steno.values import (
     Turn,
     WireRecord,
 )
+from steno_protocol._json import is_array
 from steno_protocol.context import ContextState
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
@@ -369,15 +370,13 @@ def document(value: msgspec.Struct, names: Sequence[str] | None = None) -> dict[
 
 
 def _plain(value: object) -> Any:
-    match value:
-        case msgspec.Struct():
-            return document(value)
-        case Position() | Path():
-            return str(value)
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return value
+    if isinstance(value, Position | Path):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return document(value)
+    if is_array(value):
+        return [_plain(each) for each in value]
+    return value
 
 
 def error_document(error: StenoError) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from steno_protocol.settings import read_settings
+from stenod_cluster.options import replication_options
 from support.nats_cluster import NatsCluster
+from support.nats_journals import joined
 
 NODES = "STENO_TEST_NODES"
 """The variable with the number of servers: 1 or 3."""
@@ -90,6 +93,7 @@ def _cluster_of_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
 def _named_cluster() -> Iterator[None]:
     name, before = f"t{os.getpid()}-{next(_numbers)}", os.environ[CLUSTER]
     os.environ[CLUSTER] = name
+    _create_stream()
     try:
         yield
     finally:
@@ -97,8 +101,15 @@ def _named_cluster() -> Iterator[None]:
         _remove_stream(f"STENO_{name}_0")
 
 
+def _create_stream() -> None:
+    """Create the stream of the cluster, as `steno cluster join --create` does."""
+    options = replication_options(read_settings("", "", os.environ))
+    with joined(options, "test") as journal:
+        journal.wait_ready(ANSWER_S)
+
+
 def _remove_stream(stream: str) -> None:
-    """Remove a stream, if a daemon created it: each costs the servers memory and beats."""
+    """Remove a stream: each costs the servers memory and beats."""
     host, _, port = (
         os.environ["STENO_REPLICATION_SERVERS"].split(",")[0].partition("//")[2].partition(":")
     )
