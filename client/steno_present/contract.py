@@ -112,7 +112,7 @@ Positions are text, `generation:line`; times are Unix seconds. Keys may be added
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -129,7 +129,6 @@ from steno.values import (
     Turn,
     WireRecord,
 )
-from steno_protocol._json import is_array
 from steno_protocol.context import ContextState
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
@@ -370,13 +369,15 @@ def document(value: msgspec.Struct, names: Sequence[str] | None = None) -> dict[
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, Position | Path):
-        return str(value)
-    if isinstance(value, msgspec.Struct):
-        return document(value)
-    if is_array(value):
-        return [_plain(each) for each in value]
-    return value
+    match value:
+        case Position() | Path():
+            return str(value)
+        case msgspec.Struct():
+            return document(value)
+        case list() | tuple():
+            return [_plain(each) for each in cast("Sequence[object]", value)]
+        case _:
+            return value
 
 
 def error_document(error: StenoError) -> dict[str, Any]:

@@ -28,7 +28,9 @@ def check(copy: Path, restored: Path) -> str:
         call = Steno(restored)
         ran = call("verify", "--all")
         assert ran.code == 0, ran.out
-        return call("read", "demo").out
+        ran = call("read", "demo")
+        assert ran.code == 0, ran.err
+        return ran.out
 
 
 def test_backup_prints_what_it_copied(
@@ -79,7 +81,8 @@ def test_a_backup_killed_while_the_session_changes_is_valid(
             process.send_signal(signal.SIGKILL)
             process.wait()
             process.stderr.close()
-            assert check(copy, second_root / "restored")
+            # The copy may show it right after a clear.
+            check(copy, second_root / "restored")
     finally:
         ended.set()
         writer.join()
