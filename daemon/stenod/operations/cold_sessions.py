@@ -82,12 +82,12 @@ class ColdSessions(Operation):
 
     def _is_in_use(self, found: _Topmost, now: float) -> bool:
         place = self._trees.place(found.session)
-        is_followed = any(each.place.is_within(place) for each in self._registry.followed)
+        is_followed = any(each.place.is_within(place) for each in self._sessions.followed)
         return is_followed or now - found.at < limits.RETENTION_S
 
     def _topmost(self, failed: list[str]) -> list[_Topmost]:
         """Return the topmost sessions of the root, the one that was changed last first."""
-        sessions = self._sessions()
+        sessions = self._session_folders()
         found: list[_Topmost] = []
         for session in sorted(sessions):
             if not _is_below_another(session, sessions):
@@ -100,7 +100,7 @@ class ColdSessions(Operation):
                 found.append(_Topmost(session, at, usage.tree_bytes(folder)))
         return sorted(found, key=lambda each: each.at, reverse=True)
 
-    def _sessions(self) -> set[str]:
+    def _session_folders(self) -> set[str]:
         found: set[str] = set()
         after, more = "", True
         while more:

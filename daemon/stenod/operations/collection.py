@@ -99,13 +99,13 @@ class Collector(Operation):
         Raises:
             ShuttingDown: the daemon is ending.
         """
-        self._registry.check_taking()
+        self._sessions.check_taking()
         found = _Found()
         if _names_generations(command):
             for session in await self._services.read(lambda: self._rewritten(command.prefix)):
                 await self._collect_from(session, command, found)
         if command.trash or command.retention:
-            for session in await self._services.read(lambda: self._sessions(command)):
+            for session in await self._services.read(lambda: self._named_sessions(command)):
                 await self._expire_streams(session, command, found)
             await self._services.read(lambda: self._expire_all(command, found))
         if command.retention:
@@ -133,7 +133,7 @@ class Collector(Operation):
         entries = self._entries(prefix)
         return [entry.session for entry in entries if entry.generations > 1]
 
-    def _sessions(self, command: Gc) -> list[str]:
+    def _named_sessions(self, command: Gc) -> list[str]:
         """List the sessions with trash that the command or a rule may name."""
         found = [entry.session for entry in self._entries(command.prefix)]
         return [each for each in found if command.trash or not self._trees.place(each).shared]
@@ -179,7 +179,7 @@ class Collector(Operation):
             found.add(session, paths.generation_file(past.generation + 1), past.size, rule)
 
     async def _drop(self, place: Place, command: Gc, chosen: Chosen) -> Chosen:
-        writer = await self._registry.writer(place.session, "context")
+        writer = await self._sessions.writer(place.session, "context")
         entry = TimelineEntry(
             kind=timeline_entries.COLLECTED,
             generation=writer.feed.head.generation,
@@ -191,7 +191,7 @@ class Collector(Operation):
         )
         await writer.note(entry)  # 1.
         gone = await self._services.read(lambda: self._remove(place, command, chosen))
-        member = self._registry.member
+        member = self._sessions.member
         if gone and member is not None and not place.shared:
             # The journal has the removed generations, too.
             await self._services.read(lambda: member.shorten(place.session))

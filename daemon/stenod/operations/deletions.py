@@ -35,8 +35,8 @@ class Deletions(Operation):
         if done is not None:
             # A session that was created with this id since is not deleted.
             return done
-        self._registry.check_taking()
-        with self._registry.kept_out(place):
+        self._sessions.check_taking()
+        with self._sessions.kept_out(place):
             done = await self._found_in_trash(place, command)
             if done is not None:
                 return done
@@ -58,8 +58,8 @@ class Deletions(Operation):
             if usage.changed_at(place.path) > changed_at:
                 raise Conflict("the session was changed meanwhile", session=place.session)
 
-        self._registry.check_taking()
-        with self._registry.kept_out(place):
+        self._sessions.check_taking()
+        with self._sessions.kept_out(place):
             return await self._discard(place, command, check)
 
     async def _discard(self, place: Place, command: Delete, check: Callable[[], None]) -> Deleted:
@@ -70,7 +70,7 @@ class Deletions(Operation):
             check()
             return trash.discard(self._disk, self._trees, place, command, now, self._expiry_s)
 
-        async with self._registry.ended(place):
+        async with self._sessions.ended(place):
             return await self._services.read(discard)
 
     async def delete_stream(self, command: DeleteStream) -> Deleted:
@@ -81,9 +81,9 @@ class Deletions(Operation):
         if done is not None:
             # A stream that was created with this name since is not deleted.
             return done
-        self._registry.check_taking()
+        self._sessions.check_taking()
         # The open context holds the folder's lock, so that no other daemon has the stream open.
-        await self._registry.writer(session, "context")
+        await self._sessions.writer(session, "context")
 
         def discard() -> Deleted:
             with self._trees.opened(place) as folder:
@@ -92,7 +92,7 @@ class Deletions(Operation):
                     self._trees.failed_syncs,
                 )  # fmt: skip
 
-        async with self._registry.stream_ended(session, file_of(command)):
+        async with self._sessions.stream_ended(session, file_of(command)):
             done = await self._stream_deleted_before(place, command)
             return done if done is not None else await self._services.read(discard)
 
@@ -111,9 +111,9 @@ class Deletions(Operation):
         done = await self._restored(place, command)
         if done is not None:
             return done
-        self._registry.check_taking()
-        await self._registry.acquire(command.session)
-        with self._registry.kept_out(place):
+        self._sessions.check_taking()
+        await self._sessions.acquire(command.session)
+        with self._sessions.kept_out(place):
             done = await self._restored(place, command)
             if done is not None:
                 return done
@@ -134,7 +134,7 @@ class Deletions(Operation):
         Raises:
             Held: the client is to go there.
         """
-        member = self._registry.member
+        member = self._sessions.member
         if member is None or place.shared:
             return
         endpoint = await self._services.read(lambda: member.trash_of(place.session))
@@ -165,7 +165,7 @@ class Deletions(Operation):
 
     async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:
         """Return the answer to a repeat of what another daemon of the cluster did."""
-        member = self._registry.member
+        member = self._sessions.member
         if member is None or place.shared:
             return None
         found = await self._services.read(

@@ -30,7 +30,7 @@ class Descriptions(Operation):
     async def open(self, command: Open) -> SessionStat:
         """Open a session, and create it if the command says so."""
         await self._take_room_of_new(command)
-        opened = await self._registry.open(command)
+        opened = await self._sessions.open(command)
         inspection, view = await self._queries.inspect(command.session)
         if view is not None:
             view.release()
@@ -45,7 +45,7 @@ class Descriptions(Operation):
             TooLarge, StorageFailed: nothing was created.
         """
         quotas = self._services.quotas
-        is_known = self._registry.known(command.session) is not None
+        is_known = self._sessions.known(command.session) is not None
         if quotas is None or not quotas.has_limits or not command.create or is_known:
             return
         place = self._trees.place(command.session)
@@ -80,11 +80,11 @@ class Descriptions(Operation):
 
     async def describe(self, command: Describe) -> SessionStat:
         """Change the title, the labels or the archive of a session."""
-        self._registry.check_taking()
+        self._sessions.check_taking()
         take_room(self._services, command.session)
         # The session is opened, so that no other daemon has it. Changes run one at a time, since
         # each one rewrites the whole file.
-        await self._registry.writer(command.session, "context")
+        await self._sessions.writer(command.session, "context")
         lock = self._describing.setdefault(command.session, anyio.Lock())
         place = self._trees.place(command.session)
         async with lock:

@@ -31,7 +31,7 @@ class Forks(Operation):
         # A fork of this key may be there, although another daemon owns it since.
         with looking_up(command):
             taken = await self._acquire_new(target)
-            member = self._registry.member
+            member = self._sessions.member
             if taken is not None and member is not None:
                 # The first answer is in the files of the fork, which another daemon has.
                 await self._services.read(lambda: member.follow(target.session))
@@ -39,9 +39,9 @@ class Forks(Operation):
         if made is None:
             if taken is not None:
                 raise taken
-            self._registry.check_taking()
+            self._sessions.check_taking()
             await self._check_room(source, target)
-            with self._registry.kept_out(target):
+            with self._sessions.kept_out(target):
                 made = await self._make(wanted)
         await self._record_in_source(wanted, made)
         return made
@@ -97,7 +97,7 @@ class Forks(Operation):
         context; later entries are ignored.
         """
         session = place.session
-        opened = await (await self._registry.writer(session, "context")).open()
+        opened = await (await self._sessions.writer(session, "context")).open()
         held: list[Readable] = []
         parts = await self._queries.streams(session)
         try:
@@ -134,7 +134,7 @@ class Forks(Operation):
         try:
             entries = await self._queries.timeline(session)
             if not fork.is_recorded(wanted, entries):
-                writer = await self._registry.writer(session, "context")
+                writer = await self._sessions.writer(session, "context")
                 await writer.note(fork.source_entry(wanted, made))
         except NotFound:
             return

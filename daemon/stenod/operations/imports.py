@@ -37,8 +37,8 @@ class Imports(Operation):
         if not was_done:
             if taken is not None:
                 raise taken
-            self._registry.check_taking()
-            with self._registry.kept_out(place):
+            self._sessions.check_taking()
+            with self._sessions.kept_out(place):
                 was_done = await self._was_taken_in(wanted)
                 if not was_done:
                     await self._check_room_of_prepared(wanted)

@@ -54,7 +54,7 @@ class Operation:
     def __init__(self, parts: Parts) -> None:
         self._trees = parts.trees
         self._disk = parts.disk
-        self._registry = parts.sessions
+        self._sessions = parts.sessions
         self._queries = parts.queries
         self._services = parts.services
 
@@ -65,7 +65,7 @@ class Operation:
     async def _acquire_new(self, place: Place) -> Exists | None:
         """Own the place of a new session; returns the error if another daemon has it."""
         try:
-            await self._registry.acquire(place.session)
+            await self._sessions.acquire(place.session)
         except Held as error:
             return Exists(
                 f"{place.session!r} exists already: choose another id, or rename or delete that"

@@ -37,15 +37,15 @@ class Renames(Operation):
             await self._moves.settle(command.key)
             found = await self._renamed(wanted) or await self._renamed_elsewhere(wanted)
         if found is None:
-            self._registry.check_taking()
+            self._sessions.check_taking()
             take_room(self._services, source.session)
             taken = await self._acquire_new(target)
             if taken is not None:
                 raise taken
             # A session that cannot be opened could not record the rename.
-            await self._registry.writer(source.session, "context")
+            await self._sessions.writer(source.session, "context")
             await self._complete_earlier(source)
-            with self._registry.kept_out(source), self._registry.kept_out(target):
+            with self._sessions.kept_out(source), self._sessions.kept_out(target):
                 found = await self._renamed(wanted) or await self._rename_closed(wanted)
         if not found.is_complete:
             await self._complete(command.key, wanted.move())
@@ -58,7 +58,7 @@ class Renames(Operation):
 
     async def _renamed_elsewhere(self, wanted: Wanted) -> Renamed | None:
         """Return the result of a repeat of what a daemon of the cluster did that died since."""
-        member, source, target = self._registry.member, wanted.source, wanted.target
+        member, source, target = self._sessions.member, wanted.source, wanted.target
         if member is None or source.shared:
             return None
         key = wanted.command.key
@@ -68,11 +68,11 @@ class Renames(Operation):
         if not is_done:
             return None
         # A living daemon that owns it has the record of the command, and answers the repeat.
-        await self._registry.acquire(target.session)
+        await self._sessions.acquire(target.session)
         return rename.done_elsewhere(wanted)
 
     async def _rename_closed(self, wanted: Wanted) -> Renamed:
-        async with self._registry.ended(wanted.source, wanted.target):
+        async with self._sessions.ended(wanted.source, wanted.target):
             now = self._services.wall()
             return await self._services.read(
                 lambda: rename.rename(self._disk, self._trees, wanted, now)
@@ -112,11 +112,11 @@ class Renames(Operation):
     async def _record_rename(self, key: str, move: Move) -> None:
         try:
             # In a cluster this disk may have an older timeline than the journal.
-            await self._registry.acquire(move.target)
+            await self._sessions.acquire(move.target)
             entries = await self._queries.timeline(move.target)
             if any(entry.kind == RENAMED and entry.key == key for entry in entries):
                 return
-            writer = await self._registry.writer(move.target, "context")
+            writer = await self._sessions.writer(move.target, "context")
         except NotFound:
             # It was moved or deleted since.
             return

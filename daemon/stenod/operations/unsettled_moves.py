@@ -19,7 +19,7 @@ class UnsettledMoves(Operation):
         Raises:
             OSError: the journal or the disk failed.
         """
-        member = self._registry.member
+        member = self._sessions.member
         if member is None:
             return
         try:

@@ -20,7 +20,7 @@ class Verifications(Operation):
         place = self._trees.place(session)
         attempts = limits.VERIFY_ATTEMPTS_MAX
         async with self._verifying:
-            await self._registry.found(session)
+            await self._sessions.found(session)
             while True:
                 attempts -= 1
                 is_live, log = self._is_live(session), self._log(session)
@@ -38,7 +38,7 @@ class Verifications(Operation):
         try:
             held[paths.WIRE] = (await self._queries.readable(place.session, "wire", None)).view
             # Closed streams are measured one by one, because all sessions share the handles.
-            for writer in self._registry.writers(place.session):
+            for writer in self._sessions.writers(place.session):
                 opened = writer.opened
                 if opened is not None and opened.log.name not in held:
                     held[opened.log.name] = opened.log.view(opened.log.generation)
@@ -54,13 +54,13 @@ class Verifications(Operation):
         The next command takes in another program's changes; until then the file is checked as that
         of a closed session.
         """
-        found = self._registry.known(session)
+        found = self._sessions.known(session)
         if found is None or found.context.opened is None:
             return False
         return found.context.is_serving or not found.context.opened.log.is_foreign_changed()
 
     def _log(self, session: str) -> tuple[int, int, int] | None:
         """Return a value that changes with every change by the session's writer."""
-        found = self._registry.known(session)
+        found = self._sessions.known(session)
         opened = found.opened("context") if found is not None else None
         return (id(opened), opened.log.generation, opened.log.size) if opened is not None else None
