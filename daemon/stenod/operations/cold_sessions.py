@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from steno_protocol import limits, paths
-from steno_protocol.commands import Delete, Gc, List
+from steno_protocol.commands import Delete, Gc
 from steno_protocol.errors import Conflict, StenoError
 from steno_protocol.replies import GarbageEntry
 from stenod.core import retention
@@ -101,12 +101,7 @@ class ColdSessions(Operation):
         return sorted(found, key=lambda each: each.at, reverse=True)
 
     def _session_folders(self) -> set[str]:
-        found: set[str] = set()
-        after, more = "", True
-        while more:
-            page = self._trees.sessions(List(after=after, limit=limits.LIST_SESSIONS_MAX))
-            after, more = page.sessions[-1].session if page.sessions else after, page.more
-            found |= {each.session for each in page.sessions}
+        found = (entry.session for entry in self._entries())
         return {session for session in found if not self._trees.place(session).shared}
 
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 import msgspec
 
 from steno_protocol import limits, paths, timeline_entries
-from steno_protocol.commands import Gc, List
+from steno_protocol.commands import Gc
 from steno_protocol.errors import ShuttingDown, StenoError
-from steno_protocol.replies import GarbageEntry, GcReport, SessionEntry
+from steno_protocol.replies import GarbageEntry, GcReport
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, retention, timeline
 from stenod.core.garbage import Past, Retention
@@ -137,16 +137,6 @@ class Collector(Operation):
         """List the sessions with trash that the command or a rule may name."""
         found = [entry.session for entry in self._entries(command.prefix)]
         return [each for each in found if command.trash or not self._trees.place(each).shared]
-
-    def _entries(self, prefix: str) -> list[SessionEntry]:
-        found: list[SessionEntry] = []
-        after, more = "", True
-        while more:
-            wanted = List(prefix=prefix, after=after, limit=limits.LIST_SESSIONS_MAX)
-            page = self._trees.sessions(wanted)
-            found += page.sessions
-            after, more = page.sessions[-1].session if page.sessions else after, page.more
-        return found
 
     async def _expire_streams(self, session: str, command: Gc, found: _Found) -> None:
         """Remove the deleted streams of a session that have expired."""

@@ -6,8 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from steno_protocol.commands import Delete, DeleteStream, Fork, Rename, TakeIn, Undelete
+from steno_protocol import limits
+from steno_protocol.commands import Delete, DeleteStream, Fork, List, Rename, TakeIn, Undelete
 from steno_protocol.errors import ErrorCode, Exists, Held, OutcomeUnknown
+from steno_protocol.replies import SessionEntry
 from stenod.sessions import trash
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
@@ -61,6 +63,18 @@ class Operation:
     @property
     def _expiry_s(self) -> float:
         return trash.expiry_of(self._services.settings())
+
+    def _entries(self, prefix: str = "") -> list[SessionEntry]:
+        """Return all sessions whose id begins with a prefix; blocks."""
+        found: list[SessionEntry] = []
+        more = True
+        while more:
+            after = found[-1].session if found else ""
+            wanted = List(prefix=prefix, after=after, limit=limits.LIST_SESSIONS_MAX)
+            page = self._trees.sessions(wanted)
+            found += page.sessions
+            more = page.more
+        return found
 
     async def _acquire_new(self, place: Place) -> Exists | None:
         """Own the place of a new session; returns the error if another daemon has it."""
