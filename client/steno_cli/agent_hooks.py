@@ -33,9 +33,6 @@ from steno_cli.taking_in import Importer, Unshown, folder_aside, own_root
 from steno_protocol import paths
 from steno_protocol.errors import Busy
 
-PROGRAMS: Final = ("claude-code", "codex")
-"""The programs with hooks."""
-
 _THREAD: Final = re.compile(r"[0-9a-fA-F-]{8,64}")
 
 
@@ -43,7 +40,7 @@ def transcript_of(program: str, given: bytes) -> Path | None:
     """Return the transcript that the JSON of a hook names; None if it names none that is there.
 
     Args:
-        program: one of `PROGRAMS`.
+        program: `claude-code` or `codex`.
         given: what the program gave to the hook.
     """
     fields = decode_object(given) or {}

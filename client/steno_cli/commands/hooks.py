@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from typing import Final
 
 from steno_cli.arguments import Subcommands, action, actions, command, optional_argument
@@ -87,11 +88,9 @@ def _run(options: Namespace, output: Output) -> int:
     """Follow the session that a hook names."""
     if options.wait:
         return _follow(options, output)
-    try:
+    # The agent must not fail; --wait shows what is wrong.
+    with suppress(StenoError, OSError, ValueError):
         _leave(options)
-    except (StenoError, OSError, ValueError):
-        # The agent must not fail; --wait shows what is wrong.
-        return Exit.DONE
     return Exit.DONE
 
 
