@@ -40,7 +40,7 @@ def transcript_of(program: str, given: bytes) -> Path | None:
     """Return the transcript that the JSON of a hook names; None if it names none that is there.
 
     Args:
-        program: `claude-code` or `codex`.
+        program: one of those with hooks.
         given: what the program gave to the hook.
     """
     fields = decode_object(given) or {}

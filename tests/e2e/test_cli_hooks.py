@@ -16,6 +16,7 @@ import pytest
 
 import steno as steno_client
 from steno_cli import agent_hooks
+from steno_cli.commands import hooks
 from steno_cli.taking_in import folder_aside
 from support.agent_files import (
     CLAUDE_SESSION,
@@ -117,7 +118,7 @@ def test_a_person_sees_what_a_hook_does(run: Steno, tmp_path: Path) -> None:
     assert run("hooks", "show", "emacs").code == 2
 
 
-@pytest.mark.parametrize("program", agent_hooks.PROGRAMS)
+@pytest.mark.parametrize("program", hooks.PROGRAMS)
 @pytest.mark.parametrize(
     "given",
     [

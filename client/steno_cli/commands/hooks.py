@@ -15,7 +15,8 @@ from steno_cli.render.output import Output
 from steno_present import contract
 from steno_protocol.errors import StenoError
 
-_PROGRAMS: Final = ("claude-code", "codex")
+PROGRAMS: Final = ("claude-code", "codex")
+"""The programs with hooks."""
 
 _PLACES: Final = {
     "claude-code": "~/.claude/settings.json, beside the hooks that are there",
@@ -44,7 +45,7 @@ def add_parser(commands: Subcommands) -> None:
         "Prints what belongs into the program's configuration, and on stderr where that is.",
         example="steno hooks show codex",
     )  # fmt: skip
-    shown.add_argument("program", metavar="PROGRAM", choices=_PROGRAMS, help="claude-code or codex")
+    shown.add_argument("program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex")
     run = action(
         under, "run", _run, "follow the session that a hook names",
         "Reads the JSON of the hook, from stdin or as the last argument, and leaves the rest to a"
@@ -54,7 +55,7 @@ def add_parser(commands: Subcommands) -> None:
         example="steno hooks run codex '{\"thread-id\": \"01234567-89ab-7cde-8f01-23456789abcd\"}'"
         " --wait",
     )  # fmt: skip
-    run.add_argument("program", metavar="PROGRAM", choices=_PROGRAMS, help="claude-code or codex")
+    run.add_argument("program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex")
     run.add_argument(
         "--wait", action="store_true", help="wait until the session is followed, and print its id"
     )
