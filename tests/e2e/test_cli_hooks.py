@@ -17,6 +17,7 @@ import pytest
 import steno as steno_client
 from steno_cli import agent_hooks
 from steno_cli.commands import hooks
+from steno_cli.entry import main
 from steno_cli.taking_in import folder_aside
 from support.agent_files import (
     CLAUDE_SESSION,
@@ -136,6 +137,23 @@ def test_a_hook_never_fails_and_never_says_anything(
     done = run("hooks", "run", program, stdin=given)
     assert (done.code, done.out, done.err) == (0, "", "")
     assert sessions(root) == set()
+
+
+def test_a_hook_that_can_start_no_process_does_not_fail_either(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(words: list[str], **_: Any) -> None:
+        started.append(words)
+        raise BlockingIOError("no process is left")
+
+    started: list[list[str]] = []
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    given = json.dumps({"transcript_path": str(claude_file(tmp_path))})
+    assert main(["--root", str(root), "hooks", "run", "claude-code", given]) == 0
+    assert len(started) == 1
+    assert capsys.readouterr() == ("", "")
 
 
 def test_only_a_transcript_of_the_program_is_followed(
