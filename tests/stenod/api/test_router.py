@@ -263,12 +263,14 @@ async def test_a_peer_waits_until_each_of_its_commands_has_an_answer() -> None:
         # This one has to wait for another session's files.
         daemon.handle(encode_request(b"5", Clear(session="none", key="k5"), []))
         assert daemon.router.is_waiting(daemon, b"peer")
-        await daemon.wait_for_answer(b"5")
+        # Which session answers first is not said.
+        for each in (b"1", b"2", b"3", b"4", b"5"):
+            await daemon.wait_for_answer(each)
         assert not daemon.router.is_waiting(daemon, b"peer")
 
-    # The first message of answers leaves one command without its own.
-    assert waits == [True, False]
-    assert all(daemon.answers[each] for each in (b"1", b"2", b"3", b"4", b"5"))
+    # Each message of answers but the last leaves a command without its own.
+    assert len(waits) > 1
+    assert waits == [True] * (len(waits) - 1) + [False]
 
 
 async def test_each_request_of_a_message_needs_its_right(tmp_path: Path) -> None:
