@@ -5,6 +5,8 @@ import select
 import stat
 import sys
 from argparse import Namespace
+from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TextIO
 
 from steno_cli.exits import WrongUsage
@@ -75,8 +77,8 @@ class InputLines:
 
     def __init__(self, stream: TextIO) -> None:
         self._descriptor = stream.fileno()
-        self._rest = b""
-        self._lines: list[bytes] = []
+        self._rest = bytearray()
+        self._lines: deque[bytes] = deque()
         self._has_ended = False
         self._number = 0
         self.taken_bytes: int = 0
@@ -106,11 +108,11 @@ class InputLines:
         """
         while True:
             while self._lines:
-                line = self._taken(self._lines.pop())
+                line = self._taken(self._lines.popleft())
                 if line is not None:
                     return line
             if self._has_ended:
-                last, self._rest = self._rest, b""
+                last, self._rest = bytes(self._rest), bytearray()
                 return self._taken(last) if last else None
             if not wait and not select.select([self._descriptor], [], [], 0)[0]:
                 return None
@@ -120,7 +122,7 @@ class InputLines:
         """Let the last line be taken once more."""
         self._number = line.number - 1
         self.taken_bytes -= len(line.text) + 1
-        self._lines.append(line.text + b"\n")
+        self._lines.appendleft(line.text + b"\n")
 
     def peek(self) -> bytes:
         """The next line that is not blank, which stays; empty at the end.
@@ -128,13 +130,14 @@ class InputLines:
         Raises:
             TooLarge: the line is longer than a record may be.
         """
+        unseen: Iterable[bytes] = self._lines
         while True:
-            for line in reversed(self._lines):
+            for line in unseen:
                 if line.strip():
                     return line
             if self._has_ended:
-                return self._rest
-            self._read()
+                return bytes(self._rest)
+            unseen = self._read()
 
     def take_all(self) -> bytes:
         """Take everything that is left, blank lines included.
@@ -142,25 +145,38 @@ class InputLines:
         Raises:
             TooLarge: it is more than a record may be.
         """
+        blocks = [*self._lines, bytes(self._rest)]
+        size = sum(map(len, blocks))
+        self._lines, self._rest = deque(), bytearray()
         while not self._has_ended:
-            self._read()
-            if sum(map(len, self._lines)) > limits.RECORD_BYTES_MAX:
+            blocks.append(self._read_block())
+            size += len(blocks[-1])
+            if size > limits.RECORD_BYTES_MAX:
                 raise TooLarge(
                     f"stdin holds a text of more than {limits.RECORD_BYTES_MAX} bytes, the most of"
                     " one record: append it in parts, or store it elsewhere and refer to it"
                 )
-        text = b"".join(reversed(self._lines)) + self._rest
-        self._lines, self._rest = [], b""
-        return text
+        return b"".join(blocks)
 
-    def _read(self) -> None:
+    def _read(self) -> list[bytes]:
+        """Read once more; returns the lines that are whole now."""
+        block = self._read_block()
+        ended, newline, rest = block.rpartition(b"\n")
+        if not newline:
+            self._rest += block
+            if len(self._rest) > limits.RECORD_BYTES_MAX:
+                raise self._too_large()
+            return []
+        lines = [line + b"\n" for line in bytes(self._rest + ended).split(b"\n")]
+        self._rest = bytearray(rest)
+        self._lines += lines
+        return lines
+
+    def _read_block(self) -> bytes:
         select.select([self._descriptor], [], [])
         block = os.read(self._descriptor, _READ_BYTES)
         self._has_ended = not block
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        self._lines[:0] = [line + b"\n" for line in reversed(lines)]
-        if not lines and len(self._rest) > limits.RECORD_BYTES_MAX:
-            raise self._too_large()
+        return block
 
     def _taken(self, line: bytes) -> InputLine | None:
         self._number += 1
