@@ -10,7 +10,7 @@ from steno_protocol import replies, wire
 from steno_protocol.errors import BadRequest
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from steno_protocol.records import author_of, stamp_of, unstamped
+from steno_protocol.records import record_and_author, stamp_of
 
 _decode = msgspec.json.Decoder().decode
 
@@ -518,14 +518,13 @@ def stream_info(entry: replies.StreamEntry) -> StreamInfo:
 
 def stream_record(cursor: Position, line: bytes) -> StreamRecord | None:
     """Return the record of a stream's line, or None for a damaged or blank line."""
-    data = unstamped(line)
+    data, author = record_and_author(line)
     record = decode_object(data)
     if record is None:
         return None
     stamp = stamp_of(line)
     if stamp is None:
         return StreamRecord(cursor, record, data, None, None)
-    author = author_of(line)
     return StreamRecord(cursor, record, data, stamp.key, author)
 
 

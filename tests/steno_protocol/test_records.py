@@ -491,3 +491,26 @@ def test_verbatim_takes_nothing_that_would_be_read_as_a_line_of_ours(stamp: str)
     data = b'{"role":"user","content":"x","_id":"%b"}' % stamp.encode()
     assert "leave it out" in _refusal(data, verbatim=True).message
     assert check_message(data).data == b'{"role":"user","content":"x"}'
+
+
+@given(
+    data=st.dictionaries(ODD_TEXT, TEXT | ODD_TEXT, max_size=3),
+    by=st.none() | st.sampled_from(["laptop", records.claimed("laptop", "planner")]),
+    at=st.sampled_from([b"", b',"_at":"0:1"']),
+)
+@example(data={}, by=None, at=b"")
+@example(data={"a": '{"_id":"k1"}'}, by="laptop", at=b"")
+@example(data={"a": ',"_by":"x","_id":"y"}'}, by=None, at=b',"_at":"0:1"')
+@example(data={"a_id": "b"}, by=None, at=b"")
+def test_the_stamp_of_any_record_comes_off_again(
+    data: dict[str, str], by: str | None, at: bytes
+) -> None:
+    record = msgspec.json.encode({key: each for key, each in data.items() if key[:1] != "_"})
+    if record == b"{}":
+        # The first of the keys has no comma before it.
+        stamped = b'{"_id":"k1"}\n'
+        assert records.record_and_author(stamped) == (record, None)
+        return
+    stamped = records.stamped_line(record, at, "k1", by)
+    assert records.record_and_author(stamped) == (record, None if by is None else "laptop")
+    assert records.record_and_author(record + b"\n") == (record, None)

@@ -11,7 +11,7 @@ from steno_protocol.commands import AppendStream, AppendWire
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from steno_protocol.records import RESERVED_KEYS, author_of, stamp_of, unstamped
+from steno_protocol.records import RESERVED_KEYS, record_and_author, stamp_of, unstamped
 from stenod.core.key_replay import applied_in
 from stenod.core.keys import KeyTable
 from stenod.core.machine import Answered, Lines
@@ -44,7 +44,7 @@ def test_line_without_its_stamp_is_the_record(records: list[Any], by: str | None
     assert isinstance(decision, Lines)
     lines = split_lines(decision.data)
     assert [unstamped(line) for line in lines] == data
-    assert {author_of(line) for line in lines} == {by}
+    assert {record_and_author(line)[1] for line in lines} == {by}
     for line in lines:
         assert msgspec.json.decode(line)["_id"].startswith("k1")
         assert stamp_of(line) is not None
