@@ -310,8 +310,8 @@ class RecordList(NotPicklable):
         head = await self.stream.head()
         found: list[StoredEdit] = []
         for start, end in edits.spans(head):
-            records = self.stream.records(start, end)
-            block = [edits.stored_edit(each) async for each in records]
+            lines = self.stream.lines(start, end)
+            block = [edit async for line in lines if (edit := edits.stored_edit(line)) is not None]
             found.extend(reversed(block))
             if is_enough(found):
                 break

@@ -20,7 +20,7 @@ import msgspec
 from steno._sansio.argument_checks import briefly
 from steno._sansio.exact import encode_exactly, original
 from steno._sansio.messages import JsonObject, encode_messages, is_message
-from steno.values import ListState, StreamRecord
+from steno.values import ListState, decode_object
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Conflict, NotFound, TooLarge
 from steno_protocol.positions import Position
@@ -107,11 +107,21 @@ def _given(item: Any) -> Any:
     return item
 
 
-def stored_edit(record: StreamRecord) -> StoredEdit:
-    """Return the edit in a record of the stream."""
-    edit = original(record.record)
+def stored_edit(line: bytes) -> StoredEdit | None:
+    """Return the edit in a line of the stream; None for a damaged or blank line.
+
+    The keys that steno inserted stay in it: no edit has one of them.
+    """
+    record = decode_object(line)
+    if record is None:
+        return None
+    key = record.get("_id")
+    edit = original(record)
     # The first release of the adapter for the OpenAI Agents SDK wrote `pop`.
-    return StoredEdit(record.key, deletion(-1) if "pop" in edit else edit)
+    return StoredEdit(
+        key.partition(".")[0] if isinstance(key, str) else None,
+        deletion(-1) if "pop" in edit else edit,
+    )
 
 
 # --- the list -------------------------------------------------------------------------------------

@@ -312,8 +312,8 @@ class BlockingRecordList(NotPicklable):
         head = self.stream.head()
         found: list[StoredEdit] = []
         for start, end in edits.spans(head):
-            records = self.stream.records(start, end)
-            block = [edits.stored_edit(each) for each in records]
+            lines = self.stream.lines(start, end)
+            block = [edit for line in lines if (edit := edits.stored_edit(line)) is not None]
             found.extend(reversed(block))
             if is_enough(found):
                 break

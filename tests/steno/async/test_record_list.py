@@ -184,11 +184,11 @@ async def test_the_end_of_a_long_list_is_read_alone(
             stop = min(start + limits.BATCH_RECORDS_MAX, 10_000)
             await todo.append([item(str(number)) for number in range(start, stop)])
         spans: list[tuple[Any, Any]] = []
-        records = todo.stream.records
+        lines = todo.stream.lines
         monkeypatch.setattr(
             todo.stream,
-            "records",
-            lambda after, until: (spans.append((after, until)), records(after, until))[1],
+            "lines",
+            lambda after, until: (spans.append((after, until)), lines(after, until))[1],
         )
         assert await texts(todo, 3) == ["9997", "9998", "9999"]
         assert await todo.delete(-2) == item("9998")
