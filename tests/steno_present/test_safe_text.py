@@ -52,6 +52,14 @@ def test_each_such_character_has_an_escape(name: str) -> None:
         assert printable_json(character).isprintable()
 
 
+@pytest.mark.parametrize("around", ["", "é"], ids=["alone", "beside a character beyond ASCII"])
+def test_of_ascii_alone_the_controls_have_an_escape(around: str) -> None:
+    for character in map(chr, range(128)):
+        is_kept = character.isprintable() or character in "\t\n"
+        assert (printable(character + around) == character + around) is is_kept
+        assert (printable_json(character + around) == character + around) is is_kept
+
+
 @given(st.text(max_size=200))
 def test_what_is_shown_has_no_control_character(text: str) -> None:
     for shown in (printable(text), re.sub(r"\x1b\[[0-9;]*m", "", coloured(text))):
