@@ -26,7 +26,7 @@ from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.following import Digest, pieces_of
 from steno_agents.json_lines import lenient_object, objects_of
-from steno_agents.limits import FOLLOWED_LINE_BYTES
+from steno_agents.limits import FOLLOWED_LINE_BYTES, FOLLOWED_RECORDS_MAX
 from steno_agents.origin import NOTES
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
@@ -86,6 +86,7 @@ class Counted(NamedTuple):
         salvaged: records that were read from damaged lines.
         odd: messages in a form that the reader does not know.
         elsewhere: the session with the beginning of the conversation, if its file was not found.
+        is_cut: the file has more records than a conversation may have, and `write` took the first.
     """
 
     branches: int = 0
@@ -95,6 +96,7 @@ class Counted(NamedTuple):
     salvaged: int = 0
     odd: int = 0
     elsewhere: str | None = None
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,8 @@ class ForeignSource:
     ) -> None:
         """Write the session's files; durable once the folder is synced.
 
-        Only whole lines are taken: the program may be writing the next one.
+        Only whole lines are taken: the program may be writing the next one. Of a file with more
+        records than are followed, the first are; a `Follower` takes the rest.
 
         Args:
             folder: an empty folder.
@@ -224,12 +227,7 @@ class ForeignSource:
             _opened(self.tree, self.inside) as source,
             _new(folder / self.stream) as copy,
         ):
-            for line in whole_lines(source, self.file, self.unfinished):
-                copy.write(line)
-                digest.feed(line)
-                show(len(line))
-                if self.bytes_max is not None and digest.offset >= self.bytes_max:
-                    break
+            is_cut = self._copy_lines(source, copy, digest, show)
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
         histories = transcript.histories()
@@ -243,6 +241,7 @@ class ForeignSource:
                 sum(bool(each) for each in spans.values()),
                 transcript.odd,
                 transcript.elsewhere,
+                is_cut=is_cut,
             )
         )
         self._copy_companions(folder)
@@ -261,6 +260,23 @@ class ForeignSource:
         changed = self.tree.stat(self.inside)
         for each in folder.iterdir():
             os.utime(each, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+
+    def _copy_lines(
+        self, source: BinaryIO, copy: BinaryIO, digest: Digest, show: Callable[[int], None]
+    ) -> bool:
+        """Copy the whole lines that are taken; returns whether there are more records.
+
+        A function of its own, because its last line may be as long as one is read.
+        """
+        for number, line in enumerate(whole_lines(source, self.file, self.unfinished)):
+            if number == FOLLOWED_RECORDS_MAX:
+                return True
+            copy.write(line)
+            digest.feed(line)
+            show(len(line))
+            if self.bytes_max is not None and digest.offset >= self.bytes_max:
+                break
+        return False
 
     def _wrap(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> int:
         """Give the stream its records; a daemon would cut a damaged last line.

@@ -256,7 +256,7 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
     run("stop")
 
 
-def test_an_import_names_the_lines_that_are_no_json_object(root: Path, tmp_path: Path) -> None:
+def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path) -> None:
     bad = node("2", "1", "assistant", "lost", cost=float("nan"))
     file = write(tmp_path / "bad.jsonl", [node("1", None, "user", "Mend the till"), bad])
     with file.open("a") as more:
@@ -264,11 +264,11 @@ def test_an_import_names_the_lines_that_are_no_json_object(root: Path, tmp_path:
     run = Steno(root)
     imported = run("import", str(file), "one")
     assert imported.code == 0
-    assert "1 line of one is no JSON object, kept in its stream only" in imported.err
+    assert "1 line of one is no record, kept in its stream only" in imported.err
     with file.open("a") as more:
         more.write("7\n")
     imported = run("import", str(file), "two")
-    assert "2 lines of two are no JSON objects, kept in its stream only" in imported.err
+    assert "2 lines of two are no records, kept in its stream only" in imported.err
     assert run("import", str(file), "three", "--json").document["damaged"] == 2
     run("stop")
 
