@@ -3,7 +3,7 @@
 context.jsonl               the conversation as messages
 context_1.jsonl ...         what compactions replaced, and the other branches
 stream-claude-code.jsonl    the file of the other program, byte for byte
-tool-results/               long results of tools, which Claude Code keeps in files of their own
+stream-tool-results.jsonl   long results of tools, which Claude Code keeps in files of their own
 stream-source.jsonl         where the file is, see `SourceNote`
 state.json                  the title, and the program as a label
 """
@@ -13,15 +13,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 
-from steno.local import sync_file, sync_folder
+from steno.local import sync_file
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.following import Digest, pieces_of
@@ -36,6 +37,7 @@ from steno_cli.command_limits import (
     TITLE_FILE_BYTES_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
+from steno_cli.companions import new_pieces
 from steno_cli.import_sources import check_session_id
 from steno_cli.source_tree import Entry, SourceTree, Walk
 from steno_cli.transcripts import detected, first_objects, line_within
@@ -212,7 +214,7 @@ class ForeignSource:
         Args:
             folder: an empty folder.
             show: called with the bytes of each line, `PASSES` times altogether.
-            mask: hides secrets in a line that is kept as Base64; the caller masks the files.
+            mask: hides secrets in what is kept as Base64; the caller masks the files.
 
         Raises:
             EmptyTranscript: no record is a message.
@@ -244,7 +246,7 @@ class ForeignSource:
                 is_cut=is_cut,
             )
         )
-        self._copy_companions(folder)
+        self._write_companions(folder, mask)
         lines = self._wrap(folder, mask)
         title = self.title_of(transcript)
         cursor = digest.cursor(0)
@@ -374,25 +376,28 @@ class ForeignSource:
         error.is_known = not (transcript.odd or self.undecoded)
         return error
 
-    def _copy_companions(self, folder: Path) -> None:
-        """Copy the files that the program keeps beside the transcript."""
-        beside = self.inside.parent / _stem(self.inside.name)
+    def companions(
+        self, name: str, taken: Mapping[str, int], mask: Callable[[bytes], bytes] | None
+    ) -> Iterator[bytes]:
+        """Yield the records of what is new in a folder of files beside the transcript.
+
+        Args:
+            name: one of the `companions` of the format, and the stream with the records.
+            taken: the bytes of each file that the stream has.
+            mask: hides secrets.
+        """
+        folder = self.inside.parent / _stem(self.inside.name) / name
+        return new_pieces(self.tree, folder, taken, mask)
+
+    def _write_companions(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> None:
         for name in self.format.companions:
-            if not self.tree.has_folder(beside / name):
+            pieces = self.companions(name, {}, mask)
+            first = next(pieces, None)
+            if first is None:
                 continue
-            (folder / name).mkdir(mode=0o700)
-            for entry in self.tree.entries(beside / name):
-                # A daemon would take such a file for one of a session.
-                if entry.is_folder or entry.name.endswith(_SUFFIX):
-                    continue
-                with (
-                    self.tree.open(beside / name / entry.name) as source,
-                    _new(folder / name / entry.name) as copy,
-                ):
-                    while block := source.read(limits.COPY_BYTES):
-                        copy.write(block)
-                    _sync(copy)
-            sync_folder(folder / name)
+            with _new(folder / paths.stream_file(name)) as stream:
+                stream.writelines(piece + b"\n" for piece in chain([first], pieces))
+                _sync(stream)
 
     def _write_state(self, transcript: ForeignTranscript, title: str, folder: Path) -> None:
         state = {"version": 1, "custom_title": title or None, "labels": [transcript.stream]}

@@ -321,7 +321,7 @@ def _seen(found: Followed, source: ForeignSource) -> Seen:
         found.session,
         str(source.file),
         "rewritten" if found.was_rewritten else "grown",
-        found.file_bytes,
+        found.file_bytes + found.companion_bytes,
         found.messages,
         tuple(notes_of(found, source)),
     )

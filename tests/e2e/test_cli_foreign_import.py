@@ -468,10 +468,11 @@ def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
     (results / "secret.txt").symlink_to("/etc/hostname")
     run = Steno(root)
     assert run("import", str(projects)).code == 0
-    copied = root.joinpath("sessions", *CLAUDE.split("/"), "tool-results")
-    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
-        "long.txt": b"a long result\n", "shot.png": b"\x89PNG",
-    }  # fmt: skip
+    kept = root.joinpath("sessions", *CLAUDE.split("/"), "stream-tool-results.jsonl")
+    assert list(map(json.loads, kept.read_text().splitlines())) == [
+        {"file": "long.txt", "begin": 0, "end": 14, "text": "a long result\n"},
+        {"file": "shot.png", "begin": 0, "end": 4, "base64": "iVBORw=="},
+    ]
     run("stop")
 
 

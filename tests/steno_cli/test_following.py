@@ -20,6 +20,7 @@ from steno_cli.taking_in import Importer, Unshown, folder_aside, take_in
 from steno_protocol.commands import Command
 from steno_protocol.errors import Conflict, Exists, TooLarge
 from steno_protocol.limits import MIB
+from steno_redact.redactor import Redactor
 from support.daemon_in_thread import DaemonInThread
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -379,3 +380,52 @@ def test_an_import_reads_as_many_records_as_a_follower_and_keeps_all_lines(
     assert source.undecoded == [len(b"torn\n")]
     assert source.unfinished == [len(TORN)]
     world.check(["one", "two"])
+
+
+def test_a_result_that_comes_later_than_its_line_is_taken_in_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_cli.companions.RAW_BYTES", 8)
+    results = world.file.with_suffix("") / "tool-results"
+    follower = Follower(world.client, world.source, None)
+    follower.look()
+    results.mkdir(parents=True)
+    (results / "a.txt").write_text("one\ntwo\nha")
+    (results / "link.txt").symlink_to("/etc/hostname")
+    assert not follower.look(is_settled=False).has_changed, "it may be half written"
+    assert follower.look().companion_bytes
+    (results / "a.txt").write_text("one\ntwo\nhalf\n")
+    (results / "b.png").write_bytes(b"\x89PNG")
+    assert follower.look().has_changed
+    world.check(["one", "two"])
+    stream = world.client.session(world.source.session).stream("tool-results")
+    assert [
+        (each.record["file"], each.record.get("text") or each.record["base64"])
+        for each in stream.records()
+    ] == [
+        ("a.txt", "one\ntwo\n"), ("a.txt", "ha"), ("a.txt", "lf\n"), ("b.png", "iVBORw=="),
+    ]  # fmt: skip
+
+
+def test_two_followers_take_a_result_in_once(world: World) -> None:
+    results = world.file.with_suffix("") / "tool-results"
+    results.mkdir(parents=True)
+    (results / "a.txt").write_text("one\n")
+    followers = [Follower(world.client, world.source, None) for _ in range(2)]
+    for follower in followers:
+        follower.look()
+    (results / "a.txt").write_text("one\ntwo\n")
+    assert [bool(each.look().companion_bytes) for each in followers] == [True, False]
+    stream = world.client.session(world.source.session).stream("tool-results")
+    assert [each.record["text"] for each in stream.records()] == ["one\n", "two\n"]
+
+
+def test_a_result_is_masked_as_it_is_written(world: World) -> None:
+    results = world.file.with_suffix("") / "tool-results"
+    results.mkdir(parents=True)
+    (results / "a.txt").write_text("password=hunter2\n")
+    Follower(world.client, world.source, Redactor()).look()
+    stream = world.client.session(world.source.session).stream("tool-results")
+    [record] = [each.record for each in stream.records()]
+    assert "hunter2" not in record["text"]
+    assert not Follower(world.client, world.source, Redactor()).look().companion_bytes
