@@ -33,12 +33,12 @@ from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, Histo
 from steno_cli import compressed
 from steno_cli.codex_rollouts import Rollouts
 from steno_cli.command_limits import (
-    INDEX_BYTES_MAX,
     TITLE_FILE_BYTES_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
 from steno_cli.companions import new_pieces
 from steno_cli.import_sources import check_session_id
+from steno_cli.session_indexes import indexes_above, names_in
 from steno_cli.source_tree import Entry, SourceTree, Walk
 from steno_cli.transcripts import detected, first_objects, line_within
 from steno_protocol import limits, paths
@@ -53,9 +53,6 @@ _ENDINGS: Final = (_SUFFIX, _SUFFIX + compressed.SUFFIX)
 
 _DIGEST_CHARS: Final = 12
 """Characters of a digest at the end of a name that was cut: no two names of a user are alike."""
-
-_INDEX_ABOVE_MAX: Final = 5
-"""From a rollout's folder to that of Codex: day, month, year, `sessions`, `~/.codex`."""
 
 _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
@@ -196,9 +193,9 @@ class ForeignSource:
     def title_of(self, transcript: ForeignTranscript) -> str:
         """The title that the program shows, or the first words that a person typed."""
         title = (
-            transcript.own_title
+            self._indexed_title(transcript)
+            or transcript.own_title
             or self._title_beside()
-            or self._indexed_title(transcript)
             or transcript.title(transcript.histories())
         )
         return (title or "")[: limits.TITLE_CHARS_MAX]
@@ -424,21 +421,9 @@ class ForeignSource:
         index = self.format.index
         if index is None or transcript.session is None:
             return None
-        for folder in (self.folder, *self.folder.parents[:_INDEX_ABOVE_MAX]):
+        for path in indexes_above(self.folder, index):
             with suppress(OSError, StenoError):
-                with (
-                    closing(SourceTree(folder)) as above,
-                    above.open(PurePath(index.file)) as file,
-                ):
-                    lines = file.read(INDEX_BYTES_MAX).splitlines()
-                entries = (lenient_object(line) or {} for line in reversed(lines))
-                titles = (
-                    title
-                    for entry in entries
-                    if entry.get(index.session) == transcript.session
-                    and isinstance(title := entry.get(index.title), str)
-                )
-                return next(titles, None)
+                return names_in(path, index).get(transcript.session)
         return None
 
 
