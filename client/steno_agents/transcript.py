@@ -96,7 +96,8 @@ class ForeignTranscript(ABC):
     Attributes:
         program: the name of the program that wrote the file.
         stream: the name of the stream that keeps its lines.
-        companions: folders of further files, in a folder that is named as the file is.
+        companions: folders of further files, in a folder that is named as the file is; a stream of
+            the same name keeps them.
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
         has_states: its file is made of rows that change, and its stream is a log of them.

@@ -15,7 +15,7 @@ from steno.local import make_target
 from steno.parts import BlockingLink
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
-from steno_present.wording import count, number
+from steno_present.repairs import repair
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
 from steno_protocol.replies import RepairedFile
@@ -64,12 +64,7 @@ def linked(options: Namespace, *, spawn: bool = True, output: Output | None = No
 
 def say_repaired(messages: Output, repaired: RepairedFile) -> None:
     """Print the note about a repair that the daemon made when it opened the session."""
-    where = f"{repaired.session}: the daemon repaired the end of {repaired.file} ({repaired.why})"
-    if repaired.bytes:
-        cut = f"{count(repaired.bytes, 'byte')} after byte {number(repaired.offset)}"
-        messages.say(f"{where}: {cut} were cut off and are kept in {repaired.kept_in}")
-    else:
-        messages.say(f"{where}: its last line got its newline")
+    messages.say(repair(repaired))
 
 
 class _StaleNote:

@@ -11,6 +11,9 @@ Three steps, each of which a kill may end; the next call sees what is there and 
 3. The stream `source` gets a note: the file is in the session up to there. It also has the place
    of the file, and its title.
 
+The files that the program keeps beside it go to a stream of their own, once nothing was written for
+a while: they may come later than the lines that name them.
+
 A context that others changed is left as it is: a person goes on with it.
 
 A program that keeps its sessions in a database has no file that grows: its rows change. What the
@@ -57,6 +60,7 @@ from steno_cli.command_limits import (
     FOLLOW_UPDATE_FACTOR_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
+from steno_cli.companions import taken_of
 from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
 from steno_cli.transcripts import line_within
 from steno_present.wording import count
@@ -101,6 +105,7 @@ class Followed:
     Attributes:
         session: the id of the session.
         file_bytes: the bytes of the file that were added to the stream.
+        companion_bytes: those of records with files beside it.
         messages: the records that were added to the context.
         was_rewritten: the file did not begin with what the stream had.
         was_reverted: earlier messages were replaced; they are a past generation.
@@ -117,6 +122,7 @@ class Followed:
 
     session: str
     file_bytes: int = 0
+    companion_bytes: int = 0
     messages: int = 0
     was_rewritten: bool = False
     was_reverted: bool = False
@@ -132,7 +138,8 @@ class Followed:
     @property
     def has_changed(self) -> bool:
         """Whether anything was written."""
-        return bool(self.file_bytes or self.messages or self.was_rewritten or self.was_reverted)
+        added = self.file_bytes or self.companion_bytes or self.messages
+        return bool(added or self.was_rewritten or self.was_reverted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +188,8 @@ class Follower:
         self._updated_at = 0
         # The bytes of a log of rows that the stream has.
         self._logged = 0
+        # The head of each stream of files beside it, and the bytes that it has of each file.
+        self._companions: dict[str, tuple[Position, dict[str, int]]] = {}
         # The offset of the last note, up to which the context is complete.
         self._noted = -1
 
@@ -224,6 +233,7 @@ class Follower:
         """Drop what is in memory; the next look reads the file from its beginning."""
         self._reading = self._conversation = None
         self._updated_at = 0
+        self._companions = {}
 
     @contextmanager
     def _opened(self) -> Generator[BinaryIO]:
@@ -265,6 +275,8 @@ class Follower:
             # A message may wait for the rest of it, which is in the file already.
             settled = is_settled and not done.has_more
             self._update_context(file, reading, done, is_settled=settled)
+        if is_settled and not done.has_more:
+            self._add_companions(done)
         title = reading.transcript.own_title
         if is_first or title != self._title or (is_settled and self._noted != reading.offset):
             self._describe(reading)
@@ -395,14 +407,35 @@ class Follower:
             self._append_lines([piece.record], cursor)
 
     def _append_lines(self, records: list[bytes], cursor: Cursor) -> None:
-        if not records:
-            return
+        if records:
+            stream, head = self.source.format.stream, self._stream_head
+            self._stream_head = self._append_to(stream, records, head, cursor.key)
+
+    def _append_to(
+        self, stream: str, records: list[bytes], head: Position, key: str | None = None
+    ) -> Position:
         command = mutation(
-            AppendStream, self.source.session, AUTHOR, cursor.key, self._stream_head, "synced",
-            stream=self.source.format.stream,
-        )  # fmt: skip
+            AppendStream, self.source.session, AUTHOR, key, head, "synced", stream=stream
+        )
         ack, _ = self._client.request(command, Ack, records)
-        self._stream_head = Position.parse(ack.head)
+        return Position.parse(ack.head)
+
+    def _add_companions(self, done: Followed) -> None:
+        """Append what is new in the files beside the transcript."""
+        for name in self.source.format.companions:
+            if next(self.source.companions(name, {}, None), None) is None:
+                continue
+            if name not in self._companions:
+                stream = self._session.stream(name)
+                head = stream.head()
+                taken = taken_of(each.record for each in stream.records(until=head))
+                self._companions[name] = head, taken
+            head, taken = self._companions[name]
+            for piece in self.source.companions(name, dict(taken), self._mask):
+                head = self._append_to(name, [piece], head)
+                taken.update(taken_of([msgspec.json.decode(piece)]))
+                self._companions[name] = head, taken
+                done.companion_bytes += len(piece)
 
     def _mask(self, line: bytes) -> bytes:
         return line if self._redactor is None else masked_bytes(self._redactor, line)

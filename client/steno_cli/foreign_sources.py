@@ -3,7 +3,7 @@
 context.jsonl               the conversation as messages
 context_1.jsonl ...         what compactions replaced, and the other branches
 stream-claude-code.jsonl    the file of the other program, byte for byte
-tool-results/               long results of tools, which Claude Code keeps in files of their own
+stream-tool-results.jsonl   long results of tools, which Claude Code keeps in files of their own
 stream-source.jsonl         where the file is, see `SourceNote`
 state.json                  the title, and the program as a label
 """
@@ -13,30 +13,32 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 
-from steno.local import sync_file, sync_folder
+from steno.local import sync_file
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.following import Digest, pieces_of
 from steno_agents.json_lines import lenient_object, objects_of
-from steno_agents.limits import FOLLOWED_LINE_BYTES
+from steno_agents.limits import FOLLOWED_LINE_BYTES, FOLLOWED_RECORDS_MAX
 from steno_agents.origin import NOTES
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
 from steno_cli.codex_rollouts import Rollouts
 from steno_cli.command_limits import (
-    INDEX_BYTES_MAX,
     TITLE_FILE_BYTES_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
+from steno_cli.companions import new_pieces
 from steno_cli.import_sources import check_session_id
+from steno_cli.session_indexes import indexes_above, names_in
 from steno_cli.source_tree import Entry, SourceTree, Walk
 from steno_cli.transcripts import detected, first_objects, line_within
 from steno_protocol import limits, paths
@@ -51,9 +53,6 @@ _ENDINGS: Final = (_SUFFIX, _SUFFIX + compressed.SUFFIX)
 
 _DIGEST_CHARS: Final = 12
 """Characters of a digest at the end of a name that was cut: no two names of a user are alike."""
-
-_INDEX_ABOVE_MAX: Final = 5
-"""From a rollout's folder to that of Codex: day, month, year, `sessions`, `~/.codex`."""
 
 _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
@@ -86,6 +85,7 @@ class Counted(NamedTuple):
         salvaged: records that were read from damaged lines.
         odd: messages in a form that the reader does not know.
         elsewhere: the session with the beginning of the conversation, if its file was not found.
+        is_cut: the file has more records than a conversation may have, and `write` took the first.
     """
 
     branches: int = 0
@@ -95,6 +95,7 @@ class Counted(NamedTuple):
     salvaged: int = 0
     odd: int = 0
     elsewhere: str | None = None
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +193,9 @@ class ForeignSource:
     def title_of(self, transcript: ForeignTranscript) -> str:
         """The title that the program shows, or the first words that a person typed."""
         title = (
-            transcript.own_title
+            self._indexed_title(transcript)
+            or transcript.own_title
             or self._title_beside()
-            or self._indexed_title(transcript)
             or transcript.title(transcript.histories())
         )
         return (title or "")[: limits.TITLE_CHARS_MAX]
@@ -204,12 +205,13 @@ class ForeignSource:
     ) -> None:
         """Write the session's files; durable once the folder is synced.
 
-        Only whole lines are taken: the program may be writing the next one.
+        Only whole lines are taken: the program may be writing the next one. Of a file with more
+        records than are followed, the first are; a `Follower` takes the rest.
 
         Args:
             folder: an empty folder.
             show: called with the bytes of each line, `PASSES` times altogether.
-            mask: hides secrets in a line that is kept as Base64; the caller masks the files.
+            mask: hides secrets in what is kept as Base64; the caller masks the files.
 
         Raises:
             EmptyTranscript: no record is a message.
@@ -224,12 +226,7 @@ class ForeignSource:
             _opened(self.tree, self.inside) as source,
             _new(folder / self.stream) as copy,
         ):
-            for line in whole_lines(source, self.file, self.unfinished):
-                copy.write(line)
-                digest.feed(line)
-                show(len(line))
-                if self.bytes_max is not None and digest.offset >= self.bytes_max:
-                    break
+            is_cut = self._copy_lines(source, copy, digest, show)
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
         histories = transcript.histories()
@@ -243,9 +240,10 @@ class ForeignSource:
                 sum(bool(each) for each in spans.values()),
                 transcript.odd,
                 transcript.elsewhere,
+                is_cut=is_cut,
             )
         )
-        self._copy_companions(folder)
+        self._write_companions(folder, mask)
         lines = self._wrap(folder, mask)
         title = self.title_of(transcript)
         cursor = digest.cursor(0)
@@ -261,6 +259,23 @@ class ForeignSource:
         changed = self.tree.stat(self.inside)
         for each in folder.iterdir():
             os.utime(each, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+
+    def _copy_lines(
+        self, source: BinaryIO, copy: BinaryIO, digest: Digest, show: Callable[[int], None]
+    ) -> bool:
+        """Copy the whole lines that are taken; returns whether there are more records.
+
+        A function of its own, because its last line may be as long as one is read.
+        """
+        for number, line in enumerate(whole_lines(source, self.file, self.unfinished)):
+            if number == FOLLOWED_RECORDS_MAX:
+                return True
+            copy.write(line)
+            digest.feed(line)
+            show(len(line))
+            if self.bytes_max is not None and digest.offset >= self.bytes_max:
+                break
+        return False
 
     def _wrap(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> int:
         """Give the stream its records; a daemon would cut a damaged last line.
@@ -358,25 +373,28 @@ class ForeignSource:
         error.is_known = not (transcript.odd or self.undecoded)
         return error
 
-    def _copy_companions(self, folder: Path) -> None:
-        """Copy the files that the program keeps beside the transcript."""
-        beside = self.inside.parent / _stem(self.inside.name)
+    def companions(
+        self, name: str, taken: Mapping[str, int], mask: Callable[[bytes], bytes] | None
+    ) -> Iterator[bytes]:
+        """Yield the records of what is new in a folder of files beside the transcript.
+
+        Args:
+            name: one of the `companions` of the format, and the stream with the records.
+            taken: the bytes of each file that the stream has.
+            mask: hides secrets.
+        """
+        folder = self.inside.parent / _stem(self.inside.name) / name
+        return new_pieces(self.tree, folder, taken, mask)
+
+    def _write_companions(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> None:
         for name in self.format.companions:
-            if not self.tree.has_folder(beside / name):
+            pieces = self.companions(name, {}, mask)
+            first = next(pieces, None)
+            if first is None:
                 continue
-            (folder / name).mkdir(mode=0o700)
-            for entry in self.tree.entries(beside / name):
-                # A daemon would take such a file for one of a session.
-                if entry.is_folder or entry.name.endswith(_SUFFIX):
-                    continue
-                with (
-                    self.tree.open(beside / name / entry.name) as source,
-                    _new(folder / name / entry.name) as copy,
-                ):
-                    while block := source.read(limits.COPY_BYTES):
-                        copy.write(block)
-                    _sync(copy)
-            sync_folder(folder / name)
+            with _new(folder / paths.stream_file(name)) as stream:
+                stream.writelines(piece + b"\n" for piece in chain([first], pieces))
+                _sync(stream)
 
     def _write_state(self, transcript: ForeignTranscript, title: str, folder: Path) -> None:
         state = {"version": 1, "custom_title": title or None, "labels": [transcript.stream]}
@@ -403,21 +421,9 @@ class ForeignSource:
         index = self.format.index
         if index is None or transcript.session is None:
             return None
-        for folder in (self.folder, *self.folder.parents[:_INDEX_ABOVE_MAX]):
+        for path in indexes_above(self.folder, index):
             with suppress(OSError, StenoError):
-                with (
-                    closing(SourceTree(folder)) as above,
-                    above.open(PurePath(index.file)) as file,
-                ):
-                    lines = file.read(INDEX_BYTES_MAX).splitlines()
-                entries = (lenient_object(line) or {} for line in reversed(lines))
-                titles = (
-                    title
-                    for entry in entries
-                    if entry.get(index.session) == transcript.session
-                    and isinstance(title := entry.get(index.title), str)
-                )
-                return next(titles, None)
+                return names_in(path, index).get(transcript.session)
         return None
 
 

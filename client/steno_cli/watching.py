@@ -29,6 +29,7 @@ from steno_cli.following import AnotherCopy, Followed, Follower, mark_gone, note
 from steno_cli.foreign_sources import SOURCE, EmptyTranscript, ForeignSource, find_one
 from steno_cli.known_files import KnownFiles, id_of_copy
 from steno_cli.opencode_mirror import DatabaseMirror
+from steno_cli.session_indexes import IndexWatch
 from steno_cli.taking_in import folder_aside, take_in
 from steno_protocol import paths
 from steno_protocol.errors import (
@@ -125,6 +126,7 @@ class Watcher:
         self.sources: dict[str, ForeignSource] = {}
         self.followers: OrderedDict[str, Follower] = OrderedDict()
         self._work: dict[str, _Work] = {}
+        self._indexes = IndexWatch()
         # Files of which only a part was taken in: they come after the others.
         self._longer: set[str] = set()
 
@@ -154,6 +156,19 @@ class Watcher:
                     # One that was moved is found at its new place first.
                     pause = WATCH_SETTLED_S if file.shape is None else 0.0
                     self._work[file.path] = _Work(file, self._clock() + pause)
+        if paths is None:
+            self._look_at_names()
+
+    def _look_at_names(self) -> None:
+        """Let the sessions that an index gives another name be looked at."""
+        names = self._indexes.changed(self._watch.tops)
+        for known in self._known.all() if names else ():
+            name = names.get(known.note.identity)
+            file = self._watch.files.get(known.note.path)
+            if name is not None and name != known.note.title and file is not None:
+                # A follower looks for a title when it is new.
+                self.followers.pop(file.path, None)
+                self._work.setdefault(file.path, _Work(file, self._clock()))
 
     def _is_complete(self, file: WatchedFile) -> bool:
         """Whether the session of a file has it as it is; asked once, when the watch begins."""
@@ -321,7 +336,7 @@ def _seen(found: Followed, source: ForeignSource) -> Seen:
         found.session,
         str(source.file),
         "rewritten" if found.was_rewritten else "grown",
-        found.file_bytes,
+        found.file_bytes + found.companion_bytes,
         found.messages,
         tuple(notes_of(found, source)),
     )

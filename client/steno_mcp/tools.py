@@ -38,6 +38,7 @@ from steno_mcp.values import (
     SessionState,
     StreamEntry,
 )
+from steno_present.repairs import repair
 from steno_protocol import replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
@@ -115,6 +116,7 @@ async def get_session(source: Source, asked: OneSession) -> SessionState:
         pending_dmail=_mail(await session.pending_dmail()),
         streams=[_stream(each) for each in await session.streams()],
         origin=_origin(await fetch_origin(session), source.redactor),
+        repairs=_repairs(session),
     )
 
 
@@ -161,7 +163,7 @@ async def append_messages(source: Source, asked: AppendMessages) -> Changed:
             check_message(record)
         await source.client.open(asked.session, follow=False)
         ack = await _append(session, asked)
-    return _changed(asked.session, ack)
+    return _changed(source, asked.session, ack)
 
 
 async def create_checkpoint(source: Source, asked: CreateCheckpoint) -> Changed:
@@ -169,7 +171,7 @@ async def create_checkpoint(source: Source, asked: CreateCheckpoint) -> Changed:
     ack = await source.client.session(asked.session).checkpoint(
         asked.add_user_message, key=asked.key, expect=asked.expect
     )
-    return _changed(asked.session, ack)
+    return _changed(source, asked.session, ack)
 
 
 async def revert_session(source: Source, asked: RevertSession) -> Changed:
@@ -177,7 +179,7 @@ async def revert_session(source: Source, asked: RevertSession) -> Changed:
     ack = await source.client.session(asked.session).revert_to(
         asked.checkpoint, why=asked.why, key=asked.key, expect=asked.expect
     )
-    return _changed(asked.session, ack)
+    return _changed(source, asked.session, ack)
 
 
 async def restore_generation(source: Source, asked: RestoreGeneration) -> Changed:
@@ -185,7 +187,7 @@ async def restore_generation(source: Source, asked: RestoreGeneration) -> Change
     ack = await source.client.session(asked.session).restore_generation(
         asked.generation, why=asked.why, key=asked.key, expect=asked.expect
     )
-    return _changed(asked.session, ack)
+    return _changed(source, asked.session, ack)
 
 
 async def send_dmail(source: Source, asked: SendDmail) -> Changed:
@@ -194,7 +196,7 @@ async def send_dmail(source: Source, asked: SendDmail) -> Changed:
         asked.checkpoint, asked.message,
         replaces=asked.replaces, key=asked.key, expect=asked.expect,
     )  # fmt: skip
-    return msgspec.structs.replace(_changed(asked.session, sent), mail_id=sent.id)
+    return msgspec.structs.replace(_changed(source, asked.session, sent), mail_id=sent.id)
 
 
 async def deliver_dmail(source: Source, asked: DeliverDmail) -> Changed:
@@ -202,7 +204,7 @@ async def deliver_dmail(source: Source, asked: DeliverDmail) -> Changed:
     ack = await source.client.session(asked.session).deliver_dmail(
         asked.mail_id, add_user_message=asked.add_user_message, key=asked.key, expect=asked.expect
     )
-    return msgspec.structs.replace(_changed(asked.session, ack), mail_id=asked.mail_id)
+    return msgspec.structs.replace(_changed(source, asked.session, ack), mail_id=asked.mail_id)
 
 
 async def fork_session(source: Source, asked: ForkSession) -> Forked:
@@ -349,7 +351,11 @@ def _stream(found: StreamInfo) -> StreamEntry:
     )
 
 
-def _changed(session: str, ack: Ack) -> Changed:
+def _repairs(session: Session) -> list[str]:
+    return list(map(repair, session.repaired))
+
+
+def _changed(source: Source, session: str, ack: Ack) -> Changed:
     return Changed(
         session=session,
         head=str(ack.head),
@@ -360,4 +366,5 @@ def _changed(session: str, ack: Ack) -> Changed:
         checkpoint=ack.checkpoint_id,
         handle=ack.handle if isinstance(ack, Checkpoint) else None,
         kept_generation=None if ack.rotated is None else ack.head.generation - 1,
+        repairs=_repairs(source.client.session(session)),
     )

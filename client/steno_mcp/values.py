@@ -58,6 +58,13 @@ Prefix = Annotated[
 ]
 
 
+Repairs = Annotated[
+    list[str],
+    Meta(description="What the daemon changed when it opened the files after a crash or half a"
+         " line of another program, and where the bytes are that it cut off."),
+]  # fmt: skip
+
+
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of any tool."""
 
@@ -279,6 +286,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     origin: Annotated[
         OriginEntry | None, Meta(description="The program of an imported session; null for others.")
     ] = None
+    repairs: Repairs = msgspec.field(default_factory=list[str])
 
 
 class RecordEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,6 +343,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
         int | None, Meta(description="The generation that a rewrite left behind.")
     ] = None
     mail_id: str | None = None
+    repairs: Repairs = msgspec.field(default_factory=list[str])
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True):

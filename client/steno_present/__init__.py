@@ -9,6 +9,7 @@ markdown       a session as Markdown
 tree           a value as an indented tree
 open_calls     calls of tools without a result
 messages       what a record says: role, texts, calls, times
+repairs        what the daemon changed when it opened a session
 lexers         the lexer for a language's name
 wording        numbers, sizes and times in words
 safe_text      text that cannot control a terminal

@@ -15,10 +15,11 @@ from steno.values import Record
 from steno_present import tree
 from steno_present.contract import document
 from steno_present.contract import origin as origin_document
+from steno_present.repairs import repair
 from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest, NotFound, StenoError
 from steno_protocol.positions import Position
-from steno_protocol.replies import SessionEntry, StatsReport
+from steno_protocol.replies import RepairedFile, SessionEntry, StatsReport
 from steno_protocol.timeline_entries import TimelineEntry
 from steno_redact.records import masked_record
 from steno_redact.redactor import Redactor
@@ -97,7 +98,11 @@ class Queries:
             "origin": origin_document(await self._origins.get(watch.session)),
             "state": str(PageState.of(watch)),
             "cuts": self._redactor.value(_cuts(entries, watch.head.generation)),
+            "repairs": self._redactor.value(list(map(repair, self._repaired(watch.session)))),
         }
+
+    def _repaired(self, session: str) -> Sequence[RepairedFile]:
+        return self._client.session(session).repaired
 
     async def rows(
         self, session: str, incarnation: str, first: Position, until: Position, *, is_whole: bool

@@ -256,7 +256,7 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
     run("stop")
 
 
-def test_an_import_names_the_lines_that_are_no_json_object(root: Path, tmp_path: Path) -> None:
+def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path) -> None:
     bad = node("2", "1", "assistant", "lost", cost=float("nan"))
     file = write(tmp_path / "bad.jsonl", [node("1", None, "user", "Mend the till"), bad])
     with file.open("a") as more:
@@ -264,11 +264,11 @@ def test_an_import_names_the_lines_that_are_no_json_object(root: Path, tmp_path:
     run = Steno(root)
     imported = run("import", str(file), "one")
     assert imported.code == 0
-    assert "1 line of one is no JSON object, kept in its stream only" in imported.err
+    assert "1 line of one is no record, kept in its stream only" in imported.err
     with file.open("a") as more:
         more.write("7\n")
     imported = run("import", str(file), "two")
-    assert "2 lines of two are no JSON objects, kept in its stream only" in imported.err
+    assert "2 lines of two are no records, kept in its stream only" in imported.err
     assert run("import", str(file), "three", "--json").document["damaged"] == 2
     run("stop")
 
@@ -468,10 +468,11 @@ def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
     (results / "secret.txt").symlink_to("/etc/hostname")
     run = Steno(root)
     assert run("import", str(projects)).code == 0
-    copied = root.joinpath("sessions", *CLAUDE.split("/"), "tool-results")
-    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
-        "long.txt": b"a long result\n", "shot.png": b"\x89PNG",
-    }  # fmt: skip
+    kept = root.joinpath("sessions", *CLAUDE.split("/"), "stream-tool-results.jsonl")
+    assert list(map(json.loads, kept.read_text().splitlines())) == [
+        {"file": "long.txt", "begin": 0, "end": 14, "text": "a long result\n"},
+        {"file": "shot.png", "begin": 0, "end": 4, "base64": "iVBORw=="},
+    ]
     run("stop")
 
 

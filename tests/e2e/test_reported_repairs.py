@@ -13,6 +13,7 @@ from steno_protocol import paths
 from steno_protocol.replies import RepairedFile
 from support.command import Ran, Steno
 from support.daemons import end_daemon_of
+from support.viewer import viewing
 
 HALF = b'{"role":"user","content":"on'
 NOTE = "the daemon repaired the end of"
@@ -160,3 +161,9 @@ async def test_a_session_that_is_changed_or_followed_first_has_them_too(
 def test_a_session_of_the_blocking_client_has_the_repairs(root: Path, steno: Steno) -> None:
     with connect_sync(root) as client:
         check_repaired(root, client.open("demo").repaired)
+
+
+def test_the_viewer_shows_the_note_on_the_session_s_page(steno: Steno) -> None:
+    with viewing(steno) as viewer:
+        viewer.visit.login()
+        assert NOTE in viewer.visit.get("session", session="demo")["repairs"][0]

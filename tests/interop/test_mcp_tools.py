@@ -12,6 +12,8 @@ import steno
 from interop.mcp_hosts import failure, hosting, mcp
 from steno_mcp import limits
 from steno_mcp.tools import TOOLS
+from support.command import Steno
+from support.daemons import end_daemon_of
 from support.documents import table_rows
 from support.project import PROJECT
 
@@ -306,3 +308,19 @@ async def test_a_message_of_20_mb_is_refused_and_the_server_goes_on(
 async def test_an_unknown_tool_is_an_error_of_the_protocol(agent: Any) -> None:
     with pytest.raises(mcp.MCPError, match="there is no tool"):
         await agent.call_tool("rm", {})
+
+
+async def test_a_repair_at_the_opening_is_in_the_answers(root: Path) -> None:
+    command = Steno(root)
+    assert command("append", "demo", "one").code == 0
+    assert command("stop").code == 0
+    half = b'{"role":"user","content":"tw'
+    with (root / "sessions" / "demo" / "context.jsonl").open("ab") as torn:
+        torn.write(half)
+    async with hosting(root) as agent:
+        assert (await call(agent, "get_session", session="demo"))["repairs"] == []
+        [note] = (await append(agent, "demo", "two"))["repairs"]
+        assert note.startswith("demo: the daemon repaired the end of context.jsonl")
+        assert Path(note.rpartition(" kept in ")[2]).read_bytes() == half
+        assert (await call(agent, "get_session", session="demo"))["repairs"] == [note]
+    end_daemon_of(root)

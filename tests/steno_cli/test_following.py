@@ -1,8 +1,10 @@
 """The session of a transcript is as its file is, whatever was killed on the way."""
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -12,10 +14,13 @@ import steno
 from steno_agents.following import lines_of
 from steno_cli.following import AnotherCopy, Followed, Follower
 from steno_cli.foreign_sources import ForeignSource, find_one
+from steno_cli.known_files import KnownFiles
 from steno_cli.source_tree import SourceTree
-from steno_cli.taking_in import folder_aside, take_in
+from steno_cli.taking_in import Importer, Unshown, folder_aside, take_in
 from steno_protocol.commands import Command
 from steno_protocol.errors import Conflict, Exists, TooLarge
+from steno_protocol.limits import MIB
+from steno_redact.redactor import Redactor
 from support.daemon_in_thread import DaemonInThread
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -339,3 +344,88 @@ def test_the_title_of_the_program_is_followed_until_a_person_gives_another(world
     world.file.write_bytes(ONE + titled("The till") + titled("The door"))
     world.look()
     assert world.client.stat(session).title == "Mine"
+
+
+def test_a_line_is_in_memory_once_whatever_part_of_its_file_is_taken(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 16 * MIB
+    monkeypatch.setattr("steno_cli.foreign_sources.FOLLOWED_LINE_BYTES", MIB)
+    world.file.write_bytes(ONE + lines(node("3", "2", "user", "x" * size)) + THREE)
+    source = replace(world.source, bytes_max=size)
+    (tmp_path / "session").mkdir()
+    tracemalloc.start()
+    try:
+        source.write(tmp_path / "session", lambda _: None, None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < peak < 2 * size
+
+
+def test_an_import_reads_as_many_records_as_a_follower_and_keeps_all_lines(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_cli.foreign_sources.FOLLOWED_RECORDS_MAX", 2)
+    monkeypatch.setattr("steno_agents.following.FOLLOWED_RECORDS_MAX", 3)
+    world.client.delete(world.source.session)
+    world.file.write_bytes(ONE + b"torn\n" + THREE + TORN)
+    tree = world.root / "sessions"
+    importer = Importer(world.client, tree, KnownFiles(tree), lambda _: None)
+    with folder_aside(tree) as aside:
+        source, there = importer.bring(world.source, aside, Unshown(), is_named=False)
+    assert isinstance(source, ForeignSource)
+    assert there is None
+    assert [each.is_cut for each in source.counted] == [True]
+    assert source.undecoded == [len(b"torn\n")]
+    assert source.unfinished == [len(TORN)]
+    world.check(["one", "two"])
+
+
+def test_a_result_that_comes_later_than_its_line_is_taken_in_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_cli.companions.RAW_BYTES", 8)
+    results = world.file.with_suffix("") / "tool-results"
+    follower = Follower(world.client, world.source, None)
+    follower.look()
+    results.mkdir(parents=True)
+    (results / "a.txt").write_text("one\ntwo\nha")
+    (results / "link.txt").symlink_to("/etc/hostname")
+    assert not follower.look(is_settled=False).has_changed, "it may be half written"
+    assert follower.look().companion_bytes
+    (results / "a.txt").write_text("one\ntwo\nhalf\n")
+    (results / "b.png").write_bytes(b"\x89PNG")
+    assert follower.look().has_changed
+    world.check(["one", "two"])
+    stream = world.client.session(world.source.session).stream("tool-results")
+    assert [
+        (each.record["file"], each.record.get("text") or each.record["base64"])
+        for each in stream.records()
+    ] == [
+        ("a.txt", "one\ntwo\n"), ("a.txt", "ha"), ("a.txt", "lf\n"), ("b.png", "iVBORw=="),
+    ]  # fmt: skip
+
+
+def test_two_followers_take_a_result_in_once(world: World) -> None:
+    results = world.file.with_suffix("") / "tool-results"
+    results.mkdir(parents=True)
+    (results / "a.txt").write_text("one\n")
+    followers = [Follower(world.client, world.source, None) for _ in range(2)]
+    for follower in followers:
+        follower.look()
+    (results / "a.txt").write_text("one\ntwo\n")
+    assert [bool(each.look().companion_bytes) for each in followers] == [True, False]
+    stream = world.client.session(world.source.session).stream("tool-results")
+    assert [each.record["text"] for each in stream.records()] == ["one\n", "two\n"]
+
+
+def test_a_result_is_masked_as_it_is_written(world: World) -> None:
+    results = world.file.with_suffix("") / "tool-results"
+    results.mkdir(parents=True)
+    (results / "a.txt").write_text("password=hunter2\n")
+    Follower(world.client, world.source, Redactor()).look()
+    stream = world.client.session(world.source.session).stream("tool-results")
+    [record] = [each.record for each in stream.records()]
+    assert "hunter2" not in record["text"]
+    assert not Follower(world.client, world.source, Redactor()).look().companion_bytes

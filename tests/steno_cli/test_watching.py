@@ -334,3 +334,39 @@ def test_a_file_that_may_not_be_read_is_named(world: World) -> None:
     [seen] = world.look()
     assert seen.state == "left_out"
     assert "Permission denied" in seen.notes[0]
+
+
+def test_a_title_follows_the_name_in_the_index_and_in_the_file(world: World) -> None:
+    def event(**payload: Any) -> str:
+        return json.dumps({"timestamp": "t", "type": "event_msg", "payload": payload}) + "\n"
+
+    def name(title: str) -> None:
+        with (world.folder / "session_index.jsonl").open("a") as index:
+            index.write(json.dumps({"id": session, "thread_name": title}) + "\n")
+
+    session = SESSION.format(1)
+    rollout = world.folder / "2026" / f"rollout-1-{session}.jsonl"
+    rollout.parent.mkdir(parents=True)
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    head = {"timestamp": "t", "type": "session_meta", "payload": {"id": session, "cwd": "/srv"}}
+    item = {"timestamp": "t", "type": "response_item", "payload": said}
+    rollout.write_text(json.dumps(head) + "\n" + json.dumps(item) + "\n")
+
+    def title() -> str:
+        return world.client.stat(f"codex/{session}").title
+
+    world.look()
+    assert title() == "hi"
+    with rollout.open("a") as more:
+        more.write(event(type="thread_name_updated", thread_name="Till"))
+    world.look()
+    assert title() == "Till"
+    world.look(WATCH_SETTLED_S + 1)
+    for wanted in ("Door", "Roof"):
+        name(wanted)
+        world.look()
+        assert title() == wanted
+    name("Wall")
+    world.new_watcher()
+    world.look()
+    assert title() == "Wall", "the name came while nobody watched"

@@ -4,10 +4,7 @@
         agent = Agent(chat_client, context_providers=[StenoHistoryProvider(client)])
 
 The messages of a session are the record list `messages` of the session `agent-framework/<session>`.
-Checkpoints are in the session `agent-framework-checkpoints`:
-
-    ids                     the workflow of each checkpoint, by the ids of the checkpoints
-    checkpoints-<digest>    the checkpoints of a workflow, by their ids
+Checkpoints are the record list `checkpoints` of `agent-framework-checkpoints`, by their ids.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import steno
 from steno.adapters._lists import RecordLists
-from steno.adapters._names import digest_of, segment_or_digest
+from steno.adapters._names import segment_or_digest
 from steno.adapters._optional import base_class, framework
 
 _MESSAGES: Final = "messages"
-_IDS: Final = "ids"
+_CHECKPOINTS: Final = "checkpoints"
 
 Message = Any
 Checkpoint = Any
@@ -58,7 +55,7 @@ class StenoHistoryProvider(_HistoryProvider):
         self, client: steno.Client, source_id: str = "steno", *, skip_excluded: bool = False,
         prefix: str = "agent-framework", **options: Any,
     ) -> None:  # fmt: skip
-        self._framework = _module("agent_framework")
+        self._framework = framework("agent_framework", "agent-framework")
         super().__init__(source_id, **options)
         self._skip_excluded = skip_excluded
         self._client, self._prefix = client, prefix
@@ -74,7 +71,7 @@ class StenoHistoryProvider(_HistoryProvider):
         self, session_id: str | None, messages: Sequence[Message], **_: Any
     ) -> None:
         """Add the messages that are not there yet; up to 4 096 as a whole or not at all."""
-        new_messages = _module("agent_framework._sessions").filter_new_messages
+        new_messages = framework("agent_framework._sessions", "agent-framework").filter_new_messages
         while messages:
             # Only as many of the stored messages as were given can be the same ones.
             existing, head = await self._read(session_id, len(messages) + 1)
@@ -111,8 +108,8 @@ class StenoCheckpointStorage:
         self, client: steno.Client, *, allowed_checkpoint_types: Iterable[str] = (),
         prefix: str = "agent-framework-checkpoints",
     ) -> None:  # fmt: skip
-        self._framework = _module("agent_framework")
-        encoding = _module("agent_framework._workflows._checkpoint_encoding")
+        self._framework = framework("agent_framework", "agent-framework")
+        encoding = framework("agent_framework._workflows._checkpoint_encoding", "agent-framework")
         self._encode = encoding.encode_checkpoint_value
         self._decode = encoding.decode_checkpoint_value
         self._allowed_types = frozenset(allowed_checkpoint_types)
@@ -120,18 +117,15 @@ class StenoCheckpointStorage:
 
     async def save(self, checkpoint: Checkpoint) -> str:
         """Store a checkpoint, if all its types would be read back; it replaces one with its id."""
-        name = checkpoint.checkpoint_id
-        workflow, encoded = checkpoint.workflow_name, self._encode(checkpoint.to_dict())
+        name, encoded = checkpoint.checkpoint_id, self._encode(checkpoint.to_dict())
         self._decoded(encoded)
-        await self._lists.change(_list_of(workflow), lambda stored: stored.put(name, encoded))
-        await self._lists.change(_IDS, lambda ids: ids.put(name, {"workflow": workflow}))
+        await self._lists.change(_CHECKPOINTS, lambda stored: stored.put(name, encoded))
         return str(name)
 
     async def load(self, checkpoint_id: str) -> Checkpoint:
         """Return a checkpoint; without one it is a WorkflowCheckpointException."""
-        noted = await self._lists.get(_IDS, checkpoint_id)
-        found = noted and await self._lists.get(_list_of(noted["workflow"]), checkpoint_id)
-        if not found:
+        found = await self._lists.get(_CHECKPOINTS, checkpoint_id)
+        if found is None:
             error = self._framework.WorkflowCheckpointException
             raise error(f"No checkpoint found with ID {checkpoint_id}")
         return self._decoded(found)
@@ -142,10 +136,7 @@ class StenoCheckpointStorage:
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Delete a checkpoint; False if there is none."""
-        noted = await self._lists.delete(_IDS, checkpoint_id)
-        if noted is None:
-            return False
-        return await self._lists.delete(_list_of(noted["workflow"]), checkpoint_id) is not None
+        return await self._lists.delete(_CHECKPOINTS, checkpoint_id) is not None
 
     async def get_latest(self, *, workflow_name: str) -> Checkpoint | None:
         """Return the checkpoint of a workflow with the latest timestamp; None if there is none."""
@@ -158,17 +149,9 @@ class StenoCheckpointStorage:
         return [each["checkpoint_id"] for each in await self._stored(workflow_name)]
 
     async def _stored(self, workflow: str) -> list[dict[str, Any]]:
-        found = await self._lists.read(_list_of(workflow))
-        return found.items if found else []
+        found = await self._lists.read(_CHECKPOINTS)
+        return [each for each in found.items if each["workflow_name"] == workflow] if found else []
 
     def _decoded(self, encoded: dict[str, Any]) -> Checkpoint:
         fields = self._decode(encoded, allowed_types=self._allowed_types)
         return self._framework.WorkflowCheckpoint.from_dict(fields)
-
-
-def _module(name: str) -> Any:
-    return framework(name, "agent-framework")
-
-
-def _list_of(workflow: str) -> str:
-    return f"checkpoints-{digest_of(workflow)}"

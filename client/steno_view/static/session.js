@@ -31,6 +31,7 @@ export class SessionPage {
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the session" });
     this.stripPlace = h("div", { class: "strip-place" });
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.repairs = h("p", { class: "notice", role: "status", hidden: true });
     this.place = h("div", { class: "view" });
     this.menu = h("details", { class: "menu" }, h("summary", {}, "Export"));
     this.panel = h("div", { class: "panel" });
@@ -39,7 +40,7 @@ export class SessionPage {
       h("div", { class: "session-head" },
         h("div", { class: "titles" }, this.title, this.facts, this.origin),
         h("div", { class: "tools" }, this.tabs, h("span", { class: "space" }), this.changes.menu(), this.menu)),
-      this.stripPlace, this.notice, this.place);
+      this.stripPlace, this.notice, this.repairs, this.place);
     this.ready = this.load();
   }
 
@@ -88,6 +89,8 @@ export class SessionPage {
       h("span", { title: "how often the session was rewritten: see Tree" },
         `generation ${this.head.generation}`),
     ].filter(Boolean));
+    this.repairs.textContent = stat.repairs.join(" ");
+    this.repairs.hidden = stat.repairs.length === 0;
     const origin = JSON.stringify(stat.origin);
     if (origin === this.originShown) return;
     this.originShown = origin;
