@@ -112,7 +112,7 @@ Positions are text, `generation:line`; times are Unix seconds. Keys may be added
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
@@ -129,7 +129,6 @@ from steno.values import (
     Turn,
     WireRecord,
 )
-from steno_protocol.context import ContextState
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
@@ -141,6 +140,9 @@ from steno_protocol.replies import (
     Verification,
 )
 from steno_protocol.timeline_entries import TimelineEntry
+
+if TYPE_CHECKING:
+    from steno_protocol.context import ContextState
 
 _encode = msgspec.json.Encoder().encode
 
@@ -221,7 +223,7 @@ def origin(value: msgspec.Struct | None) -> dict[str, Any] | None:
     return None if value is None else msgspec.to_builtins(value)
 
 
-def state(session: str, value: ContextState) -> dict[str, Any]:
+def state(session: str, value: "ContextState") -> dict[str, Any]:
     """The context of a session, as a model receives it."""
     return {
         "session": session,
@@ -237,7 +239,7 @@ def state(session: str, value: ContextState) -> dict[str, Any]:
     }
 
 
-def usage(session: str, value: ContextState) -> dict[str, Any]:
+def usage(session: str, value: "ContextState") -> dict[str, Any]:
     """The token counts of a session."""
     return {
         "session": session,

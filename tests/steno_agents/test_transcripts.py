@@ -13,7 +13,7 @@ from steno_agents.claude_code import ClaudeCode
 from steno_agents.codex import Codex
 from steno_agents.detection import FORMATS, Detector, detect
 from steno_agents.transcript import ForeignTranscript, History, Message
-from steno_protocol.surrogates import replace_lone_surrogates
+from steno_protocol._json import replace_lone_surrogates
 
 
 def scanned(found: ForeignTranscript, records: Sequence[dict[str, Any]]) -> list[History]:

@@ -27,7 +27,7 @@ from steno_protocol.context import Damaged, parse_line
 from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome, Refused
 from steno_protocol.events import AnyEvent
-from steno_protocol.hello import limits_in_hello
+from steno_protocol.limits import limits_in_hello
 from steno_protocol.messages import Answer, Request, decode_answers, decode_requests
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
