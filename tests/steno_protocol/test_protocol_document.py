@@ -56,10 +56,10 @@ from steno_protocol.replies import (
     TrashEntry,
 )
 from steno_protocol.rights import Right, right_needed
-from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
+from steno_protocol.timeline_entries import REWRITES, TimelineEntry
 from support import abnf
 from support.framing import only_request, request_frames
-from support.happenings import check_facts
+from support.happenings import FACTS, check_facts
 from support.project import PROJECT
 from support.protocol_document import Example, Section, chapters, code, codes, fields_of
 

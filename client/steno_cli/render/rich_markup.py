@@ -80,10 +80,6 @@ Limit = Callable[[], AbstractContextManager[None]]
 """Makes the limit for the time of one text: a context manager that interrupts its block."""
 
 
-Clock = Callable[[], float]
-"""Seconds on a clock that never goes back."""
-
-
 class NotRendered(Exception):
     """A text has no rendering within the limits."""
 
@@ -94,15 +90,11 @@ class RichMarkup:
     Args:
         has_colours: whether lines contain colours and other styles.
         limit: limits the time for one text.
-        clock: measures the time for the texts of one record.
     """
 
-    def __init__(
-        self, *, has_colours: bool, limit: Limit = nullcontext, clock: Clock = time.monotonic
-    ) -> None:
+    def __init__(self, *, has_colours: bool, limit: Limit = nullcontext) -> None:
         self._colours = ColorSystem.STANDARD if has_colours else None
         self._limit = limit
-        self._clock = clock
         self._spent_s = 0.0
 
     def begin_record(self) -> None:
@@ -128,7 +120,7 @@ class RichMarkup:
     def _lines(self, make: Callable[[], RenderableType], columns: int) -> list[str] | None:
         if self._spent_s > RECORD_RENDER_S_MAX:
             return None
-        begun = self._clock()
+        begun = time.monotonic()
         try:
             with self._limit():
                 lines = _console(columns).render_lines(make(), pad=False)
@@ -137,7 +129,7 @@ class RichMarkup:
             # Whatever three libraries make of a hostile text: the text itself can be shown.
             return None
         finally:
-            self._spent_s += self._clock() - begun
+            self._spent_s += time.monotonic() - begun
         return _without_blank_ends(shown)
 
     def _styled(self, line: Iterable[Segment]) -> str:
