@@ -13,18 +13,25 @@ from steno._lazy import imported_on_use
 if TYPE_CHECKING:
     from steno._async.in_thread import in_thread
     from steno._async.streams import RecordStream
-    from steno._sansio.checkpoints import HANDLE_PATTERN, CheckpointLike, target_of
-    from steno._sansio.exact import EXACT, encode_exactly, original
-    from steno._sansio.messages import Message, encode_messages
+    from steno._sansio.messages import EXACT, Message, encode_exactly, encode_messages, original
     from steno._sansio.reading import LineReader, check_reached
-    from steno._sansio.requests import ack_of, encode_records, mutation, new_key, opening
+    from steno._sansio.requests import (
+        HANDLE_PATTERN,
+        CheckpointLike,
+        ack_of,
+        encode_records,
+        mutation,
+        new_key,
+        opening,
+        target_of,
+    )
     from steno._sansio.summaries import (
         COMPACTION_SYSTEM_PROMPT,
         INTRODUCTION,
+        THOUGHTS,
         Summarize,
-        should_compact,
     )
-    from steno._sansio.transcript import THOUGHTS
+    from steno._sansio.view import should_compact
     from steno._sansio.wire_events import encode_events
     from steno._sync.link import BlockingLink
     from steno._sync.ordered_appends import OrderedAppends, Settled
@@ -61,38 +68,34 @@ __all__ = [
 _HOMES: Final = {
     "steno._async.in_thread": ("in_thread",),
     "steno._async.streams": ("RecordStream",),
-    "steno._sansio.checkpoints": (
-        "CheckpointLike",
-        "HANDLE_PATTERN",
-        "target_of",
-    ),
-    "steno._sansio.exact": (
-        "EXACT",
-        "encode_exactly",
-        "original",
-    ),
     "steno._sansio.messages": (
+        "EXACT",
         "Message",
+        "encode_exactly",
         "encode_messages",
+        "original",
     ),
     "steno._sansio.reading": (
         "LineReader",
         "check_reached",
     ),
     "steno._sansio.requests": (
+        "CheckpointLike",
+        "HANDLE_PATTERN",
         "ack_of",
         "encode_records",
         "mutation",
         "new_key",
         "opening",
+        "target_of",
     ),
     "steno._sansio.summaries": (
         "COMPACTION_SYSTEM_PROMPT",
         "INTRODUCTION",
         "Summarize",
-        "should_compact",
+        "THOUGHTS",
     ),
-    "steno._sansio.transcript": ("THOUGHTS",),
+    "steno._sansio.view": ("should_compact",),
     "steno._sansio.wire_events": ("encode_events",),
     "steno._sync.link": ("BlockingLink",),
     "steno._sync.ordered_appends": (

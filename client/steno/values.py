@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 import msgspec
 
 from steno_protocol import replies, wire
+from steno_protocol.blocks import split_lines
 from steno_protocol.errors import BadRequest
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import record_and_author, stamp_of
 

@@ -1,6 +1,6 @@
 """The program that wrote a transcript, from its records."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from steno_agents.claude_code import ClaudeCode
@@ -62,17 +62,6 @@ class Detector:
         if self.format is None and self.guess is None:
             self.format = self._hinted
         return self.format
-
-
-def detect(records: Iterable[_Record]) -> type[ForeignTranscript] | None:
-    """Return the format of a file, None if no record shows it.
-
-    Args:
-        records: its first records; the first that a format recognises decides.
-    """
-    detector = Detector()
-    any(map(detector.feed, records))
-    return detector.finish()
 
 
 def is_record(record: _Record) -> bool:

@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from steno.values import decode_object
 from steno_agents.limits import LINE_VALUES_MAX
+from steno_protocol._json import replace_lone_surrogates
 from steno_protocol.record_salvage import is_well_formed, whole_records
-from steno_protocol.surrogates import replace_lone_surrogates
 
 _VALUE_MARKS: Final = (b"{", b"[", b",")
 

@@ -93,11 +93,6 @@ def format_named(name: str) -> str | None:
     return found if found in _BY_STREAM else None
 
 
-def reader_of(stream: str) -> type[ForeignTranscript] | None:
-    """Return the reader whose lines a stream keeps; None if it is no transcript's."""
-    return _BY_STREAM.get(stream)
-
-
 def reader_among(streams: Iterable[str]) -> type[ForeignTranscript] | None:
     """Return the reader of a session's transcript, by the names of its streams."""
     return next((_BY_STREAM[each] for each in streams if each in _BY_STREAM), None)

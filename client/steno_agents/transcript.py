@@ -40,10 +40,6 @@ Lookup = Callable[[str], Other | None]
 """Finds the transcript of another session by its id; None if it is not there."""
 
 
-class UnreadableTranscript(Exception):
-    """A transcript cannot be read as its program would read it; the text says why."""
-
-
 class History(NamedTuple):
     """The records that the program would send, or sent before something replaced them.
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from steno_protocol import timeline_entries
-from steno_protocol.blocks import seek_last
-from steno_protocol.lines import split_lines
+from steno_protocol.blocks import seek_last, split_lines
 from steno_protocol.records import stamp_of
 from steno_protocol.timeline_entries import TimelineEntry
 

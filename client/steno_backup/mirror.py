@@ -33,7 +33,6 @@ _Asks = Callable[[str], State]
 
 class _Marker(msgspec.Struct):
     of: str
-    finished_at: float = 0.0
 
 
 class Report(msgspec.Struct):
@@ -86,8 +85,6 @@ class Mirror:
         self._copy_tree(source, copy, asks=True)
         self._bury_missing(source, copy)
         self._expire(source, copy)
-        marker = _Marker(str(self._root), time.time())
-        replace(self._folder / MARKER, msgspec.json.encode(marker).decode())
         return self._report
 
     def _clear_aside(self) -> None:

@@ -14,9 +14,6 @@ from steno_protocol.paths import check_key, check_name, check_stream, endpoints_
 from steno_protocol.positions import Position
 from steno_protocol.records import check_role
 
-ROLES: Final = ("user", "assistant", "system", "tool")
-"""The usual roles of messages, which the shell completes."""
-
 _DURABILITIES: Final = ("synced", "written", "replicated")
 
 ReadT = TypeVar("ReadT")

@@ -18,7 +18,6 @@ from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound, Outcome, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Sessions, SessionStat
-from steno_protocol.spelling import close_spellings
 
 _BEGINNING: Final = Position(0, 0)
 """The head of a new session."""
@@ -217,6 +216,9 @@ def _close_ids(client: BlockingClient, session: str) -> tuple[list[str], list[st
     mount, colon, name = session.rpartition(":")
     request = List(prefix=f"{mount}{colon}{name[:1]}")
     ids = [entry.session for entry in client.request(request, Sessions)[0].sessions]
+    # Imported here: most changed sessions exist.
+    from steno_protocol.spelling import close_spellings  # noqa: PLC0415
+
     begins = without_subsessions(each for each in ids if each.startswith(session))
     return begins[:_CLOSE_MAX], close_spellings(session, ids, _CLOSE_MAX)
 

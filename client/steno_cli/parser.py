@@ -19,7 +19,6 @@ from steno_cli.command_table import (
 from steno_cli.exits import MEANINGS, Exit
 from steno_present.safe_text import printable
 from steno_protocol import __version__
-from steno_protocol.spelling import close_spellings
 
 _CLOSE_MAX: Final = 3
 """Suggestions in an error; more of them would hide its text."""
@@ -196,6 +195,9 @@ class _Parser(argparse.ArgumentParser):
         """Suggest the nearest choice instead of a list of all."""
         if action.choices is None or value in action.choices:
             return
+        # Imported here: most words are right.
+        from steno_protocol.spelling import close_spellings  # noqa: PLC0415
+
         choices = [str(each) for each in action.choices]
         close = close_spellings(str(value), choices, _CLOSE_MAX)
         what = "" if action.metavar is None else f"{str(action.metavar).lower()} "

@@ -4,7 +4,6 @@ import shutil
 
 from steno_cli.command_limits import RENDER_S_MAX
 from steno_cli.render.output import Output, has_colours, styled
-from steno_cli.render.time_limit import time_limit
 from steno_present.conversation import Conversation
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import extra_command
@@ -27,7 +26,7 @@ def conversation_for(
     if form == "terminal" or (form is None and suits):
         # Imported here: rich takes longer to import than other commands to run.
         try:
-            from steno_cli.render.rich_markup import RichMarkup  # noqa: PLC0415
+            from steno_cli.render.rich_markup import RichMarkup, time_limit  # noqa: PLC0415
         except ModuleNotFoundError as error:
             if form is not None:
                 raise BadRequest(

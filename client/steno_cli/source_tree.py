@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, NamedTuple
 from steno.local import NotRegular, open_regular
 from steno_cli.command_limits import IMPORT_DEPTH_MAX
 from steno_protocol.errors import BadRequest, NotFound, TooLarge
-from steno_protocol.file_types import kind_of
+from steno_protocol.private_files import kind_of
 
 _TOP: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER: Final = _TOP | os.O_NOFOLLOW

@@ -20,7 +20,7 @@ from steno_cli.command_limits import (
 from steno_protocol import limits, paths
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.file_types import kind_of
+from steno_protocol.private_files import kind_of
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _PIECE_BYTES: Final = limits.MIB

@@ -1,118 +1,12 @@
-"""The documents of `--json`, each with its keys, which are always present.
+"""The documents of `--json`, whose keys are always present; keys may be added, never removed.
 
-Two keys come only in a cluster: `stale`, true in what may be older than what another host has, and
-`owner` in an entry of `sessions`, the address of the host that owns it.
-
-ack         session first last head durability duplicate checkpoint_id handle rotated overtaken key
-            `append`, one a line when it reads stdin, `checkpoint`, `revert`, `undo`, `redo`,
-            `clear`, `restore`,
-            `emit`, and `usage` and `prompt` if they write
-sessions    {"sessions": [{session bytes modified_at generations title labels archived
-            forked_from work_dir last_in_work_dir live records}],
-            "flat": [the same, for sessions in kimi-cli's old format]}; records is null if unknown
-trash       {"trash": [{session trash bytes deleted_at expires_at title}]}  `sessions --trash`
-record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
-stream      cursor key by record                `stream SESSION NAME`: one a line; key and by are
-            null if the line has none
-streams     session streams [{name head records bytes modified_at}]            `stream SESSION`
-reset       {"reset": {generation kept why}}    `tail -f`, `stream -f`: a rewrite; lines from
-            `kept` on follow
-hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
-turn        turn cursor timestamp at user_input `turns`: one a line; at is null if unknown
-state       session head generation system_prompt token_count token_count_with_pending
-            n_checkpoints checkpoints [{id cursor}] messages damaged origin              `show`
-origin      program format path is_gone id work_dir branch model parent resume; unknown keys are
-            null, and so is the origin of a session that comes from no other program
-usage       session token_count token_count_with_pending usages [{cursor token_count}]
-usages      by currency prices sessions rows [{session program model day requests input cache_read
-            cache_write output unsplit tokens cost unpriced}] total, as a row   `usage` of sessions;
-            names that are not in by are null, and so is a cost without a price
-prompt      session system_prompt
-stat        session head bytes generation token_count token_count_with_pending n_checkpoints
-            has_system_prompt created stamp incarnation folder open title labels archived
-            forked_from                `info`, `open`, and for the new session `fork` and `undo`;
-            `info` has origin, too
-description session title labels archived       `title`, `label`, `archive`, `unarchive`
-mail        session mail {id checkpoint_id message cursor by at}, null if none is pending
-                                                `dmail show`
-sent        as ack, and mail_id                 `dmail send`
-delivered   as ack, and mail_id mail; mail is null if MAIL_ID was given, and in the answer to a
-            repeat                              `dmail deliver`
-deleted     session trash expires_at            `delete`, `stream --delete`
-moved       session folder                      `rename`, with the new id, and `undelete`
-compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
-            --watch one a line; all but the first three are null if there was nothing to do
-timeline    session head entries [{kind generation kept at by claim why key details inferred}]
-status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
-            clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
-            draining cluster; cluster is as `cluster status` prints it without sessions, or null
-start       started version pid root endpoint   `start`, `restart`
-stop        stopped pid root
-clients     {"clients": [{name key pid connected_s requests dropped subscriptions connection}],
-            queued last_sync_at last_error}
-gc          entries [{session file bytes}] files bytes failed dry_run
-service     files [{path state text}] next; state is missing, installed, outdated or foreign
-            `service install`, `service uninstall`, `service show`
-doctor      root problems warnings findings [{check state told remedy}]
-cluster     cluster host endpoint hosts [{host endpoint heard_s alive}] server trouble
-            broken_promises streams [{name replicas [{name leader current offline lag syncing}]
-            sessions messages bytes bytes_max trouble}] owned takeovers last_takeover
-            last_takeover_at last_takeover_s fenced in_doubt sessions [{session host endpoint
-            changed_at messages trouble}] more       `cluster status`
-handed_over session moved from to host took_s        `cluster move`
-joined      joined there left_out [{session why}]    `cluster join`
-files       files {name: text} folder                `cluster config`
-tried       proved proofs [{claim holds detail}] root session file agents records repeated
-            killed_pid next_pid away_s               `cluster try`
-stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
-            slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
-            turned_away queued queued_most queued_bytes sessions_open clients subscribers
-            open_files resident_bytes              `status --counters`
-top         uptime_s span_s records_s bytes_s requests_s syncs {per_s mean_s most_s}
-            errors {code: n} queued sessions [{session records_s bytes_s queued followers idle_s
-            by}] clients [{name key pid requests_s follows connected_s dropped}]    one a line;
-            rates and errors are those of the last span_s; mean_s and most_s are null without a sync
-view        address                             `view`, when the page can be opened
-mcp         address token                       `mcp --http`, when it serves; token is null with
-            --token-file
-config      file pid options [{name value source live}]; or {"example": text}
-demo        proved proofs [{claim holds detail}] root session file agents records repeated
-            killed_pid next_pid away_s
-backup      sessions copied bytes to_trash problems     `backup`: one a round
-export      session title labels archived forked_from head generation records [{cursor record}]
-            events [{cursor record}] streams {name: [{cursor key by record}]} timeline damaged
-            `export --format json`
-exported    session format path command         `export -o` and `export --install`, whose command
-            goes on with the session; it is null for -o
-imported    session folder head bytes damaged state why      `import`: one a line; state is
-            imported, grown, rewritten, there, or left_out: then why is the reason, and unknown
-            keys are null
-watched     session path state bytes messages     `watch`: one a line; state is imported, grown,
-            rewritten, deleted or left_out: then session is null
-hook        program text place                  `hooks show`
-followed    session                             `hooks run` with --wait: one a line
-checked     session path generation files [{file bytes lines records crc}] findings [{file kind
-            what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
-            of session and path one is null; PROTOCOL.md lists kinds and remedies,
-            and a call without a result is a note of the kind open_call with the remedy close
-repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
-            of the repair, kept_in is the new place of the damaged file, null if it was not replaced
-finding     session file at name preview    `redact`: one a line; session is null for stdin, at is
-            null for a title or label; with --patterns {"name", "source"}
-key         name right public and, of `keys new`, file or token; `keys list`: {"clients": [...]}
-revoked     {"revoked": name}                   `keys revoke`
-completion  shell script
-help        help: the text
-line        {"line": text}                      `logs`: one a line
-error       {"error": {code message outcome session head key}}, on stderr
-note        {"note": text}                      other messages on stderr
-
-Positions are text, `generation:line`; times are Unix seconds. Keys may be added, never removed.
+The page `client/guide/reference/json.md` lists them, and is generated from what these functions
+return for an example of each Struct.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
@@ -129,7 +23,6 @@ from steno.values import (
     Turn,
     WireRecord,
 )
-from steno_protocol.context import ContextState
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
@@ -141,6 +34,9 @@ from steno_protocol.replies import (
     Verification,
 )
 from steno_protocol.timeline_entries import TimelineEntry
+
+if TYPE_CHECKING:
+    from steno_protocol.context import ContextState
 
 _encode = msgspec.json.Encoder().encode
 
@@ -221,7 +117,7 @@ def origin(value: msgspec.Struct | None) -> dict[str, Any] | None:
     return None if value is None else msgspec.to_builtins(value)
 
 
-def state(session: str, value: ContextState) -> dict[str, Any]:
+def state(session: str, value: "ContextState") -> dict[str, Any]:
     """The context of a session, as a model receives it."""
     return {
         "session": session,
@@ -237,7 +133,7 @@ def state(session: str, value: ContextState) -> dict[str, Any]:
     }
 
 
-def usage(session: str, value: ContextState) -> dict[str, Any]:
+def usage(session: str, value: "ContextState") -> dict[str, Any]:
     """The token counts of a session."""
     return {
         "session": session,

@@ -1,6 +1,7 @@
-"""Type guards for decoded JSON."""
+"""Type guards for decoded JSON, and lone surrogates in encoded JSON."""
 
-from typing import Any, TypeGuard
+import re
+from typing import Any, Final, TypeGuard
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -38,3 +39,22 @@ def json_type(value: object) -> str:
             return "null"
         case _:
             return "number"
+
+
+_SURROGATES: Final = re.compile(
+    rb"""(?<!\\)((?:\\\\)*+)\\u(?:  # the backslash is not itself escaped
+      [dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # a whole pair
+    | ([dD][89a-fA-F][0-9a-fA-F]{2})  # one half
+    )""",
+    re.VERBOSE,
+)
+"""It matches surrogates only, and not each escape: a long line has millions of them."""
+
+
+def replace_lone_surrogates(line: bytes) -> bytes:
+    """Return a line of JSON with U+FFFD for each half of a pair that stands alone."""
+    return _SURROGATES.sub(_sound, line)
+
+
+def _sound(found: re.Match[bytes]) -> bytes:
+    return found[1] + rb"\ufffd" if found[2] else found[0]

@@ -1,12 +1,38 @@
-"""Blocks of whole lines, read from a file by line number."""
+"""Bytes split into lines, and blocks of whole lines read from a file by line number."""
 
-from typing import Protocol
+from io import BytesIO
+from typing import Final, Protocol
 
 import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
-from steno_protocol.lines import count_lines, split_lines
+
+_SAMPLE_BYTES: Final = 4096
+_SHORT_LINE_BYTES: Final = 64
+"""Average line length below which counting newlines is faster than splitting."""
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    r"""Split `data` into lines with their newlines; the last one may lack it.
+
+    >>> split_lines(b"one\r\ntwo\n\nthree")
+    [b'one\r\n', b'two\n', b'\n', b'three']
+    """
+    return BytesIO(data).readlines()
+
+
+def count_lines(data: bytes) -> int:
+    r"""Count the lines that end in `data`.
+
+    >>> count_lines(b"one\ntwo\nthr")
+    2
+    """
+    shorts = data.count(b"\n", 0, _SAMPLE_BYTES) * _SHORT_LINE_BYTES
+    if shorts > min(len(data), _SAMPLE_BYTES):
+        return data.count(b"\n")
+    return len(BytesIO(data).readlines()) - (not data.endswith(b"\n") and bool(data))
+
 
 _LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
 """Bytes of a line by steno: a record and its stamp. A longer line is another program's and is

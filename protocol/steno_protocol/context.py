@@ -15,7 +15,7 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol._json import is_object
-from steno_protocol.lines import split_lines
+from steno_protocol.blocks import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import RESERVED_KEYS, is_message_role, text_chars
 

@@ -797,3 +797,37 @@ after the other, and with 16 hardly more."""
 
 SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose fastest quarter gives the speed of the disk, despite single slow ones."""
+
+
+def limits_in_hello() -> dict[str, int]:
+    """Return the `limits` of the reply to `hello`: every limit of a client's requests by name."""
+    return {
+        "record_bytes_max": RECORD_BYTES_MAX,
+        "record_depth_max": RECORD_DEPTH_MAX,
+        "role_bytes_max": ROLE_BYTES_MAX,
+        "batch_records_max": BATCH_RECORDS_MAX,
+        "batch_bytes_max": BATCH_BYTES_MAX,
+        "header_bytes_max": HEADER_BYTES_MAX,
+        "message_requests_max": MESSAGE_REQUESTS_MAX,
+        "frame_bytes_max": FRAME_BYTES_MAX,
+        "part_bytes": PART_BYTES,
+        "receive_queue_messages": RECEIVE_QUEUE_MESSAGES,
+        "request_id_bytes_max": REQUEST_ID_BYTES_MAX,
+        "key_chars_max": KEY_CHARS_MAX,
+        "name_chars_max": NAME_CHARS_MAX,
+        "session_id_chars_max": SESSION_ID_CHARS_MAX,
+        "session_segment_chars_max": SESSION_SEGMENT_CHARS_MAX,
+        "count_max": COUNT_MAX,
+        "subscriptions_per_peer_max": SUBSCRIPTIONS_PER_PEER_MAX,
+        "subscription_window_bytes": SUBSCRIPTION_WINDOW_BYTES,
+        "subscription_window_bytes_max": SUBSCRIPTION_WINDOW_BYTES_MAX,
+        "subscription_pace_ms_max": SUBSCRIPTION_PACE_MS_MAX,
+        "event_cost_bytes": EVENT_COST_BYTES,
+        "block_bytes": BLOCK_BYTES,
+        "list_sessions_max": LIST_SESSIONS_MAX,
+        "mailbox_commands_max": MAILBOX_COMMANDS_MAX,
+        "mailbox_bytes_max": MAILBOX_BYTES_MAX,
+        "send_queue_messages": SEND_QUEUE_MESSAGES,
+        "peer_loans_bytes_max": PEER_LOANS_BYTES_MAX,
+        "peer_events_bytes_max": PEER_EVENTS_BYTES_MAX,
+    }

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import PROTOCOL_MAGIC, PROTOCOL_VERSION, limits
 from steno_protocol.commands import (
     COMMANDS,
     AnyCommand,
@@ -31,7 +31,6 @@ from steno_protocol.commands import (
 from steno_protocol.errors import BadRequest, Incompatible, StenoError, TooLarge
 from steno_protocol.events import AnyEvent, Event
 from steno_protocol.replies import AnyReply, ErrorReply, Reply
-from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION
 
 # A number, since searching bytes for a number is four times as fast as for bytes.
 _NEWLINE: Final = ord("\n")

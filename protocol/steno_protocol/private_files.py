@@ -6,9 +6,9 @@ store.private_files`, `steno._connect.private_files`), and both ask here.
 
 import stat
 from shlex import quote
+from typing import Final
 
 from steno_protocol.errors import Unauthorized
-from steno_protocol.file_types import kind_of
 
 
 def check_file(path: str, *, mode: int, owner: int, own: int, is_secret: bool) -> None:
@@ -71,3 +71,23 @@ def check_listener(endpoint: str, *, owner: int, own: int) -> None:
             " nothing was sent; run it as that user, or choose another root or --socket"
             " (STENO_HOME, STENO_SOCKET)"
         )
+
+
+_KINDS: Final = {
+    stat.S_IFREG: "a regular file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(mode: int) -> str:
+    """Return the name of a file's type by its mode, with an article.
+
+    >>> kind_of(stat.S_IFIFO | 0o600)
+    'a FIFO'
+    """
+    return _KINDS.get(stat.S_IFMT(mode), "a file of an unknown kind")

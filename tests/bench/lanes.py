@@ -20,6 +20,7 @@ from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
 from steno._sansio.requests import new_key
+from steno_protocol import PROTOCOL_VERSION
 from steno_protocol.commands import Append, Durability, Hello, Open, encode_command
 from steno_protocol.messages import (
     OutgoingRequest,
@@ -27,7 +28,6 @@ from steno_protocol.messages import (
     encode_request,
     encode_requests,
 )
-from steno_protocol.version import PROTOCOL_VERSION
 
 Latencies = list[float]
 

@@ -339,7 +339,7 @@ def test_the_pager_shows_the_first_lines_before_the_last_ones_exist(
     monkeypatch.setenv("PAGER", f"sh -c 'cat > {pipe}'")
     monkeypatch.setenv("LINES", "10")
     with ExitStack() as reading:
-        with paged(Output(io.StringIO(), io.StringIO()), wanted=True) as write:
+        with paged(Output(io.StringIO(), io.StringIO())) as write:
             for number in range(10):
                 write(f"line {number}")
             shown = reading.enter_context(pipe.open())
@@ -352,7 +352,7 @@ def test_an_error_is_raised_after_the_lines_before_it_were_shown() -> None:
     data = io.StringIO()
 
     def fail() -> None:
-        with paged(Output(data, io.StringIO()), wanted=True) as write:
+        with paged(Output(data, io.StringIO())) as write:
             write("before")
             raise NotFound("gone")
 
@@ -367,13 +367,13 @@ def test_ctrl_c_ends_the_reading_and_leaves_the_pager_its_lines(
     shown = tmp_path / "shown"
     monkeypatch.setenv("PAGER", f"sh -c 'cat > {shown}'")
     monkeypatch.setenv("LINES", "10")
-    with paged(Output(io.StringIO(), io.StringIO()), wanted=True) as write:
+    with paged(Output(io.StringIO(), io.StringIO())) as write:
         for number in range(20):
             write(f"line {number}")
         raise KeyboardInterrupt
     assert shown.read_text().endswith("line 19\n")
     with (
         pytest.raises(KeyboardInterrupt),
-        paged(Output(io.StringIO(), io.StringIO()), wanted=True),
+        paged(Output(io.StringIO(), io.StringIO())),
     ):
         raise KeyboardInterrupt

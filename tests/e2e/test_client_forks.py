@@ -21,7 +21,7 @@ from steno import (
     connect,
     connect_sync,
 )
-from steno._sansio.forks import undo_name
+from steno._sansio.requests import undo_name
 from steno_protocol import limits, paths
 from steno_protocol.errors import ErrorCode
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from steno import BadRequest, Position, Unauthorized, Unreachable, connect, connect_sync
-from steno._sansio.summaries import should_compact
+from steno._sansio.view import should_compact
 
 pytestmark = [pytest.mark.anyio, pytest.mark.served]
 

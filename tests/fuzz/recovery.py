@@ -8,10 +8,10 @@ from functools import cache
 from fuzz.mutation import mutated
 from fuzz.source import Source
 from steno_protocol import paths
+from steno_protocol.blocks import split_lines
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.context import ContextCounters, ContextState, Damaged, parse_line
 from steno_protocol.errors import StenoError
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from stenod.recovery import key_lookup, stream_opening

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 import steno
-from support import docstrings, generate_reference
+from support import docstrings, generate_documents, generate_reference
 from support.generate_reference import FOLDER, PAGES, pages
 
 
@@ -50,4 +50,13 @@ def test_a_page_of_the_reference_is_generated_from_the_docstrings(name: str) -> 
 
 
 def test_the_reference_has_no_further_page() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"README.md", *PAGES}
+    assert {file.name for file in FOLDER.iterdir()} == {
+        "README.md",
+        generate_documents.PAGE.name,
+        *PAGES,
+    }
+
+
+def test_the_page_of_the_documents_is_generated_from_the_values() -> None:
+    written = generate_documents.PAGE.read_text(encoding="utf-8")
+    assert written == generate_documents.page(), f"run {generate_documents.COMMAND}"

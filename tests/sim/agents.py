@@ -13,16 +13,16 @@ from steno._sansio.compaction import Begun, Compacting
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
+from steno._sansio.past_state import PastReader
 from steno._sansio.pending import Pending
-from steno._sansio.reading import LineReader, PastReader
+from steno._sansio.reading import LineReader
 from steno._sansio.requests import mutation, result_of
 from steno._sansio.wire_events import WireReader
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset
-from steno_protocol import commands, replies
+from steno_protocol import PROTOCOL_VERSION, commands, replies
+from steno_protocol.blocks import split_lines
 from steno_protocol.errors import ErrorCode, NotFound, Outcome, StenoError, Unreachable
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from steno_protocol.version import PROTOCOL_VERSION
 from support.lines import user, uuid7
 
 TIMEOUT_S = 30.0

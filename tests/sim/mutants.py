@@ -20,9 +20,9 @@ from steno._sansio import exchange, follower
 from steno._sansio.follower import Follower
 from steno._sansio.pending import Pending
 from steno_protocol import checkpoint_ids
+from steno_protocol.blocks import split_lines
 from steno_protocol.commands import Subscribe
 from steno_protocol.context import ContextState
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
 from stenod.core import dmail, key_replay, lines, timeline

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from steno._sansio.exchange import Exchange
+from steno_protocol import PROTOCOL_VERSION
 from steno_protocol.commands import Hello
 from steno_protocol.messages import decode_answers, encode_request
 from steno_protocol.replies import Welcome
-from steno_protocol.version import PROTOCOL_VERSION
 
 UNDER_WAY_MAX = 24
 """Messages that a connection takes in one direction: the high-water mark of its socket."""

@@ -10,7 +10,7 @@ import pytest
 
 from steno.values import StreamRecord
 from steno_agents.detection import FORMATS
-from steno_agents.origin import Origin, format_named, origin_of, reader_of
+from steno_agents.origin import Origin, format_named, origin_of, reader_among
 from steno_agents.traces import time_of
 from steno_protocol.positions import Position
 from steno_redact.redactor import Redactor, mask_of
@@ -30,7 +30,7 @@ def note(**fields: Any) -> list[StreamRecord]:
 
 
 def origin(program: str, file: Path, path: str | None = None) -> Origin:
-    kind = reader_of(program)
+    kind = reader_among([program])
     assert kind is not None
     return origin_of(kind, note(path=path or str(file), identity="x"), read(file))
 

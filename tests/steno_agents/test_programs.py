@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from steno_agents.copilot_cli import CopilotCli
-from steno_agents.detection import FORMATS, Detector, detect
+from steno_agents.detection import FORMATS, Detector
 from steno_agents.gemini_cli import GeminiCli
 from steno_agents.kimi_code import KimiCode
 from steno_agents.opencode import Opencode
 from steno_agents.pi import Pi
 from steno_agents.qwen_code import QwenCode
 from steno_agents.transcript import ForeignTranscript, Message, text_of
+from support.agent_files import detect
 
 RECORDED = Path(__file__).parent / "recorded"
 """One session each: a greeting, a call, two calls at once, and a call that fails."""

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.codex import Codex
-from steno_agents.detection import FORMATS, Detector, detect
+from steno_agents.detection import FORMATS, Detector
 from steno_agents.transcript import ForeignTranscript, History, Message
-from steno_protocol.surrogates import replace_lone_surrogates
+from steno_protocol._json import replace_lone_surrogates
+from support.agent_files import detect
 
 
 def scanned(found: ForeignTranscript, records: Sequence[dict[str, Any]]) -> list[History]:

@@ -10,7 +10,7 @@ import pytest
 
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.codex import Codex
-from steno_agents.detection import FORMATS, detect
+from steno_agents.detection import FORMATS
 from steno_agents.kimi_code import KimiCode
 from steno_agents.opencode import Opencode
 from steno_agents.pi import Pi
@@ -30,6 +30,7 @@ from steno_agents.writers.turns import (
 )
 from steno_agents.writers.writer import Target, Writer, lines
 from steno_cli.commands import export
+from support.agent_files import detect
 from support.opencode_database import imported_file
 
 RECORDED = Path(__file__).parent / "recorded"

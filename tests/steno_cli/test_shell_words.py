@@ -8,7 +8,7 @@ import pytest
 import steno
 import steno_protocol
 import stenod
-from steno_cli.shell_words import PHRASES, in_shell_words
+from steno_cli.render.printed_commands import PHRASES, in_shell_words
 
 
 def test_every_phrase_is_said_by_the_library_or_the_daemon() -> None:

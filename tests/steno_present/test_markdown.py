@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from steno._sansio.transcript import message_text
+from steno._sansio.summaries import message_text
 from steno.values import Record
 from steno_present.markdown import Markdown, head_of
 from steno_protocol.positions import Position

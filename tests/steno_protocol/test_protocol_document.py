@@ -27,7 +27,7 @@ from steno_protocol.context import Damaged, parse_line
 from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome, Refused
 from steno_protocol.events import AnyEvent
-from steno_protocol.hello import limits_in_hello
+from steno_protocol.limits import limits_in_hello
 from steno_protocol.messages import Answer, Request, decode_answers, decode_requests
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
@@ -56,10 +56,10 @@ from steno_protocol.replies import (
     TrashEntry,
 )
 from steno_protocol.rights import Right, right_needed
-from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
+from steno_protocol.timeline_entries import REWRITES, TimelineEntry
 from support import abnf
 from support.framing import only_request, request_frames
-from support.happenings import check_facts
+from support.happenings import FACTS, check_facts
 from support.project import PROJECT
 from support.protocol_document import Example, Section, chapters, code, codes, fields_of
 

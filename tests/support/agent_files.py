@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from steno_agents.detection import Detector
+from steno_agents.transcript import ForeignTranscript
+
 CLAUDE = "11111111-2222-4333-8444-555555555555"
 CODEX = "01234567-89ab-7cde-8f01-23456789abcd"
 CLAUDE_SESSION = f"claude-code/srv-shop/{CLAUDE}"
@@ -104,3 +107,10 @@ def codex_file(home: Path, *more: object, cwd: str = "/srv/bakery") -> Path:
             *more,
         ],
     )
+
+
+def detect(records: Iterable[dict[str, Any]]) -> type[ForeignTranscript] | None:
+    """The format that the first records of a file show, None if none does."""
+    detector = Detector()
+    any(map(detector.feed, records))
+    return detector.finish()

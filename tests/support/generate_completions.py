@@ -10,7 +10,6 @@ from pathlib import Path
 import shtab
 
 from house.parsers import all_parsers
-from steno_cli.arguments import ROLES
 from steno_cli.parser import build_parser
 from support.project import PROJECT
 
@@ -40,7 +39,7 @@ COMPLETED = {
 """How shtab completes the arguments and options with these names."""
 
 
-SUGGESTED = {"role": ROLES}
+SUGGESTED = {"role": ("user", "assistant", "system", "tool")}
 """Usual values of options that take others, too."""
 
 

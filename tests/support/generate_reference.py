@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import griffe
 
-from steno._sansio import summaries
+from steno._sansio import view
 from steno_protocol import limits
 from support.docstrings import (
     documented_members,
@@ -100,7 +100,7 @@ ALIASES: Final = (
     "steno._sansio.messages.Message",
     "steno._sansio.requests.PositionLike",
     "steno._sansio.requests.Durability",
-    "steno._sansio.reading.PastState",
+    "steno._sansio.past_state.PastState",
     "steno._sansio.event_merge.Followed",
     "steno._sansio.wire_events.Payload",
     "steno._sansio.wire_events.WireEvent",
@@ -287,7 +287,7 @@ def _given(parameters: list[Any]) -> Iterator[str]:
 
 def _value(default: str) -> str:
     """A default as a reader would write it; a named bound is shown by its number."""
-    return repr(eval(default, {"limits": limits, **vars(summaries)})).replace("'", '"')
+    return repr(eval(default, {"limits": limits, **vars(view)})).replace("'", '"')
 
 
 def _summary(found: Any) -> str:

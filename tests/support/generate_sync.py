@@ -76,7 +76,7 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
         ("from types import TracebackType\n", ""),
         ("from typing import Literal, Self\n", "from typing import Literal\n"),
         (
-            "from steno._sansio.not_picklable import NotPicklable\n",
+            "from steno._sansio.view import NotPicklable\n",
             "from steno._sync.bases import ConnectedClient\n",
         ),
         ("class Client(NotPicklable):", "class Client(ConnectedClient):"),
@@ -234,12 +234,22 @@ def written(module: str) -> str:
 def meaning(text: str) -> tuple[str, list[str]]:
     """The code and the comments of a module, however it is formatted and its imports are sorted."""
     tree = ast.parse(text)
-    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
-    others = [each for each in tree.body if each not in imports]
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    others = _WithoutImports().visit(tree).body
     tokens = tokenize.generate_tokens(StringIO(text).readline)
     comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
     code = [*sorted(map(ast.dump, imports)), *map(ast.dump, others)]
     return "\n".join(code), comments
+
+
+class _WithoutImports(ast.NodeTransformer):
+    """Removes the imports of a module, also those inside its blocks and functions."""
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Remove `import name`."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Remove `from module import name`."""
 
 
 def _without_dropped(text: str, names: Sequence[str]) -> str:

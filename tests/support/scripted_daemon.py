@@ -10,10 +10,9 @@ from typing import Self
 
 import zmq
 
-from steno_protocol import commands, events, replies
+from steno_protocol import PROTOCOL_VERSION, commands, events, replies
 from steno_protocol.errors import Incompatible
 from steno_protocol.messages import Request, Unreadable, decode_requests
-from steno_protocol.version import PROTOCOL_VERSION
 from support.framing import answer_frames
 
 Answers = list[tuple[replies.Reply | events.Event, bytes | None]]

@@ -11,9 +11,16 @@ from steno._async.link import Link
 from steno._async.session import Session
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
-from steno._sansio.forks import delete_command, rename_command, undelete_command
-from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.requests import ReplyT, open_unfollowed, opening, page_size
+from steno._sansio.requests import (
+    ReplyT,
+    delete_command,
+    open_unfollowed,
+    opening,
+    page_size,
+    rename_command,
+    undelete_command,
+)
+from steno._sansio.view import NotPicklable
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError

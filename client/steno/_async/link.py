@@ -20,13 +20,11 @@ from steno._connect.connect import connect as connect_now
 from steno._connect.connect import is_killed, log_restart
 from steno._connect.connection import Connection, Futile
 from steno._connect.probe import Ready, hello_of, probe_deadline
-from steno._connect.session_file import open_source
+from steno._connect.safe_open import open_source
 from steno._connect.target import Target
 from steno._connect.write_masks import Masks, is_unknown, prepared, write_masks
 from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
-from steno._sansio.follower import Follower
-from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
 from steno._sansio.repairs import Repairs
@@ -37,6 +35,8 @@ from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
     from steno._async.owner_link import OwnerLink
+    from steno._sansio.follower import Follower
+    from steno._sansio.mirror import Mirror
     from steno._sansio.owners import Owners
 
 
@@ -201,7 +201,7 @@ class Link:
             )
 
     async def change(
-        self, command: commands.Mutation, records: Sequence[bytes], mirror: Mirror | None
+        self, command: commands.Mutation, records: Sequence[bytes], mirror: "Mirror | None"
     ) -> replies.Ack:
         """Send a change of a session, and return its ack once the mirror contains the change.
 
@@ -225,7 +225,7 @@ class Link:
         return ack
 
     async def ask(
-        self, command: commands.Command, kind: type[ReplyT], *, mirror: Mirror | None = None
+        self, command: commands.Command, kind: type[ReplyT], *, mirror: "Mirror | None" = None
     ) -> ReplyT:
         """Send a command and return its reply, which has to be of this kind."""
         return (await self.request(command, kind, mirror=mirror))[0]
@@ -236,7 +236,7 @@ class Link:
         kind: type[ReplyT],
         records: Sequence[bytes] = (),
         *,
-        mirror: Mirror | None = None,
+        mirror: "Mirror | None" = None,
     ) -> tuple[ReplyT, bytes]:
         """Send a command with its records, and return its reply and the block of lines.
 
@@ -258,7 +258,7 @@ class Link:
         self,
         command: commands.Command,
         records: Sequence[bytes] = (),
-        mirror: Mirror | None = None,
+        mirror: "Mirror | None" = None,
     ) -> Pending:
         """Send a command without waiting for its reply: `finish` or `forget` has to follow."""
         self.check_open()
@@ -299,7 +299,7 @@ class Link:
         """Forget a request that `begin` sent; safe in a finaliser."""
         self._carrier(pending)._exchange.forget(pending)
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: "Follower") -> None:
         """Begin a subscription."""
         self.check_open()
         owners = self._owners
@@ -309,17 +309,17 @@ class Link:
             owners.begin(follower, link._exchange)
         link._push()
 
-    def unfollow(self, follower: Follower) -> None:
+    def unfollow(self, follower: "Follower") -> None:
         """End a subscription."""
         link = self._carrier(follower)
         link._exchange.unfollow(follower)
         link._push()
 
-    def abandon(self, follower: Follower) -> None:
+    def abandon(self, follower: "Follower") -> None:
         """End a subscription a little later; safe in a finaliser."""
         self._carrier(follower)._exchange.abandon(follower)
 
-    def consumed(self, follower: Follower) -> None:
+    def consumed(self, follower: "Follower") -> None:
         """Grant the daemon credit for popped events."""
         link = self if self._owners is None else self._carrier(follower)
         link._exchange.consumed(follower, time.monotonic())
@@ -357,7 +357,7 @@ class Link:
         return True
 
     async def reach(
-        self, mirror: Mirror, position: Position | None, *, urgent: bool = False
+        self, mirror: "Mirror", position: Position | None, *, urgent: bool = False
     ) -> None:
         """Wait until the mirror contains everything before `position`.
 
@@ -385,7 +385,7 @@ class Link:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _carrier(self, item: Pending | Follower) -> "Link":
+    def _carrier(self, item: "Pending | Follower") -> "Link":
         """The link that carries a request or a subscription."""
         return self if self._owners is None else self._owners.carrier(item) or self
 

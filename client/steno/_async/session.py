@@ -5,30 +5,27 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio.lowlevel
 
-from steno._async.model_call import ModelCall
-from steno._async.record_list import RecordList
-from steno._async.stream import Stream
 from steno._async.streams import LineStream, RecordStream, WireRecordStream
-from steno._async.subscription import Subscription
-from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, reverted, target_of
-from steno._sansio.compaction import Compacting, check_asking
-from steno._sansio.event_merge import Followed, starts_of
-from steno._sansio.forks import describe_command, fork_command, undo_command
 from steno._sansio.messages import Message
-from steno._sansio.mirror import Mirror
-from steno._sansio.reading import LineReader, PastReader, PastState
-from steno._sansio.repair import repair_fields
+from steno._sansio.reading import LineReader
+from steno._sansio.repairs import repair_fields
 from steno._sansio.requests import (
+    CheckpointLike,
     Durability,
     MutationT,
     PositionLike,
     ack_of,
+    checkpoint_of,
+    describe_command,
     encode_records,
+    fork_command,
     fork_unfollowed,
     mutation,
     position_text,
+    reverted,
+    target_of,
+    undo_command,
 )
-from steno._sansio.summaries import Summarize
 from steno._sansio.view import SessionView
 from steno._sansio.wire_events import (
     Payload,
@@ -51,13 +48,21 @@ from steno.values import (
     stream_info,
 )
 from steno_protocol import commands, replies, wire
-from steno_protocol.context import ContextState
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 
+# What few callers use is imported by the method that needs it, so that a short command starts fast.
 if TYPE_CHECKING:
     from steno._async.link import Link
+    from steno._async.record_list import RecordList
+    from steno._async.stream import Stream
+    from steno._async.subscription import Subscription
+    from steno._sansio.compaction import Compacting
+    from steno._sansio.event_merge import Followed
+    from steno._sansio.past_state import PastReader, PastState
+    from steno._sansio.summaries import Summarize
+    from steno_protocol.context import ContextState
 
 
 class Session(SessionView):
@@ -449,8 +454,8 @@ class Session(SessionView):
         return await self._link.ask(asked, replies.ClientsReport)
 
     async def history_at(
-        self, at: PastState | None = None, *, checkpoint: CheckpointLike | None = None
-    ) -> ContextState:
+        self, at: "PastState | None" = None, *, checkpoint: CheckpointLike | None = None
+    ) -> "ContextState":
         """Return a past state; the present one does not change.
 
         Args:
@@ -470,6 +475,8 @@ class Session(SessionView):
             >>> (await session.history_at(0)).history
             [{'role': 'user', 'content': 'hi'}]
         """
+        from steno._sansio.past_state import PastReader  # noqa: PLC0415
+
         past = PastReader(self.id, at, checkpoint)
         await self._read(past)
         return past.state(await self.timeline())
@@ -493,6 +500,8 @@ class Session(SessionView):
         """
         if self._mirror is not None:
             return
+        from steno._sansio.mirror import Mirror  # noqa: PLC0415
+
         mirror = Mirror(self.id)
         self._link.follow(mirror.follower)
         try:
@@ -541,11 +550,11 @@ class Session(SessionView):
         self,
         after: PositionLike = "start",
         *,
-        records: Followed = "context",
+        records: "Followed" = "context",
         wire_after: PositionLike | None = None,
         incarnation: str | None = None,
         pace: float = 0.0,
-    ) -> Subscription:
+    ) -> "Subscription":
         """Follow the session's events with `async for`: the backlog, Live, then new events.
 
         If this object follows the session, `history` contains the records of an event before the
@@ -582,6 +591,9 @@ class Session(SessionView):
             ...         print(len(event.records()), "records from", event.first)
             2 records from 0:0
         """
+        from steno._async.subscription import Subscription  # noqa: PLC0415
+        from steno._sansio.event_merge import starts_of  # noqa: PLC0415
+
         starts = starts_of(records, after, wire_after)
         mirror_of = self._mirror_finder()
         return Subscription(self._link, self.id, starts, incarnation, mirror_of, pace)
@@ -776,7 +788,7 @@ class Session(SessionView):
 
     # --- streams ---------------------------------------------------------------------------------
 
-    async def stream(self, name: str) -> Stream:
+    async def stream(self, name: str) -> "Stream":
         """Return a handle to one of the session's streams; no request is sent, nothing is made.
 
         Args:
@@ -795,9 +807,11 @@ class Session(SessionView):
             ['Ask for the size of the shop.']
         """
         await anyio.lowlevel.checkpoint()
+        from steno._async.stream import Stream  # noqa: PLC0415
+
         return Stream(self._link, self.id, name)
 
-    async def record_list(self, name: str) -> RecordList:
+    async def record_list(self, name: str) -> "RecordList":
         """Return one of the session's streams as a list whose items can change; sends no request.
 
         Args:
@@ -817,6 +831,8 @@ class Session(SessionView):
             >>> (await todo.read()).items
             [{'text': 'b'}]
         """
+        from steno._async.record_list import RecordList  # noqa: PLC0415
+
         return RecordList(await self.stream(name))
 
     async def streams(self) -> list[StreamInfo]:
@@ -841,7 +857,7 @@ class Session(SessionView):
 
     async def compact(
         self,
-        summarize: Summarize,
+        summarize: "Summarize",
         *,
         preserve: int = 2,
         instruction: str | None = None,
@@ -892,6 +908,9 @@ class Session(SessionView):
             >>> done.messages, len(session.history)
             (8, 3)
         """
+        from steno._async.model_call import ModelCall  # noqa: PLC0415
+        from steno._sansio.compaction import Compacting, check_asking  # noqa: PLC0415
+
         check_asking(summarize, instruction)
         model = ModelCall(summarize, timeout)
         job = Compacting(self.id, self._link.name, key, preserve, model.lease_ms)
@@ -1208,15 +1227,15 @@ class Session(SessionView):
         self._is_changed = True
         return ack_of(await self._link.change(command, records, self._mirror), command.key)
 
-    async def _read(self, past: PastReader) -> None:
+    async def _read(self, past: "PastReader") -> None:
         while await self._link.fetch(past.reader):
             past.absorb()
 
-    async def _state_of(self, past: PastReader) -> ContextState:
+    async def _state_of(self, past: "PastReader") -> "ContextState":
         await self._read(past)
         return past.state()
 
-    async def _repeated(self, job: Compacting) -> Compacted | None:
+    async def _repeated(self, job: "Compacting") -> Compacted | None:
         """The result of the first compaction with this key; None when there was none."""
         asked = commands.Timeline(session=self.id)
         applied = job.applied((await self._link.ask(asked, replies.TimelineReport)).entries)

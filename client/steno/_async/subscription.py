@@ -10,7 +10,7 @@ import anyio.lowlevel
 
 from steno._sansio.event_merge import Following
 from steno._sansio.mirror import Mirror
-from steno._sansio.not_picklable import NotPicklable
+from steno._sansio.view import NotPicklable
 from steno.values import File, SubscriptionEvent
 from steno_protocol.errors import Busy
 

@@ -3,8 +3,7 @@
 import time
 from pathlib import Path
 
-from steno._connect.absence import not_there
-from steno._connect.probe import Outcome, Ready, Unreachable, probe, probe_deadline
+from steno._connect.probe import Outcome, Ready, Unreachable, not_there, probe, probe_deadline
 from steno._connect.target import Target
 from steno_protocol import errors, limits, paths
 

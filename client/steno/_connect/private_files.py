@@ -8,7 +8,7 @@ from typing import Final
 from steno import _system as system
 from steno_protocol import paths, private_files
 from steno_protocol.errors import Unauthorized
-from steno_protocol.file_types import kind_of
+from steno_protocol.private_files import kind_of
 
 _FLAGS: Final = system.OPEN_FLAGS | system.NO_LINK
 

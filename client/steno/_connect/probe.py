@@ -1,14 +1,15 @@
-"""One attempt to connect and greet, with three named outcomes."""
+"""One attempt to connect and greet: its three outcomes, and the errors that explain them."""
 
 import os
 import time
 from math import inf
+from pathlib import Path
 
 import msgspec
 
-from steno._connect.connection import Connection, OutOfHandles
-from steno._connect.target import Target
-from steno_protocol import errors, limits, paths
+from steno._connect.connection import Connection, Futile, OutOfHandles
+from steno._connect.target import Target, start_command
+from steno_protocol import PROTOCOL_VERSION, errors, limits, paths
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
 from steno_protocol.messages import (
@@ -19,7 +20,6 @@ from steno_protocol.messages import (
     encode_request_1,
 )
 from steno_protocol.replies import ErrorReply, Welcome
-from steno_protocol.version import PROTOCOL_VERSION
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -259,3 +259,50 @@ def probe_deadline(target: Target, deadline: float) -> float:
     is_remote = target.endpoint is not None and paths.is_remote(target.endpoint)
     timeout_s = limits.REMOTE_PROBE_TIMEOUT_S if is_remote else limits.PROBE_TIMEOUT_S
     return min(deadline, time.monotonic() + timeout_s)
+
+
+class StartFailed(Futile):
+    """No daemon runs and none could be started."""
+
+
+def not_there(
+    target: Target, outcome: NeedsRestart | Unreachable, began: float
+) -> errors.StenoError:
+    """The error of a client that has waited for its daemon since `began`."""
+    if isinstance(outcome, NeedsRestart):
+        return errors.Incompatible(
+            f"the daemon at {outcome.endpoint} is too old ({outcome.why}): `steno restart`"
+        )
+    silent = _silent(target, time.monotonic() - began)
+    if silent is not None:
+        return silent
+    return errors.Unreachable(f"no daemon: {outcome.why}; {_remedy(target)}")
+
+
+def _remedy(target: Target) -> str:
+    """How the caller gets a daemon at the expected address."""
+    if target.endpoint is not None:
+        if paths.is_remote(target.endpoint):
+            return "`steno status` on that machine shows whether it runs and listens there"
+        return "an address starts none: start the daemon of its root, `steno start --root DIR`"
+    assert target.root is not None
+    if target.spawn:
+        return f"see {Path(target.root, paths.LOG)}"
+    return f"start it with `{start_command(target.root)}`"
+
+
+def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
+    """The error about a silent daemon that holds the wanted root; None if there is none."""
+    if target.root is None or target.endpoint is not None:
+        return None
+    # Imported late: a client that finds its daemon does not need it.
+    from steno._connect.lock_holder import holder_of, silence_of  # noqa: PLC0415
+
+    holder = holder_of(Path(target.root))
+    if holder is None:
+        return None
+    silence = silence_of(Path(target.root), holder)
+    return errors.Unreachable(
+        f"{silence.text}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
+        " gives details"
+    )

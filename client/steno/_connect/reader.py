@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from steno import _system as system
-from steno._connect.absence import StartFailed
 from steno._connect.lock_holder import holder_of
+from steno._connect.probe import StartFailed
 from steno_protocol import limits
 
 _SAID_BYTES_MAX: Final = 4096

@@ -20,12 +20,19 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from steno import _system as system
-from steno._connect.absence import StartFailed, not_there
 from steno._connect.connection import Connection
 from steno._connect.folders import make_private
 from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import holder_of
-from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_deadline
+from steno._connect.probe import (
+    NeedsRestart,
+    Ready,
+    StartFailed,
+    Unreachable,
+    not_there,
+    probe,
+    probe_deadline,
+)
 from steno._connect.start_lock import StartLock
 from steno._connect.target import Target
 from steno_protocol import limits, paths

@@ -7,7 +7,7 @@ import msgspec
 
 from steno._sansio.argument_checks import check_function, given_number, given_text
 from steno._sansio.messages import encode_messages
-from steno._sansio.reading import PastReader
+from steno._sansio.past_state import PastReader
 from steno._sansio.requests import new_key
 from steno._sansio.summaries import (
     Summary,

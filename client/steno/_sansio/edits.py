@@ -18,8 +18,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from steno._sansio.argument_checks import briefly
-from steno._sansio.exact import encode_exactly, original
-from steno._sansio.messages import JsonObject, encode_messages, is_message
+from steno._sansio.messages import JsonObject, encode_exactly, encode_messages, is_message, original
 from steno.values import ListState, decode_object
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Conflict, NotFound, TooLarge

@@ -24,15 +24,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count, islice
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from steno._sansio.follower import Follower
-from steno._sansio.pending import Pending
+from steno._sansio.pending import Pending, SlowRequests
 from steno._sansio.repairs import Repairs
 from steno._sansio.requests import encode_header
-from steno._sansio.slow_requests import SlowRequests
 from steno_protocol import events, limits
 from steno_protocol.commands import (
     Command,
@@ -53,6 +51,9 @@ from steno_protocol.messages import (
     split_message,
 )
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
+
+if TYPE_CHECKING:
+    from steno._sansio.follower import Follower
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
 """The longest silence of a slow connection that carries events."""
@@ -211,7 +212,7 @@ class Exchange:
 
     # --- the daemons of a cluster ----------------------------------------------------------------
 
-    def carries(self, item: Pending | Follower) -> bool:
+    def carries(self, item: "Pending | Follower") -> bool:
         """True while a caller waits for this request or subscription here."""
         if isinstance(item, Pending):
             return self._pending.get(item.id) is item and not item.is_done
@@ -219,7 +220,7 @@ class Exchange:
             return False
         return any(follower is item for follower in self._followers.values())
 
-    def adopt(self, item: Pending | Follower, now: float, due: float) -> None:
+    def adopt(self, item: "Pending | Follower", now: float, due: float) -> None:
         """Take over what another exchange carried; it is sent at `due`."""
         if isinstance(item, Pending):
             item.id = self._next_id(b"r")
@@ -239,7 +240,7 @@ class Exchange:
             self._carry(item, now)
         self._arm(min(item.due, item.deadline))
 
-    def leave(self, item: Pending | Follower) -> list[bytes]:
+    def leave(self, item: "Pending | Follower") -> list[bytes]:
         """Stop serving what another exchange adopts next; return its ids for `drop` after that."""
         if isinstance(item, Pending):
             # A sent copy may be applied here.
@@ -251,7 +252,7 @@ class Exchange:
         item.has_caught_up = False
         return [each for each, other in self._followers.items() if other is item]
 
-    def drop(self, item: Pending | Follower, ids: Sequence[bytes] | None = None) -> None:
+    def drop(self, item: "Pending | Follower", ids: Sequence[bytes] | None = None) -> None:
         """Forget what another exchange adopted, under the ids of `leave` or under all."""
         if isinstance(item, Pending):
             known = [each for each, other in self._pending.items() if other is item]
@@ -281,7 +282,7 @@ class Exchange:
         for item in self._all():
             self.redirected.append((item, None))
 
-    def _all(self) -> list[Pending | Follower]:
+    def _all(self) -> "list[Pending | Follower]":
         return [*self._pending.values(), *self._followers.values()]
 
     # --- the connection --------------------------------------------------------------------------
@@ -392,7 +393,7 @@ class Exchange:
 
     # --- subscriptions ---------------------------------------------------------------------------
 
-    def follow(self, follower: Follower, now: float, timeout_s: float) -> None:
+    def follow(self, follower: "Follower", now: float, timeout_s: float) -> None:
         """Begin to follow a session; the follower's `wake` is called after each event.
 
         Raises:
@@ -411,7 +412,7 @@ class Exchange:
         if self.is_connected:
             self._subscribe(follower, now)
 
-    def consumed(self, follower: Follower, now: float) -> None:
+    def consumed(self, follower: "Follower", now: float) -> None:
         """Grant the daemon credit for popped events, in portions of half a window."""
         if follower.stalled:
             if not follower.inbox and self.is_connected:
@@ -420,12 +421,12 @@ class Exchange:
             self._grant(follower.name, follower.owed_bytes)
             follower.owed_bytes = 0
 
-    def unfollow(self, follower: Follower) -> None:
+    def unfollow(self, follower: "Follower") -> None:
         """End a subscription; ending it twice is harmless."""
         if self._drop_ids(follower):
             self._unsubscribe(follower)
 
-    def abandon(self, follower: Follower) -> None:
+    def abandon(self, follower: "Follower") -> None:
         """As `unfollow`, at the next tick; may be called by a garbage collector, in any thread."""
         self._abandoned.append(follower)
 
@@ -514,7 +515,7 @@ class Exchange:
             return True
         return self.endpoint is not None and body.code in (ErrorCode.HELD, ErrorCode.SHUTTING_DOWN)
 
-    def _carry(self, item: Pending | Follower, now: float) -> None:
+    def _carry(self, item: "Pending | Follower", now: float) -> None:
         """Bound the time that an item waits for an owner without a connection."""
         if self.is_connected:
             self._watch(now)
@@ -576,7 +577,7 @@ class Exchange:
             self._send(pending, now)
         self._arm(min(pending.due, pending.deadline))
 
-    def _is_given_up(self, item: Pending | Follower) -> bool:
+    def _is_given_up(self, item: "Pending | Follower") -> bool:
         """Whether it waited long enough for the connection to an owner, and goes home."""
         if self.endpoint is None or self.is_connected:
             return False
@@ -601,7 +602,7 @@ class Exchange:
         if pending.wake is not None:
             pending.wake()
 
-    def _begin(self, follower: Follower, reply: Subscribed) -> None:
+    def _begin(self, follower: "Follower", reply: Subscribed) -> None:
         if reply.stale and self._on_stale is not None:
             self._on_stale()
         follower.begin(reply)
@@ -639,7 +640,7 @@ class Exchange:
         follower.wake()
         self.consumed(follower, now)
 
-    def _subscribe(self, follower: Follower, now: float) -> None:
+    def _subscribe(self, follower: "Follower", now: float) -> None:
         # A new name and a new request id for each attempt, so that late events of an earlier one
         # are ignored, and not mistaken for events of this one.
         request_id = self._next_id(b"s")
@@ -658,13 +659,13 @@ class Exchange:
         asked = follower.asked_as(follower.name, self._pace_ms_max)
         self.outbox.append(OutgoingRequest(request_id, encode_header(asked)))
 
-    def _subscribe_later(self, follower: Follower, now: float) -> None:
+    def _subscribe_later(self, follower: "Follower", now: float) -> None:
         follower.name = None
         follower.due = now + follower.backoff_s
         follower.backoff_s = min(2 * follower.backoff_s, limits.RESEND_S)
         self._arm(follower.due)
 
-    def _take_refusal(self, follower: Follower, reply: ErrorReply, now: float) -> None:
+    def _take_refusal(self, follower: "Follower", reply: ErrorReply, now: float) -> None:
         if self._is_redirect(reply):
             follower.name = None
             self.redirected.append((follower, reply.endpoint))
@@ -673,7 +674,7 @@ class Exchange:
         else:
             self._end(follower, reply.exception())
 
-    def _go_on_elsewhere(self, follower: Follower, now: float) -> None:
+    def _go_on_elsewhere(self, follower: "Follower", now: float) -> None:
         """Subscribe anew after a hand-over: the home daemon knows the next owner."""
         if self.endpoint is not None:
             follower.name = None
@@ -685,7 +686,7 @@ class Exchange:
             follower.stalled = True
             follower.due = inf
 
-    def _tick_follower(self, request_id: bytes, follower: Follower, now: float) -> None:
+    def _tick_follower(self, request_id: bytes, follower: "Follower", now: float) -> None:
         if now >= follower.deadline:
             self._end(follower, follower.timed_out(self.trouble))
         elif now >= follower.due and self._is_given_up(follower):
@@ -698,17 +699,17 @@ class Exchange:
         if request_id in self._followers:
             self._arm(min(follower.due, follower.deadline))
 
-    def _may_be_coming(self, follower: Follower, now: float) -> bool:
+    def _may_be_coming(self, follower: "Follower", now: float) -> bool:
         """Whether its answer may still arrive, behind other events on a slow connection."""
         is_early = now < follower.asked_at + limits.PEER_EVENTS_BYTES_MAX / limits.SLOW_BYTES_S
         return follower.name is not None and is_early and now < self._heard_at + _BLOCK_WAY_S
 
-    def _end(self, follower: Follower, error: StenoError) -> None:
+    def _end(self, follower: "Follower", error: StenoError) -> None:
         self.unfollow(follower)
         follower.error = error
         follower.wake()
 
-    def _unsubscribe(self, follower: Follower) -> None:
+    def _unsubscribe(self, follower: "Follower") -> None:
         if follower.name is not None and self.is_connected:
             command = Unsubscribe(subscription=follower.name)
             self.outbox.append(OutgoingRequest(self._next_id(b"u"), encode_header(command)))
@@ -722,7 +723,7 @@ class Exchange:
             self.outbox.append(OutgoingRequest(name.encode(), encode_header(command)))
             owed_bytes -= portion
 
-    def _drop_ids(self, follower: Follower, but: bytes | None = None) -> bool:
+    def _drop_ids(self, follower: "Follower", but: bytes | None = None) -> bool:
         """Forget the ids of a follower, except one; False when there were none."""
         ids = [each for each, other in self._followers.items() if other is follower and each != but]
         for each in ids:

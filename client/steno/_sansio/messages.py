@@ -1,5 +1,6 @@
 """Messages of a caller, encoded as JSON objects without loss."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from enum import Enum
@@ -9,7 +10,9 @@ from typing import Any, ClassVar, Final, Protocol, TypeGuard, cast
 import msgspec
 
 from steno_protocol import limits
+from steno_protocol._json import replace_lone_surrogates
 from steno_protocol.errors import BadRequest, TooLarge
+from steno_protocol.records import check_record
 
 
 class ModelLike(Protocol):
@@ -316,3 +319,47 @@ def _largest_text(data: bytes, what: str) -> str:
         level = [child for path, value in level for child in _children(path, value)]
     length, path = largest
     return f", and {_place(what, path)} alone has {length} characters" if length else ""
+
+
+EXACT: Final = "steno:exact"
+"""The key of the exact JSON, in ASCII, of a record that is shown with U+FFFD."""
+
+
+def encode_exactly(records: Sequence[Mapping[str, Any]], what: str = "record") -> list[bytes]:
+    """Return the records of one batch as bytes.
+
+    The daemon makes the same checks. They are made here first, so that a bad record leaves no empty
+    session behind.
+
+    Args:
+        records: the records.
+        what: the noun for a record in error messages.
+
+    Raises:
+        BadRequest, TooLarge: a record is not JSON, too deep or too large; the error names it.
+    """
+    try:
+        encoded = encode_messages(records, what)
+    except BadRequest:
+        encoded = encode_messages([_shown(each) for each in records], what)
+    return [check_record(data) for data in encoded]
+
+
+def original(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored record as it was given."""
+    exact = record.get(EXACT)
+    if not isinstance(exact, str):
+        return record
+    found: dict[str, Any] = json.loads(exact)
+    return found
+
+
+def _shown(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record with U+FFFD for halves of surrogate pairs, and with its exact JSON."""
+    try:
+        exact = json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError, RecursionError):
+        # The encoder names the reason.
+        return record
+    shown = replace_lone_surrogates(exact)
+    return record if shown == exact else {**json.loads(shown), EXACT: exact.decode()}

@@ -1,4 +1,4 @@
-"""One request under way: its copies, its deadline and its result."""
+"""Requests under way: the copies, deadline and result of each, and a bound for slow ones."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -24,11 +24,12 @@ from steno_protocol.commands import (
     Undelete,
     command_name,
 )
-from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.errors import Busy, ErrorCode, Held, OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.replies import AnyReply, ErrorReply
 
 if TYPE_CHECKING:
     from steno._sansio.route import Route
+
 
 RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
 """Refusals after which a later attempt may succeed."""
@@ -162,3 +163,58 @@ def _changes_something(command: Command) -> bool:
                 Mutation | Fork | Rename | Delete | Undelete | TakeIn | Describe
                 | CompactBegin | CompactAbort | Drain,
             )  # fmt: skip
+
+
+class SlowRequests:
+    """Admitted slow requests, and those that wait for their answers.
+
+    `forget_all` repairs what an interrupt left half-done.
+
+    Attributes:
+        waiting: by their ids, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: set[bytes] = set()
+        self.waiting: dict[bytes, Pending] = {}
+
+    def admits(self, pending: Pending) -> bool:
+        """Whether a slow request may be sent now; if not, `next` returns it once it may."""
+        if pending.id in self._under_way:
+            return True
+        if not self.waiting and len(self._under_way) < limits.CLIENT_LOOKUPS_MAX:
+            self._under_way.add(pending.id)
+            return True
+        self.waiting[pending.id] = pending
+        pending.refusal = Busy(
+            f"{limits.CLIENT_LOOKUPS_MAX} requests of this client, behind which this one waited,"
+            " were not answered in time: ask for less at a time",
+            session=pending.session,
+        )
+        return False
+
+    def end(self, pending: Pending) -> None:
+        """Make room for another request after this one has ended; safe in a finaliser."""
+        self._under_way.discard(pending.id)
+
+    def release(self, pending: Pending) -> None:
+        """Forget a request that another daemon gets, whether it was sent or waits."""
+        self._under_way.discard(pending.id)
+        if self.waiting.pop(pending.id, None) is not None:
+            pending.refusal = None
+
+    def next(self) -> Pending | None:
+        """The oldest waiting request, if one more may be sent; it is admitted until it ends."""
+        if not self.waiting or len(self._under_way) >= limits.CLIENT_LOOKUPS_MAX:
+            return None
+        pending = self.waiting.pop(next(iter(self.waiting)))
+        self._under_way.add(pending.id)
+        return pending
+
+    def forget_all(self) -> None:
+        """Admit all requests anew: the connection has ended, and none is under way."""
+        for pending in self.waiting.values():
+            # It waits for a connection now, and no longer for other requests.
+            pending.refusal = None
+        self._under_way.clear()
+        self.waiting.clear()

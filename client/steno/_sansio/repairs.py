@@ -1,10 +1,12 @@
-"""The repairs of session files that daemons reported to a client."""
+"""The repairs that daemons reported to a client, and the fields of one that it asks for."""
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any, TypedDict
 
-from steno_protocol import limits
-from steno_protocol.replies import RepairedFile
+from steno_protocol import limits, paths
+from steno_protocol.errors import BadRequest
+from steno_protocol.replies import RepairedFile, Verification
 
 
 class Repairs:
@@ -31,3 +33,32 @@ class Repairs:
     def of(self, session: str) -> tuple[RepairedFile, ...]:
         """Return the repairs of a session, the oldest first."""
         return self._sessions.get(session, ())
+
+
+class RepairFields(TypedDict):
+    """The fields of a repair that identify the verified file."""
+
+    generation: int
+    bytes: int
+    crc: int
+
+
+def repair_fields(report: Verification) -> RepairFields:
+    """Return the fields by which a repair identifies the verified file.
+
+    Raises:
+        BadRequest: the report is not one of a session's context.
+    """
+    # No type checker may have seen the caller's code.
+    given: Any = report
+    if not isinstance(given, Verification):
+        raise BadRequest(
+            f"the report is a {type(given).__name__}: give what verify() of this session returned"
+        )
+    for file in report.files:
+        if file.file == paths.CONTEXT:
+            return {"generation": report.generation, "bytes": file.bytes, "crc": file.crc}
+    raise BadRequest(
+        f"the report has no {paths.CONTEXT}: pass the result of verify() of this session",
+        session=report.session,
+    )

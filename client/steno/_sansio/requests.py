@@ -5,23 +5,112 @@ every size here, where the caller gets the error.
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
+from zlib import crc32
 
 import msgspec
 
-from steno._sansio.argument_checks import briefly, given_count
+from steno._sansio.argument_checks import briefly, given_count, given_labels, given_number
 from steno._sansio.messages import Message, encode_messages
 from steno._sansio.pending import Pending
 from steno.values import Ack, Checkpoint
 from steno_protocol import limits, replies
-from steno_protocol.commands import Command, Fork, Mutation, Open, command_name
+from steno_protocol.commands import (
+    Command,
+    Delete,
+    Describe,
+    Fork,
+    Mutation,
+    Open,
+    Rename,
+    Undelete,
+    command_name,
+)
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, TooLarge
 from steno_protocol.paths import check_key, key_time_ms
 from steno_protocol.positions import Position
+
+CheckpointLike = int | str | Checkpoint
+"""A checkpoint: its id, the result of `checkpoint`, or that result's `handle`."""
+
+HANDLE_PATTERN: Final = r"^[0-9]{1,16}(@[0-9]+:[0-9]+@[0-9A-Za-z-]{1,64})?$"
+"""The form of a handle's text."""
+
+_HANDLE: Final = re.compile(HANDLE_PATTERN, re.ASCII)
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A checkpoint in a command; the fields have the names of the protocol.
+
+    Attributes:
+        checkpoint_id: its id.
+        checkpoint_at: the position at which its line was created; None accepts any line.
+        incarnation: the incarnation of the session that the position belongs to.
+    """
+
+    checkpoint_id: int
+    checkpoint_at: Position | None = None
+    incarnation: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a command."""
+        at = None if self.checkpoint_at is None else str(self.checkpoint_at)
+        return {**msgspec.structs.asdict(self), "checkpoint_at": at}
+
+
+def target_of(checkpoint: CheckpointLike) -> Target:
+    """Return the checkpoint that a caller names.
+
+    Raises:
+        BadRequest: it is neither an id nor a checkpoint nor a handle.
+    """
+    match checkpoint:
+        case Checkpoint():
+            return target_of(checkpoint.handle)
+        case int():
+            return Target(checkpoint)
+        case str() if _HANDLE.match(checkpoint):
+            number, *bound = checkpoint.split("@")
+            if not bound:
+                return Target(int(number))
+            return Target(int(number), Position.parse(bound[0]), bound[1])
+        case _:
+            raise BadRequest(
+                f"checkpoint_id is {briefly(checkpoint)}: give the id of a checkpoint, or what"
+                " `checkpoint` returned, or the `handle` of that"
+            )
+
+
+def reverted(target: CheckpointLike | Position) -> dict[str, Any]:
+    """Return the fields of a command that reverts to a checkpoint or a position.
+
+    Raises:
+        BadRequest: it is neither.
+    """
+    return {"position": str(target)} if isinstance(target, Position) else target_of(target).fields()
+
+
+def checkpoint_of(ack: Ack) -> Checkpoint:
+    """Return the ack of a command that set a checkpoint.
+
+    Raises:
+        Incompatible: the daemon's reply has no checkpoint.
+    """
+    if isinstance(ack, Checkpoint):
+        return ack
+    if ack.checkpoint_id is None:
+        raise Incompatible(
+            "the daemon's reply has no checkpoint: restart it, so that both are of one version"
+        )
+    # A daemon of an earlier version, or the repeat of a command that such a daemon applied.
+    known = msgspec.structs.asdict(ack)
+    return Checkpoint(**known, id=ack.checkpoint_id, at=ack.first, incarnation="")
+
 
 Durability = Literal["synced", "written", "replicated"]
 """`synced`: on the disk. `written`: in the page cache. `replicated`: on a cluster's majority."""
@@ -292,3 +381,116 @@ def _made_unfollowed(error: StenoError, session: str, remedy: str, key: str | No
         code=error.code,
         key=key,
     )
+
+
+_SUFFIX_CHARS = len("-undo-") + 8
+
+
+def fork_command(
+    session: str,
+    by: str,
+    new_session: str,
+    at: PositionLike | None,
+    checkpoint: CheckpointLike | None,
+    turn: int | None,
+    title: str | None,
+    key: str | None,
+) -> Fork:
+    """Make the command that forks a session at one instant.
+
+    Raises:
+        BadRequest: more than one instant is given, `at` is no position, or `checkpoint` is none.
+    """
+    if at == "now":
+        at = None
+    if sum(given is not None for given in (at, checkpoint, turn)) > 1:
+        raise BadRequest(
+            "a fork is at one instant: give at, checkpoint or turn, or none of them for now",
+            session=session,
+        )
+    return Fork(
+        session=session,
+        new_session=new_session,
+        key=_key(key),
+        at=None if at is None else position_text(at),
+        turn=turn,
+        title=title,
+        by=by,
+        **({} if checkpoint is None else target_of(checkpoint).fields()),
+    )
+
+
+def undo_command(
+    session: str, by: str, turns: int, new_session: str | None, title: str | None, key: str | None
+) -> Fork:
+    """Make the command that forks a session before its last turns.
+
+    Raises:
+        BadRequest: there is nothing to undo.
+    """
+    if given_number(turns, "turns") < 1:
+        raise BadRequest(
+            f"{turns} turns cannot be undone: give 1 for the last turn, 2 for the last two",
+            session=session,
+        )
+    key = _key(key)
+    name = undo_name(session, key) if new_session is None else new_session
+    return Fork(session=session, new_session=name, key=key, undo=turns, title=title, by=by)
+
+
+def undo_name(session: str, key: str) -> str:
+    """Return the default session id of an undo; a repeat with the same key gets the same id.
+
+    >>> undo_name("team/planner", "k1")
+    'team/planner-undo-72b8f9d8'
+    """
+    folder, slash, name = session.rpartition("/")
+    longest = min(
+        limits.SESSION_SEGMENT_CHARS_MAX,
+        limits.SESSION_ID_CHARS_MAX - len(folder) - len(slash),
+    )
+    return f"{folder}{slash}{name[: longest - _SUFFIX_CHARS]}-undo-{crc32(key.encode()):08x}"
+
+
+def describe_command(
+    session: str,
+    title: str | None,
+    labels: Sequence[str] | None,
+    archived: bool | None,
+    *,
+    replace_damaged: bool,
+) -> Describe:
+    """Make the command that sets title, labels and archived mark of a session.
+
+    Raises:
+        BadRequest: there is nothing to set, or the labels are no list.
+    """
+    if title is None and labels is None and archived is None and not replace_damaged:
+        raise BadRequest("give a title, labels or archived: there is nothing to set")
+    return Describe(
+        session=session,
+        title=title,
+        labels=None if labels is None else given_labels(labels),
+        archived=archived,
+        replace_damaged=replace_damaged,
+    )
+
+
+def delete_command(session: str, by: str, key: str | None) -> Delete:
+    """Make the command that moves a session to the trash."""
+    return Delete(session=session, key=_key(key), by=by)
+
+
+def rename_command(session: str, by: str, new_session: str, key: str | None) -> Rename:
+    """Make the command that gives a session another id."""
+    return Rename(session=session, new_session=new_session, key=_key(key), by=by)
+
+
+def undelete_command(session: str, trash: str | None, key: str | None) -> Undelete:
+    """Make the command that restores a session from the trash; a path counts by its last part."""
+    name = None if trash is None else PurePath(trash).name
+    return Undelete(session=session, trash=name, key=_key(key))
+
+
+def _key(key: str | None) -> str:
+    return new_key() if key is None else check_key(key)

@@ -3,35 +3,121 @@
 `Session.compact` does the rest; another program can build its own compaction on these parts.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard, cast
 
 import msgspec
 
-from steno._sansio.argument_checks import given_number
-from steno._sansio.transcript import THOUGHTS, message_text
 from steno_protocol import limits
+from steno_protocol._json import is_array
 from steno_protocol.context import CHARS_PER_TOKEN, Message
 from steno_protocol.errors import BadRequest
 
+THOUGHTS: Final = frozenset({"think", "thinking", "redacted_thinking", "reasoning"})
+"""The types of thinking parts, which are left out."""
+
+_TITLE: Final = re.compile(
+    r"(?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\s*(?=\[(?:message|calls|result of the call)\b)"
+)
+"""The place before what a message, a call or a result begins with."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def message_text(number: int, message: Message) -> str:
+    """One message as text.
+
+    [message 3: assistant]
+    I look into the file.
+    [calls read_file, id call_7, with {"path":"a.py"}]
+    """
+    role = message.get("role")
+    title = f"[message {number}: {role}]"
+    if role == "tool":
+        title = f"[message {number}: tool, result of the call {message.get('tool_call_id')}]"
+    body = [*_content_texts(message.get("content")), *_call_texts(message.get("tool_calls"))]
+    return "\n".join([title, *body]) + "\n"
+
+
+def _content_texts(content: Any) -> list[str]:
+    match content:
+        case None | "":
+            return []
+        case str():
+            return [_unforged(content)]
+        case _ if is_array(content):
+            return [text for part in content if (text := _part_text(part)) is not None]
+        case _:
+            return [_json(content)]
+
+
+def _part_text(part: Any) -> str | None:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return _unforged(text)
+        case {"type": str(kind)} if kind in THOUGHTS:
+            return None
+        case {"type": "tool_use", "name": name, "input": arguments}:
+            return _call_text(name, part.get("id"), arguments)
+        case {"type": "tool_result"}:
+            inner = "\n".join(_content_texts(part.get("content")))
+            return f"[result of the call {part.get('tool_use_id')}]\n{inner}"
+        case {"type": str(kind)}:
+            return _attachment_text(kind, part)
+        case _:
+            return _json(part)
+
+
+def _attachment_text(kind: str, part: Mapping[str, Any]) -> str:
+    """A part that is no text, by its kind and size: `[image_url: image/png, 1024 bytes]`."""
+    match part.get(kind):
+        case {"url": str(url)} if url.startswith("data:"):
+            head, _, data = url.removeprefix("data:").partition(",")
+            media, _, encoding = head.partition(";")
+            size = len(data) * 3 // 4 if encoding.endswith("base64") else len(data)
+            return f"[{kind}: {media or 'text/plain'}, {size} bytes]"
+        case {"url": str(url)}:
+            return f"[{kind}: {url}]"
+        case _:
+            return f"[{kind}: {len(_json(part))} characters of JSON]"
+
+
+def _call_texts(calls: Any) -> list[str]:
+    return [_tool_call_text(call) for call in calls] if is_array(calls) else []
+
+
+def _tool_call_text(call: Any) -> str:
+    match call:
+        case {"function": {"name": name} as function}:
+            return _call_text(name, call.get("id"), function.get("arguments"))
+        case _:
+            return f"[calls {_json(call)}]"
+
+
+def _call_text(name: Any, call_id: Any, arguments: Any) -> str:
+    given = _unforged(arguments) if isinstance(arguments, str) else _json(arguments)
+    return f"[calls {name}, id {call_id}, with {given}]"
+
+
+def _unforged(text: str) -> str:
+    """A text in which no line looks like the beginning of a message, a call or a result."""
+    return _TITLE.sub(r"\g<0>> ", text)
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()
+
+
 __all__ = [
     "COMPACTION_PROMPT",
-    "COMPACTION_RATIO",
-    "COMPACTION_RESERVED_TOKENS",
     "COMPACTION_SYSTEM_PROMPT",
     "BlockingSummarize",
     "Summarize",
     "Summary",
     "prepare",
-    "should_compact",
     "summary_record",
 ]
-
-COMPACTION_RATIO: Final = 0.85
-"""Part of a model's context that may be full before a session should be compacted."""
-
-COMPACTION_RESERVED_TOKENS: Final = 50_000
-"""Tokens of a model's context that should stay free for its answers and its tools' results."""
 
 COMPACTION_SYSTEM_PROMPT: Final = (
     "You write the notes from which an agent goes on with its work after its conversation was cut."
@@ -119,29 +205,6 @@ Summarize = Callable[[list[Message]], Awaitable[str | Summary]]
 
 BlockingSummarize = Callable[[list[Message]], str | Summary]
 """The blocking form of `Summarize`."""
-
-
-def should_compact(
-    token_count: int,
-    max_context_size: int,
-    reserved: int = COMPACTION_RESERVED_TOKENS,
-    ratio: float = COMPACTION_RATIO,
-) -> bool:
-    """True when a context is so full that it should be compacted.
-
-    Args:
-        token_count: tokens in it, those that no model has counted yet included.
-        max_context_size: tokens that the model can take.
-        reserved: tokens that should stay free; with a model that takes fewer, give a smaller
-            number, or the answer is always True.
-        ratio: part of `max_context_size` that may be full.
-    """
-    for name, number in (
-        ("token_count", token_count), ("max_context_size", max_context_size),
-        ("reserved", reserved), ("ratio", ratio),
-    ):  # fmt: skip
-        given_number(number, name)
-    return token_count >= max_context_size * ratio or token_count + reserved >= max_context_size
 
 
 def prepare(messages: Sequence[Message], instruction: str | None = None) -> list[Message]:

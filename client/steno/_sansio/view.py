@@ -1,17 +1,40 @@
-"""The public view of a session's mirror, common to both clients."""
+"""The bases of the objects of both clients: a session's view of its mirror, no copies."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import ref
 
-from steno._sansio.mirror import Mirror
-from steno._sansio.not_picklable import NotPicklable
-from steno._sansio.summaries import COMPACTION_RATIO, COMPACTION_RESERVED_TOKENS, should_compact
+from steno._sansio.argument_checks import given_number
 from steno_protocol import paths
-from steno_protocol.context import ContextState, Message, UsageEntry
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
+
+if TYPE_CHECKING:
+    from steno._sansio.mirror import Mirror
+    from steno_protocol.context import ContextState, Message, UsageEntry
+
+COMPACTION_RATIO: Final = 0.85
+"""Part of a model's context that may be full before a session should be compacted."""
+
+COMPACTION_RESERVED_TOKENS: Final = 50_000
+"""Tokens of a model's context that should stay free for its answers and its tools' results."""
+
+
+class NotPicklable:
+    """An object that cannot be copied or pickled.
+
+    A copy would share the subscription behind it, and end it when the copy is collected; in another
+    process there is no connection for it.
+    """
+
+    def __reduce_ex__(self, protocol: object, /) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, as it belongs to its client's"
+            " connection: open it again where it is needed, in another process with a client of"
+            " its own"
+        )
 
 
 class SessionView(NotPicklable):
@@ -27,11 +50,11 @@ class SessionView(NotPicklable):
         self._mirror: Mirror | None = None
         self._is_changed = False
 
-    def _mirror_finder(self) -> Callable[[], Mirror | None]:
+    def _mirror_finder(self) -> "Callable[[], Mirror | None]":
         """Return a function that returns the mirror of this session; it keeps nothing alive."""
         session = ref(self)
 
-        def mirror_of() -> Mirror | None:
+        def mirror_of() -> "Mirror | None":
             found = session()
             return None if found is None else found._mirror
 
@@ -51,7 +74,7 @@ class SessionView(NotPicklable):
         return self._mirror is not None
 
     @property
-    def history(self) -> list[Message]:
+    def history(self) -> "list[Message]":
         """The messages in order, without steno's own keys.
 
         Each access returns a new list, which belongs to the caller and does not follow the session.
@@ -178,7 +201,7 @@ class SessionView(NotPicklable):
         """
         return self._state().damaged
 
-    def usage_history(self) -> list[UsageEntry]:
+    def usage_history(self) -> "list[UsageEntry]":
         """Return every token count of the present generation with its cursor, oldest first.
 
         Returns:
@@ -205,7 +228,7 @@ class SessionView(NotPicklable):
             raise BadRequest("the session was not opened: its folder is not known", session=self.id)
         return Path(self._opened.folder, paths.CONTEXT)
 
-    def _followed(self) -> Mirror:
+    def _followed(self) -> "Mirror":
         if self._mirror is None:
             raise BadRequest(
                 "the session was opened with follow=False and has no history here: open it with"
@@ -215,7 +238,7 @@ class SessionView(NotPicklable):
         self._mirror.check()
         return self._mirror
 
-    def _state(self) -> ContextState:
+    def _state(self) -> "ContextState":
         return self._followed().state
 
     def _refuse_when_changed(self) -> None:
@@ -224,3 +247,26 @@ class SessionView(NotPicklable):
                 f"session {self.id} is loaded already and was changed since: its history is"
                 " current, restore() has nothing to do"
             )
+
+
+def should_compact(
+    token_count: int,
+    max_context_size: int,
+    reserved: int = COMPACTION_RESERVED_TOKENS,
+    ratio: float = COMPACTION_RATIO,
+) -> bool:
+    """True when a context is so full that it should be compacted.
+
+    Args:
+        token_count: tokens in it, those that no model has counted yet included.
+        max_context_size: tokens that the model can take.
+        reserved: tokens that should stay free; with a model that takes fewer, give a smaller
+            number, or the answer is always True.
+        ratio: part of `max_context_size` that may be full.
+    """
+    for name, number in (
+        ("token_count", token_count), ("max_context_size", max_context_size),
+        ("reserved", reserved), ("ratio", ratio),
+    ):  # fmt: skip
+        given_number(number, name)
+    return token_count >= max_context_size * ratio or token_count + reserved >= max_context_size

@@ -4,9 +4,8 @@ from types import TracebackType
 from typing import Self
 
 from steno._sansio.argument_checks import given_seconds
-from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.requests import PositionLike, position_text
-from steno._sansio.view import SessionView
+from steno._sansio.view import NotPicklable, SessionView
 from steno._sync.link import BlockingLink
 from steno_protocol import replies
 from steno_protocol.positions import Position

@@ -10,8 +10,15 @@ import msgspec
 
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
-from steno._sansio.forks import delete_command, rename_command, undelete_command
-from steno._sansio.requests import ReplyT, open_unfollowed, opening, page_size
+from steno._sansio.requests import (
+    ReplyT,
+    delete_command,
+    open_unfollowed,
+    opening,
+    page_size,
+    rename_command,
+    undelete_command,
+)
 from steno._sync.bases import ConnectedClient
 from steno._sync.link import BlockingLink
 from steno._sync.session import BlockingSession

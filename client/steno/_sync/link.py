@@ -15,17 +15,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from steno._connect import fork_guard
-from steno._connect.absence import not_there
 from steno._connect.connect import connect, is_killed, log_restart
 from steno._connect.connection import Connection, Futile
-from steno._connect.probe import Attempt, Ready, hello_of, probe_deadline
-from steno._connect.session_file import open_source
+from steno._connect.probe import Attempt, Ready, hello_of, not_there, probe_deadline
+from steno._connect.safe_open import open_source
 from steno._connect.target import Target
 from steno._connect.write_masks import Masks, is_unknown, prepared, write_masks
 from steno._sansio.argument_checks import given_timeout
 from steno._sansio.exchange import Exchange
-from steno._sansio.follower import Follower
-from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
 from steno._sansio.repairs import Repairs
@@ -37,6 +34,8 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import RepairedFile
 
 if TYPE_CHECKING:
+    from steno._sansio.follower import Follower
+    from steno._sansio.mirror import Mirror
     from steno._sansio.owners import Owners
     from steno._sync.owner_link import BlockingOwnerLink
 
@@ -143,7 +142,7 @@ class BlockingLink:
             raise BadRequest("the client is closed: connect again")
 
     def change(
-        self, command: commands.Mutation, records: Sequence[bytes], mirror: Mirror | None
+        self, command: commands.Mutation, records: Sequence[bytes], mirror: "Mirror | None"
     ) -> replies.Ack:
         """Send a change of a session, and return its ack once the mirror contains the change.
 
@@ -166,7 +165,7 @@ class BlockingLink:
         command: commands.Command,
         kind: type[ReplyT],
         *,
-        mirror: Mirror | None = None,
+        mirror: "Mirror | None" = None,
         timeout: float | None = None,
     ) -> ReplyT:
         """Send a command and return its reply, which has to be of this kind."""
@@ -178,7 +177,7 @@ class BlockingLink:
         kind: type[ReplyT],
         records: Sequence[bytes] = (),
         *,
-        mirror: Mirror | None = None,
+        mirror: "Mirror | None" = None,
         has_event: bool = False,
         timeout: float | None = None,
     ) -> tuple[ReplyT, bytes]:
@@ -242,7 +241,7 @@ class BlockingLink:
         """Forget a request that `begin` sent; safe in a finaliser."""
         self._carrier(pending)._exchange.forget(pending)
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: "Follower") -> None:
         """Begin a subscription."""
         self._take_turn(self.timeout)
         try:
@@ -255,7 +254,7 @@ class BlockingLink:
         finally:
             self._turns.give_back()
 
-    def unfollow(self, follower: Follower) -> None:
+    def unfollow(self, follower: "Follower") -> None:
         """End a subscription; a little later when another thread's request takes too long."""
         if self.is_inherited:
             return
@@ -273,11 +272,11 @@ class BlockingLink:
         finally:
             self._turns.give_back()
 
-    def abandon(self, follower: Follower) -> None:
+    def abandon(self, follower: "Follower") -> None:
         """End a subscription a little later; safe in a finaliser."""
         self._carrier(follower)._exchange.abandon(follower)
 
-    def consumed(self, follower: Follower) -> None:
+    def consumed(self, follower: "Follower") -> None:
         """Grant credit for popped events at the next turn of any thread; this never waits."""
         if self.is_inherited:
             return
@@ -316,7 +315,7 @@ class BlockingLink:
 
     def reach(
         self,
-        mirror: Mirror,
+        mirror: "Mirror",
         position: Position | None,
         timeout: float | None = None,
     ) -> bool:
@@ -332,7 +331,7 @@ class BlockingLink:
         """
         return self.wait_until(mirror.arrival(position), timeout)
 
-    def take_in(self, follower: Follower) -> None:
+    def take_in(self, follower: "Follower") -> None:
         """Take in what has arrived, without waiting.
 
         Only on a new connection it waits, for the events that were missed before.
@@ -403,7 +402,7 @@ class BlockingLink:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _carrier(self, item: Pending | Follower) -> "BlockingLink":
+    def _carrier(self, item: "Pending | Follower") -> "BlockingLink":
         """The link that carries a request or a subscription."""
         return self if self._owners is None else self._owners.carrier(item) or self
 
@@ -442,7 +441,7 @@ class BlockingLink:
         if self._connection is not None:
             self._flush(self._connection)
 
-    def _contain(self, mirror: Mirror, command: commands.Mutation, ack: replies.Ack) -> None:
+    def _contain(self, mirror: "Mirror", command: commands.Mutation, ack: replies.Ack) -> None:
         mirror.follower.waiters += 1
         try:
             has_come = self.reach(mirror, Position.parse(ack.head), self.timeout)
@@ -468,7 +467,7 @@ class BlockingLink:
         command: commands.Command,
         records: Sequence[bytes],
         timeout_s: float,
-        mirror: Mirror | None = None,
+        mirror: "Mirror | None" = None,
     ) -> Pending:
         # Once more: another thread may have closed the client before this one got its turn.
         self.check_open()

@@ -9,8 +9,8 @@ from steno._sansio import edits
 from steno._sansio.argument_checks import given_count
 from steno._sansio.edits import Edit, Found, StoredEdit
 from steno._sansio.messages import JsonObject
-from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.requests import Durability, PositionLike, position_text
+from steno._sansio.view import NotPicklable
 from steno._sync.stream import BlockingStream
 from steno.values import Ack, ListState
 from steno_protocol.errors import Conflict

@@ -5,24 +5,25 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from steno._sansio.checkpoints import CheckpointLike, checkpoint_of, reverted, target_of
-from steno._sansio.compaction import Compacting, check_asking
-from steno._sansio.event_merge import Followed, starts_of
-from steno._sansio.forks import describe_command, fork_command, undo_command
 from steno._sansio.messages import Message
-from steno._sansio.mirror import Mirror
-from steno._sansio.reading import LineReader, PastReader, PastState
-from steno._sansio.repair import repair_fields
+from steno._sansio.reading import LineReader
+from steno._sansio.repairs import repair_fields
 from steno._sansio.requests import (
+    CheckpointLike,
     Durability,
     MutationT,
     PositionLike,
     ack_of,
+    checkpoint_of,
+    describe_command,
     encode_records,
+    fork_command,
     fork_unfollowed,
     mutation,
+    reverted,
+    target_of,
+    undo_command,
 )
-from steno._sansio.summaries import BlockingSummarize
 from steno._sansio.wire_events import (
     Payload,
     WireEvent,
@@ -32,11 +33,7 @@ from steno._sansio.wire_events import (
     turn_of,
 )
 from steno._sync.bases import RefreshedSession
-from steno._sync.model_call import ModelCall
-from steno._sync.record_list import BlockingRecordList
-from steno._sync.stream import BlockingStream
 from steno._sync.streams import BlockingLineStream, BlockingRecordStream, BlockingWireRecordStream
-from steno._sync.subscription import BlockingSubscription
 from steno.values import (
     Ack,
     Checkpoint,
@@ -50,13 +47,21 @@ from steno.values import (
     stream_info,
 )
 from steno_protocol import commands, limits, replies, wire
-from steno_protocol.context import ContextState
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 
+# What few callers use is imported by the method that needs it, so that a short command starts fast.
 if TYPE_CHECKING:
+    from steno._sansio.compaction import Compacting
+    from steno._sansio.event_merge import Followed
+    from steno._sansio.past_state import PastReader, PastState
+    from steno._sansio.summaries import BlockingSummarize
     from steno._sync.link import BlockingLink
+    from steno._sync.record_list import BlockingRecordList
+    from steno._sync.stream import BlockingStream
+    from steno._sync.subscription import BlockingSubscription
+    from steno_protocol.context import ContextState
 
 
 class BlockingSession(RefreshedSession):
@@ -449,8 +454,8 @@ class BlockingSession(RefreshedSession):
         return self._link.ask(asked, replies.ClientsReport)
 
     def history_at(
-        self, at: PastState | None = None, *, checkpoint: CheckpointLike | None = None
-    ) -> ContextState:
+        self, at: "PastState | None" = None, *, checkpoint: CheckpointLike | None = None
+    ) -> "ContextState":
         """Return a past state; the present one does not change.
 
         Args:
@@ -470,6 +475,8 @@ class BlockingSession(RefreshedSession):
             >>> session.history_at(0).history
             [{'role': 'user', 'content': 'hi'}]
         """
+        from steno._sansio.past_state import PastReader  # noqa: PLC0415
+
         past = PastReader(self.id, at, checkpoint)
         self._read(past)
         return past.state(self.timeline())
@@ -493,6 +500,8 @@ class BlockingSession(RefreshedSession):
         """
         if self._mirror is not None:
             return
+        from steno._sansio.mirror import Mirror  # noqa: PLC0415
+
         mirror = Mirror(self.id)
         self._link.follow(mirror.follower)
         try:
@@ -540,11 +549,11 @@ class BlockingSession(RefreshedSession):
         self,
         after: PositionLike = "start",
         *,
-        records: Followed = "context",
+        records: "Followed" = "context",
         wire_after: PositionLike | None = None,
         incarnation: str | None = None,
         pace: float = 0.0,
-    ) -> BlockingSubscription:
+    ) -> "BlockingSubscription":
         """Follow the session's events with `for`: the backlog, Live, then new events.
 
         If this object follows the session, `history` contains the records of an event before the
@@ -584,6 +593,9 @@ class BlockingSession(RefreshedSession):
             ...         print(len(event.records()), "records from", event.first)
             2 records from 0:0
         """
+        from steno._sansio.event_merge import starts_of  # noqa: PLC0415
+        from steno._sync.subscription import BlockingSubscription  # noqa: PLC0415
+
         starts = starts_of(records, after, wire_after)
         mirror_of = self._mirror_finder()
         return BlockingSubscription(self._link, self.id, starts, incarnation, mirror_of, pace)
@@ -758,7 +770,7 @@ class BlockingSession(RefreshedSession):
 
     # --- streams ---------------------------------------------------------------------------------
 
-    def stream(self, name: str) -> BlockingStream:
+    def stream(self, name: str) -> "BlockingStream":
         """Return a handle to one of the session's streams; no request is sent, nothing is made.
 
         Args:
@@ -776,9 +788,11 @@ class BlockingSession(RefreshedSession):
             >>> [record.record["text"] for record in notes.last(1)]
             ['Ask for the size of the shop.']
         """
+        from steno._sync.stream import BlockingStream  # noqa: PLC0415
+
         return BlockingStream(self._link, self.id, name)
 
-    def record_list(self, name: str) -> BlockingRecordList:
+    def record_list(self, name: str) -> "BlockingRecordList":
         """Return one of the session's streams as a list whose items can change; sends no request.
 
         Args:
@@ -798,6 +812,8 @@ class BlockingSession(RefreshedSession):
             >>> todo.read().items
             [{'text': 'b'}]
         """
+        from steno._sync.record_list import BlockingRecordList  # noqa: PLC0415
+
         return BlockingRecordList(self.stream(name))
 
     def streams(self) -> list[StreamInfo]:
@@ -822,7 +838,7 @@ class BlockingSession(RefreshedSession):
 
     def compact(
         self,
-        summarize: BlockingSummarize,
+        summarize: "BlockingSummarize",
         *,
         preserve: int = 2,
         instruction: str | None = None,
@@ -873,6 +889,9 @@ class BlockingSession(RefreshedSession):
             >>> done.messages, len(session.history)
             (8, 3)
         """
+        from steno._sansio.compaction import Compacting, check_asking  # noqa: PLC0415
+        from steno._sync.model_call import ModelCall  # noqa: PLC0415
+
         check_asking(summarize, instruction)
         model = ModelCall(summarize, lease)
         job = Compacting(self.id, self._link.name, key, preserve, model.lease_ms)
@@ -1185,15 +1204,15 @@ class BlockingSession(RefreshedSession):
         self._is_changed = True
         return ack_of(self._link.change(command, records, self._mirror), command.key)
 
-    def _read(self, past: PastReader) -> None:
+    def _read(self, past: "PastReader") -> None:
         while self._link.fetch(past.reader):
             past.absorb()
 
-    def _state_of(self, past: PastReader) -> ContextState:
+    def _state_of(self, past: "PastReader") -> "ContextState":
         self._read(past)
         return past.state()
 
-    def _repeated(self, job: Compacting) -> Compacted | None:
+    def _repeated(self, job: "Compacting") -> Compacted | None:
         """The result of the first compaction with this key; None when there was none."""
         asked = commands.Timeline(session=self.id)
         applied = job.applied((self._link.ask(asked, replies.TimelineReport)).entries)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 from steno._sansio.argument_checks import given_count
 from steno._sansio.event_merge import start_of
 from steno._sansio.messages import Message
-from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.requests import (
     Durability,
     PositionLike,
@@ -23,6 +22,7 @@ from steno._sansio.streams import (
     file_of,
     head_command,
 )
+from steno._sansio.view import NotPicklable
 from steno._sync.streams import BlockingLineStream
 from steno._sync.subscription import BlockingSubscription
 from steno.values import Ack, Deleted, StreamInfo, StreamRecord, deleted_of, stream_info

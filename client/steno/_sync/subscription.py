@@ -11,7 +11,7 @@ from steno._sansio.argument_checks import given_seconds
 from steno._sansio.event_merge import Following
 from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
-from steno._sansio.not_picklable import NotPicklable
+from steno._sansio.view import NotPicklable
 from steno._sync.connection_lock import ConnectionLock
 from steno.values import File, SubscriptionEvent
 from steno_protocol.errors import Busy

@@ -2,6 +2,8 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -14,13 +16,10 @@ from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, origin_of, program_option, rows_of
 from steno_cli.readable import conversation_for
 from steno_cli.records import check_span, events_for_reader, report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
-from steno_cli.render.pager import paged
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
 from steno_cli.since import Since, since_option
-from steno_cli.stdin import is_typed
 from steno_present import contract
 from steno_present.conversation import Conversation
 from steno_present.open_calls import OpenCalls
@@ -28,7 +27,6 @@ from steno_present.safe_text import printable
 from steno_present.wording import count
 from steno_protocol.positions import Position
 from steno_protocol.records import is_message_role
-from steno_redact.records import shown_records
 
 if TYPE_CHECKING:
     from steno_redact.redactor import Redactor
@@ -88,8 +86,8 @@ def run(options: Namespace, output: Output) -> int:
     if output.as_json:
         return _show_state(options, output)
     conversation = conversation_for(output, options.format, full=options.full)
-    redactor = redactor_of(root_here(options)) if options.redact else None
-    masked = shown_records(redactor)
+    redactor = _redactor(options)
+    masked = _shown_records(redactor)
     with connected(options, output=output) as client:
         session = client.session(options.session)
         since = Since(options.since)
@@ -107,12 +105,10 @@ def run(options: Namespace, output: Output) -> int:
         _, until = _span(options)
         records = session.records(_start(session, options), until)
         shown = _begun(map(masked, since.records(records)), output, options.session)
-        # A pager needs a terminal for the output and the input.
-        wanted = not options.no_pager and output.is_terminal and is_typed()
         # The reader may leave the pager before the last record.
         has_lines = True
         calls = OpenCalls()
-        with paged(output, wanted=wanted) as write:
+        with _paged(options, output) as write:
             for line in head:
                 write(line)
             has_lines = _print(write, conversation, _noted(shown, calls))
@@ -124,6 +120,39 @@ def run(options: Namespace, output: Output) -> int:
     if not has_lines:
         output.say(f"{options.session} has no record there")
     return Exit.DONE
+
+
+# What one option needs is imported with it.
+
+
+def _redactor(options: Namespace) -> "Redactor | None":
+    if not options.redact:
+        return None
+    from steno_cli.redaction import redactor_of  # noqa: PLC0415
+
+    return redactor_of(root_here(options))
+
+
+def _shown_records(redactor: "Redactor | None") -> Callable[[Record], Record]:
+    if redactor is None:
+        return _unmasked
+    from steno_redact.records import masked_record  # noqa: PLC0415
+
+    return partial(masked_record, redactor)
+
+
+def _unmasked(record: Record) -> Record:
+    return record
+
+
+def _paged(options: Namespace, output: Output) -> AbstractContextManager[Callable[[str], None]]:
+    if options.no_pager or not output.is_terminal:
+        return nullcontext(output.write)
+    from steno_cli.render.pager import paged  # noqa: PLC0415
+    from steno_cli.stdin import is_typed  # noqa: PLC0415
+
+    # The reader of a pager types.
+    return paged(output) if is_typed() else nullcontext(output.write)
 
 
 def _choose(options: Namespace, output: Output) -> None:
@@ -172,7 +201,7 @@ def _show_state(options: Namespace, output: Output) -> int:
         raise WrongUsage("--json shows one state: read its last records with `steno tail --json`")
     if options.since is not None:
         raise WrongUsage("--json shows one state: read its last part with `steno read --since`")
-    redactor = redactor_of(root_here(options)) if options.redact else None
+    redactor = _redactor(options)
     with connected(options, output=output) as client:
         past = options.at if options.generation is None else options.generation
         session = client.session(options.session)

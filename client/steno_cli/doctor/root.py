@@ -20,7 +20,7 @@ from steno_cli.doctor import Finding, steno
 from steno_present.wording import count, size
 from steno_protocol import __version__, credentials, limits, paths
 from steno_protocol.errors import BadRequest, StenoError
-from steno_protocol.file_types import kind_of
+from steno_protocol.private_files import kind_of
 
 _PARTS: Final = {
     paths.LOCK: "regular file",

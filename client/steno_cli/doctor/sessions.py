@@ -21,7 +21,7 @@ from steno_cli.doctor import Finding, steno
 from steno_present.wording import count
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
-from steno_protocol.file_types import kind_of
+from steno_protocol.private_files import kind_of
 
 _FILES: Final = frozenset(
     {

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
-from steno_cli.render.printed_commands import with_destination
-from steno_cli.shell_words import in_shell_words
+from steno_cli.render.printed_commands import in_shell_words, with_destination
 from steno_present.contract import error_document
 from steno_present.safe_text import coloured, printable, printable_json
 from steno_protocol.errors import StenoError

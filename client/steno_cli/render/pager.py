@@ -21,7 +21,7 @@ class _ReaderLeft(Exception):
 
 
 @contextmanager
-def paged(output: Output, *, wanted: bool) -> Generator[Callable[[str], None]]:
+def paged(output: Output) -> Generator[Callable[[str], None]]:
     """The function that writes the lines of a long text.
 
     The pager starts with the first line that does not fit on the screen, and shows the lines before
@@ -30,11 +30,7 @@ def paged(output: Output, *, wanted: bool) -> Generator[Callable[[str], None]]:
 
     Args:
         output: the output of the command, whose data goes to a terminal.
-        wanted: False writes everything directly.
     """
-    if not wanted:
-        yield output.write
-        return
     screen = _Screen(output)
     try:
         yield screen.write

@@ -10,7 +10,7 @@ import msgspec
 from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
-from steno_protocol.hello import limits_in_hello
+from steno_protocol.limits import limits_in_hello
 from steno_protocol.replies import (
     ClientsReport,
     ConfigurationReport,

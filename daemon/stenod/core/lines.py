@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from steno_protocol.blocks import split_lines
 from steno_protocol.context import Blank, Damaged, parse_line, parse_tolerantly
-from steno_protocol.lines import split_lines
 from steno_protocol.record_salvage import whole_records
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.wire import Metadata, WireRecord, parse_wire_line

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
+from steno_protocol.blocks import count_lines
 from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
-from steno_protocol.lines import count_lines
 from steno_protocol.records import is_message_role
 from stenod.core.seek_index import SeekIndex
 

@@ -117,12 +117,12 @@ def looking_up(command: KeyedCommand) -> Generator[None]:
         ) from None
 
 
-def take_room(services: Services, session: str, size: int = BLOCK_BYTES) -> None:
-    """Refuse a command that writes so many bytes and does not fit.
+def take_room(services: Services, session: str) -> None:
+    """Refuse a command that writes a little and does not fit.
 
     Raises:
         TooLarge, StorageFailed: nothing was written.
     """
     quotas = services.quotas
     if quotas is not None and quotas.has_limits:
-        quotas.take(session, size)
+        quotas.take(session, BLOCK_BYTES)

@@ -6,7 +6,7 @@ It runs before any file is replayed. The repair of one file's end is in `tail_re
 import contextlib
 
 from steno_protocol import limits, paths
-from steno_protocol.lines import split_lines
+from steno_protocol.blocks import split_lines
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.lines import holds_object

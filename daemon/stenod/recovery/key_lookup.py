@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from steno_protocol import limits, paths, timeline_entries
-from steno_protocol.lines import count_lines, split_lines
+from steno_protocol.blocks import count_lines, split_lines
 from steno_protocol.records import stamp_of
 from stenod.core import dmail, timeline
 from stenod.core.key_replay import applied_in

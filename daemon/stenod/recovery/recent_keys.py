@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from steno_protocol import limits, paths
-from steno_protocol.lines import split_lines
+from steno_protocol.blocks import split_lines
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.key_replay import applied_in
 from stenod.core.keys import KeyTable

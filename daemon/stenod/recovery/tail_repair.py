@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from steno_protocol import limits, paths, timeline_entries
+from steno_protocol.blocks import count_lines
 from steno_protocol.checksums import BlockChecksums
 from steno_protocol.errors import Busy, Corrupt
-from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import RepairedFile
 from steno_protocol.timeline_entries import TimelineEntry

@@ -3,8 +3,8 @@
 import msgspec
 
 from steno_protocol import limits, records
+from steno_protocol.blocks import split_lines
 from steno_protocol.errors import BadRequest, Conflict, NotFound
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.checkpoint_search import Search

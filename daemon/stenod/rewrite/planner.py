@@ -9,6 +9,7 @@ from typing import assert_never
 import msgspec
 
 from steno_protocol import checkpoint_ids, limits, records, timeline_entries
+from steno_protocol.blocks import split_lines
 from steno_protocol.commands import (
     Clear,
     CompactCommit,
@@ -20,7 +21,6 @@ from steno_protocol.commands import (
 )
 from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_tolerantly
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry

@@ -6,12 +6,12 @@ A repair is a rewrite, so the damaged file stays as a past generation, and no by
 from collections.abc import Iterable, Iterator
 
 from steno_protocol import limits, timeline_entries
+from steno_protocol.blocks import count_lines
 from steno_protocol.checks import edits_of
 from steno_protocol.commands import Repair
 from steno_protocol.damage import Edit, Finding, kept_pieces
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.line_schemas import ContextSchema
-from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.record_salvage import Span
 from steno_protocol.records import stamp_of

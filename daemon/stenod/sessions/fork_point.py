@@ -10,10 +10,9 @@ from itertools import islice
 import msgspec
 
 from steno_protocol import limits, records
-from steno_protocol.blocks import seek
+from steno_protocol.blocks import count_lines, seek
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline

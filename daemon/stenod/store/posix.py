@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from steno_protocol.file_types import kind_of
 from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
+from steno_protocol.private_files import kind_of
 from stenod import system
 from stenod.store import syncs
 from stenod.store.disk import FileStat

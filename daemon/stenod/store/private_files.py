@@ -6,7 +6,7 @@ from typing import Final
 
 from steno_protocol import private_files
 from steno_protocol.errors import Unauthorized
-from steno_protocol.file_types import kind_of
+from steno_protocol.private_files import kind_of
 from stenod import system
 
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -12,7 +12,7 @@ import pytest
 
 import steno
 from steno._connect.connection import Connection
-from steno._connect.session_file import SourceFile
+from steno._connect.safe_open import SourceFile
 from steno.adapters._file_session import FileSession
 from steno.adapters.kosong import StenoLinearStorage
 from steno_protocol import limits

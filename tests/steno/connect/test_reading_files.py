@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from steno._connect.session_file import open_source
+from steno._connect.safe_open import open_source
 from steno_protocol import commands, limits, paths, replies
 from support.session_files import records_in
 

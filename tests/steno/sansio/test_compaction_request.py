@@ -14,12 +14,12 @@ from steno._sansio.summaries import (
     COMPACTION_PROMPT,
     Summary,
     prepare,
-    should_compact,
     summary_parts,
     summary_record,
     summary_text,
     summary_tokens,
 )
+from steno._sansio.view import should_compact
 from steno.values import Checkpoint
 from steno_protocol import limits, replies
 from steno_protocol.context import Message

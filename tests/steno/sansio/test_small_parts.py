@@ -20,12 +20,13 @@ from steno._connect.target import make_target
 from steno._sansio.event_merge import start_of
 from steno._sansio.messages import encode_messages
 from steno._sansio.mirror import Mirror
-from steno._sansio.reading import LineReader, PastReader
+from steno._sansio.past_state import PastReader
+from steno._sansio.reading import LineReader
 from steno._sansio.requests import new_key
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import limits, replies
+from steno_protocol.blocks import split_lines
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
-from steno_protocol.lines import split_lines
 from steno_protocol.paths import check_key, check_name, key_time_ms
 from steno_protocol.positions import Position
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol.lines import count_lines, split_lines
+from steno_protocol.blocks import count_lines, split_lines
 from stenod.core.lines import Tail, examine_tail, holds_object, whole_lines
 from support.lines import foreign, stamped, uuid7
 

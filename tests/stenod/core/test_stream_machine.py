@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steno_protocol.blocks import split_lines
 from steno_protocol.commands import AppendStream, AppendWire
 from steno_protocol.errors import BadRequest, Conflict
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import RESERVED_KEYS, record_and_author, stamp_of, unstamped
 from stenod.core.key_replay import applied_in

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steno_protocol.blocks import split_lines
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import BadRequest, Conflict, TooLarge
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
 from stenod.core.keys import KeyTable

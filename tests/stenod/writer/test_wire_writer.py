@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from steno_protocol import limits, paths
+from steno_protocol.blocks import split_lines
 from steno_protocol.errors import BadRequest, Conflict, Held, StorageFailed
-from steno_protocol.lines import split_lines
 from support.lines import append, user
 from support.simulated_disk import SimulatedDisk, Survival
 from support.stored_session import fresh_key
