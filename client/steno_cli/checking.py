@@ -1,22 +1,38 @@
 """Damage in sessions: the check by the daemon, and findings in words."""
 
+import zlib
 from argparse import Namespace
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from steno import BlockingClient
-from steno_cli.command_limits import VERIFY_TIMEOUT_S
+from steno.parts import BlockingLink
+from steno.values import decode_line
+from steno_cli.command_limits import (
+    CALLS_READ_BYTES_MAX,
+    VERIFICATIONS_AHEAD,
+    VERIFY_TIMEOUT_S,
+)
+from steno_cli.session_files import SessionFiles
 from steno_present.open_calls import OpenCall, open_calls
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.checks import Check
 from steno_protocol.commands import List, Verify
 from steno_protocol.damage import Finding
-from steno_protocol.errors import NotFound
+from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.limits import FINDINGS_LISTED_MAX
-from steno_protocol.replies import CheckFinding, Sessions, Verification
+from steno_protocol.lines import split_lines
+from steno_protocol.positions import Position
+from steno_protocol.replies import CheckedFile, CheckFinding, Sessions, Verification
+from steno_search.prefilter import Prefilter
+
+_HAS_CALLS = Prefilter(b"tool", ignore_case=False)
+"""Every call of a tool and every result has the word in its JSON, as in `tool_use`."""
 
 
 def verify_session(client: BlockingClient, session: str) -> Verification:
@@ -28,25 +44,91 @@ def verify_session(client: BlockingClient, session: str) -> Verification:
     try:
         return client.request(Verify(session=session), Verification)[0]
     except NotFound as error:
-        if session in list_sessions(client, session)[1]:
-            return _without_context(session)
-        if Path(session).exists():
-            message = f"there is no such session; a path needs ./ before it: ./{session}"
-            raise NotFound(message, session=session) from error
-        raise
+        return _not_found(client, session, error)
 
 
-def with_open_calls(client: BlockingClient, report: Verification) -> Verification:
+def verify_sessions(
+    client: BlockingClient, link: BlockingLink, sessions: Sequence[str]
+) -> Iterator[Verification | StenoError]:
+    """The report on each session, with its calls that have no result, or why there is none.
+
+    The daemon checks the next sessions while a report is used.
+
+    Args:
+        client: a client of the daemon.
+        link: its link.
+        sessions: their ids.
+    """
+    files = SessionFiles(client)
+    asked = ((session, link.begin(Verify(session=session))) for session in sessions)
+    ahead = deque(islice(asked, VERIFICATIONS_AHEAD))
+    while ahead:
+        session, pending = ahead.popleft()
+        ahead.extend(islice(asked, 1))
+        try:
+            try:
+                report = link.finish(pending, Verification)[0]
+            except NotFound as error:
+                report = _not_found(client, session, error)
+            yield _with_open_calls(client, files, report)
+        except StenoError as error:
+            yield error
+
+
+def _not_found(client: BlockingClient, session: str, error: NotFound) -> Verification:
+    if session in list_sessions(client, session)[1]:
+        return _without_context(session)
+    if Path(session).exists():
+        message = f"there is no such session; a path needs ./ before it: ./{session}"
+        raise NotFound(message, session=session) from error
+    raise error
+
+
+def _with_open_calls(
+    client: BlockingClient, files: SessionFiles, report: Verification
+) -> Verification:
     """The report on a session with a note for each call that has no result."""
     assert report.session is not None
-    try:
-        calls = open_calls(client.session(report.session).records())
-    except NotFound:
-        # It has no present generation, which is a finding of its own.
-        return report
+    calls = _calls_in_file(files, report)
+    if calls is None:
+        try:
+            calls = open_calls(client.session(report.session).records())
+        except NotFound:
+            # It has no present generation, which is a finding of its own.
+            return report
     notes = open_call_findings(calls)
     listed = [*report.findings, *notes][:FINDINGS_LISTED_MAX]
     return msgspec.structs.replace(report, findings=listed, notes=report.notes + len(notes))
+
+
+def _calls_in_file(files: SessionFiles, report: Verification) -> list[OpenCall] | None:
+    """The calls in the bytes that the daemon checked; None if they cannot be had from the file."""
+    checked = next((each for each in report.files if each.file == paths.CONTEXT), None)
+    data = None if checked is None else _checked_bytes(files, report, checked)
+    if data is None:
+        return None
+    lines = enumerate(split_lines(data))
+    records = (
+        decode_line(Position(report.generation, number), line)
+        for number, line in lines
+        if _HAS_CALLS.may_match(line)
+    )
+    return open_calls(filter(None, records))
+
+
+def _checked_bytes(files: SessionFiles, report: Verification, checked: CheckedFile) -> bytes | None:
+    if checked.bytes > CALLS_READ_BYTES_MAX or report.session is None:
+        return None
+    try:
+        file = files.open_context(report.session)
+        if file is None:
+            return None
+        with file:
+            data = file.read(checked.bytes)
+    except OSError:
+        return None
+    # The same bytes: another program may have changed the file, or a rewrite replaced it.
+    return data if zlib.crc32(data) == checked.crc else None
 
 
 def open_call_findings(calls: Iterable[OpenCall]) -> list[CheckFinding]:

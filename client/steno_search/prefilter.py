@@ -28,10 +28,10 @@ _LENGTH_MIN: Final = 3
 _MADE_UP: Final = ("None", "NaN", "Infinity")
 """Words that a text may have without the bytes: how steno writes absent names and numbers."""
 
-_ESCAPE: Final = b"\\u00"
+_LETTER: Final = re.compile(rb"\\u00[4-7]")
+"""The beginning of an escaped ASCII letter."""
 
-_LETTERS: Final = (b"\\u004", b"\\u005", b"\\u006", b"\\u007")
-"""The beginnings of all escaped ASCII letters."""
+_LETTER_BYTES: Final = len(rb"\u004")
 
 
 def needed_word(pattern: str, *, is_text: bool, ignore_case: bool) -> bytes | None:
@@ -74,13 +74,13 @@ class Prefilter:
     def __init__(self, word: bytes, *, ignore_case: bool) -> None:
         self._word = word
         self._ignores_case = ignore_case
-        self._overlap = max(len(word), len(_LETTERS[0])) - 1
+        self._overlap = max(len(word), _LETTER_BYTES) - 1
 
     def may_match(self, data: bytes) -> bool:
         """Whether a text in these bytes of JSON may have a match."""
         if self._word in (data.lower() if self._ignores_case else data):
             return True
-        return _ESCAPE in data and any(each in data for each in _LETTERS)
+        return _LETTER.search(data) is not None
 
     def may_match_any(self, blocks: Iterable[bytes]) -> bool:
         """Whether a text in a file may have a match; its blocks are read until that is known."""

@@ -402,6 +402,15 @@ def flat_session_of(file: str) -> str | None:
     return name if flat_file(name) == file else None
 
 
+def is_own_file(name: str) -> bool:
+    """Whether a name is that of a file that a session may hold, and so no part of an id.
+
+    >>> is_own_file("context.jsonl"), is_own_file("planner-1")
+    (True, False)
+    """
+    return _OWN_FILE.fullmatch(name) is not None
+
+
 def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
     """Check a session id and split it into mount (or None) and folder names.
 
@@ -433,7 +442,7 @@ def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
                 f"a segment of the session id has {len(segment)} characters, at most"
                 f" {limits.SESSION_SEGMENT_CHARS_MAX} are allowed: choose a shorter one"
             )
-        if _OWN_FILE.fullmatch(segment) is not None:
+        if is_own_file(segment):
             raise BadRequest(
                 f"{session[:80]!r} is not a session id: {segment!r} is the name of a file that a"
                 " session may hold; choose another"

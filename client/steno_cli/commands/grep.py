@@ -5,26 +5,25 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from steno import BlockingClient, local
+from steno import BlockingClient
 from steno.values import Record
 from steno_cli.arguments import Subcommands, between, command, optional_argument, role
 from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
-from steno_cli.connection import connected, local_root, root_here
+from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
 from steno_cli.records import report_damaged
 from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
+from steno_cli.session_files import SessionFiles
 from steno_cli.since import Since, since_option
 from steno_present import contract
 from steno_present.messages import written_at
 from steno_present.safe_text import printable
 from steno_present.wording import moment
-from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, Unreachable
 from steno_redact.records import shown_records
 from steno_search.matching import Match, matches
@@ -97,7 +96,7 @@ class Search:
         progress: shows the bytes that were searched.
         shown: what is searched and printed of a record.
         prefilter: tells what need not be searched; None if it cannot be told.
-        files: the folder of the sessions' files on this machine; None if they are elsewhere.
+        files: the sessions' files on this machine.
 
     Attributes:
         damaged: skipped lines that were no records, of the sessions that were searched.
@@ -111,7 +110,7 @@ class Search:
         progress: Progress,
         shown: Callable[[Record], Record],
         prefilter: "Prefilter | None",
-        files: Path | None,
+        files: SessionFiles,
     ) -> None:
         self._pattern = pattern
         self._shown = shown
@@ -141,11 +140,13 @@ class Search:
 
         Nothing is shown of what the file has: the daemon is asked for every session that may match.
         """
-        mount, names = paths.split_session(session)
-        if self._prefilter is None or self._files is None or mount is not None:
+        if self._prefilter is None:
             return True
         try:
-            with local.open_regular(self._files.joinpath(*names, paths.CONTEXT)) as file:
+            file = self._files.open_context(session)
+            if file is None:
+                return True
+            with file:
                 blocks = iter(partial(file.read, _BLOCK_BYTES), b"")
                 return self._prefilter.may_match_any(blocks)
         except OSError:
@@ -186,7 +187,7 @@ def run(options: Namespace, output: Output) -> int:
             progress,
             _shown(options),
             _prefilter(options),
-            _files_root(client),
+            SessionFiles(client),
         )
         listed = client.sessions(options.prefix or "")
         sessions = [*Programs(client, options.programs).chosen(listed)]
@@ -237,15 +238,6 @@ def _prefilter(options: Namespace) -> "Prefilter | None":
         return None
     is_text, ignore_case = options.fixed_strings, options.ignore_case
     return prefilter_of(options.pattern, is_text=is_text, ignore_case=ignore_case)
-
-
-def _files_root(client: BlockingClient) -> Path | None:
-    """The folder of the root's sessions, if what its files have is all that there is."""
-    root = local_root(client)
-    if root is None or client.cluster().cluster:
-        # In a cluster a file may be older than what another host has.
-        return None
-    return root / paths.SESSIONS
 
 
 def _run_indexed(options: Namespace, output: Output) -> int:

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
+from steno import BlockingClient
 from steno_cli.arguments import Subcommands, command, path_text
 from steno_cli.checking import (
     described,
     list_sessions,
     patient,
-    verify_session,
-    with_open_calls,
+    verify_sessions,
 )
-from steno_cli.connection import connected
+from steno_cli.connection import linked
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
@@ -165,18 +165,19 @@ def _summary(report: Verification, where: str) -> str:
 def _verify_sessions(options: Namespace, sessions: list[str], results: _Results) -> None:
     # The daemon checks one session without a word on how far it is: the time so far is shown.
     doing = f"checking {sessions[0]}" if len(sessions) == 1 else "checking"
-    with connected(patient(options)) as client, Progress(results.output, doing) as progress:
+    link = linked(patient(options))
+    with BlockingClient(link) as client, Progress(results.output, doing) as progress:
         if options.all:
             found, lost = list_sessions(client)
             sessions = sorted([*found, *lost])
+        reports = verify_sessions(client, link, sessions)
         for session in progress.over(sessions):
             progress.show(session if len(sessions) > 1 else "")
-            try:
-                report = with_open_calls(client, verify_session(client, session))
-            except StenoError as error:
+            report = next(reports)
+            if isinstance(report, StenoError):
                 if not options.all:
-                    raise
-                results.failed(error)
+                    raise report
+                results.failed(report)
                 continue
             progress.make_room()
             results.report(Checked(report, session, None), session)

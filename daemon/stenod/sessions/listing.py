@@ -197,7 +197,8 @@ def _walk(
                 yield address
         for name in names if depth else []:
             joined = _joined(address, name)
-            if _may_be_session(joined):
+            # Most names are those of a session's files, and an error for each takes long.
+            if not paths.is_own_file(name) and _may_be_session(joined):
                 below = above.below(name)
                 yield from _walk_below(disk, folder, name, joined, depth - 1, wanted, below)
     finally:

@@ -365,6 +365,21 @@ class SessionFolders:
             self._disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
         )
 
+    def verify_closed(self, place: Place) -> Verification:
+        """Check all files of a session that nobody writes.
+
+        Raises:
+            NotFound: the session does not exist.
+            Unproven: its durable length is unknown until it is opened.
+        """
+        views = {paths.CONTEXT: self.readable(place, None).view}
+        try:
+            views[paths.WIRE] = self.readable_stream(place, paths.WIRE).view
+            return self.verify(place, views, live=None)
+        finally:
+            for view in views.values():
+                view.release()
+
     def timeline(self, place: Place) -> list[TimelineEntry]:
         """Return a session's timeline, rotations by other programs included."""
         with self.opened(place) as folder:

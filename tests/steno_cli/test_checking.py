@@ -1,0 +1,70 @@
+"""The reports of `verify` on many sessions, with calls found in the checked bytes."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steno
+from steno import BlockingClient, NotFound
+from steno.local import make_target
+from steno.parts import BlockingLink
+from steno_cli.checking import verify_sessions
+from steno_cli.command_limits import VERIFICATIONS_AHEAD
+from steno_cli.session_files import SessionFiles
+from steno_protocol.replies import Verification
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+CALL = {"id": "one", "function": {"name": "Shell", "arguments": "{}"}}
+TURN = [
+    {"role": "user", "content": "list"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+]
+
+
+def _reports(root: Path, *sessions: str) -> list[Any]:
+    link = BlockingLink(make_target(root, None, None, spawn=False), 60)
+    with BlockingClient(link) as client:
+        return [*verify_sessions(client, link, sessions)]
+
+
+def _append(root: Path, *sessions: str) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        for session in sessions:
+            client.open(session, follow=False).append_message(TURN)
+
+
+def _open_calls(report: Verification) -> list[int | None]:
+    return [each.line for each in report.findings if each.kind == "open_call"]
+
+
+def test_every_session_has_its_report_beside_one_that_is_missing(root: Path) -> None:
+    ids = [f"s{number:02}" for number in range(2 * VERIFICATIONS_AHEAD)]
+    _append(root, *ids)
+    asked = [*ids[:3], "missing", *ids[3:]]
+    reports = _reports(root, *asked)
+    assert isinstance(reports[3], NotFound)
+    found = [each for each in reports if isinstance(each, Verification)]
+    assert [each.session for each in found] == ids
+    assert all(_open_calls(each) == [2] for each in found)
+
+
+def test_calls_are_found_without_another_request(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _append(root, "demo")
+    monkeypatch.delattr(BlockingClient, "session")
+    [report] = _reports(root, "demo")
+    assert _open_calls(report) == [2]
+
+
+def test_a_file_with_other_bytes_than_the_checked_ones_is_not_used(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _append(root, "demo")
+    size = (root / "sessions" / "demo" / "context.jsonl").stat().st_size
+    monkeypatch.setattr(SessionFiles, "open_context", lambda *_: BytesIO(b"\n" * size))
+    [report] = _reports(root, "demo")
+    assert _open_calls(report) == [2]

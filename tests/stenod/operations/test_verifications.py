@@ -1,0 +1,56 @@
+"""Checks of closed sessions: in one thread hop, and after a failed sync."""
+
+import errno
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from steno_protocol.commands import Open, Verify
+from steno_protocol.replies import ErrorReply, Verification
+from support import daemon_in_process
+from support.asking import ask, close_all
+from support.daemon_in_process import DaemonInProcess
+from support.lines import append, user
+from support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+
+async def _store(daemon: DaemonInProcess) -> None:
+    await ask(daemon, "o", Open(session="demo"))
+    await ask(daemon, "a", append("k"), user("one"))
+    await close_all(daemon)
+
+
+async def test_a_closed_session_is_checked_in_one_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    hops: list[object] = []
+
+    async def counted(work: Callable[[], T]) -> T:
+        hops.append(work)
+        return work()
+
+    monkeypatch.setattr(daemon_in_process, "_inline", counted)
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await _store(daemon)
+        hops.clear()
+        report = await ask(daemon, "v", Verify(session="demo"))
+        assert isinstance(report, Verification)
+        assert [each.records for each in report.files] == [1, 1]
+        assert len(hops) == 1
+
+
+async def test_a_session_with_a_failed_sync_is_opened_before_it_is_checked() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await _store(daemon)
+        disk.fail_next("fdatasync", errno.EIO)
+        failed = await ask(daemon, "v1", Verify(session="demo"))
+        assert isinstance(failed, ErrorReply)
+        report = await ask(daemon, "v2", Verify(session="demo"))
+        assert isinstance(report, Verification)
+        assert (report.damage, len(daemon.registry)) == (0, 1)
