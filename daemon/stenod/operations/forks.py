@@ -7,7 +7,14 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from steno_protocol.commands import Fork
-from steno_protocol.errors import BadRequest, Exists, NotFound, OutcomeUnknown, StenoError
+from steno_protocol.errors import (
+    BadRequest,
+    ErrorCode,
+    Exists,
+    NotFound,
+    OutcomeUnknown,
+    StenoError,
+)
 from steno_protocol.replies import SessionStat
 from stenod.core.machine import Machine
 from stenod.operations.operation import Operation, looking_up
@@ -143,6 +150,6 @@ class Forks(Operation):
                 f"the fork {made.session!r} is made, but could not be recorded in the timeline of"
                 f" its source ({error}): send the command again with its key",
                 session=session,
-                code=getattr(error, "code", None),
+                code=getattr(error, "code", ErrorCode.STORAGE_FAILED),
                 key=wanted.command.key,
             ) from None

@@ -3,7 +3,7 @@
 import anyio
 
 from steno_protocol.commands import Rename
-from steno_protocol.errors import Held, NotFound, OutcomeUnknown, StenoError
+from steno_protocol.errors import ErrorCode, Held, NotFound, OutcomeUnknown, StenoError
 from steno_protocol.replies import Moved
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.operations.operation import Operation, Parts, looking_up, take_room
@@ -105,7 +105,7 @@ class Renames(Operation):
                 f"the session is renamed to {move.target!r}, but the rename could not be recorded"
                 f" ({error}): send the command again with its key",
                 session=move.source,
-                code=getattr(error, "code", None),
+                code=getattr(error, "code", ErrorCode.STORAGE_FAILED),
                 key=key,
             ) from None
 

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from steno_protocol import paths
-from steno_protocol.commands import Fork, Open
+from steno_protocol.commands import Fork, Open, Rename
 from steno_protocol.positions import Position
-from steno_protocol.replies import SessionStat
+from steno_protocol.replies import ErrorReply, Moved, SessionStat
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from support.asking import ask, send
@@ -125,3 +125,28 @@ async def test_a_fork_beside_a_rewrite_lists_every_earlier_rewrite() -> None:
         assert kinds == ["cleared"] * end.generation + ["forked"], f"{turns} turns later"
         ends.add(end)
     assert len(ends) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "skip"),
+    [
+        # The fork's own timeline is written first.
+        (Fork(session=SESSION, new_session="copy", key="f"), 1),
+        (Rename(session=SESSION, new_session="moved", key="r"), 0),
+    ],
+    ids=["fork", "rename"],
+)
+async def test_change_that_the_disk_cannot_record_is_a_storage_failure(
+    command: Fork | Rename, skip: int
+) -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, "o", Open(session=SESSION))
+        disk.fail_next("write", errno.ENOSPC, name=paths.TIMELINE, skip=skip)
+        failed = await ask(daemon, "first", command)
+        assert isinstance(failed, ErrorReply)
+        assert (failed.code, failed.outcome) == ("storage_failed", "unknown")
+
+        answer = await ask(daemon, "again", command)
+        assert isinstance(answer, (SessionStat, Moved))
