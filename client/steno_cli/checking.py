@@ -21,12 +21,12 @@ from steno_cli.session_files import SessionFiles
 from steno_present.open_calls import OpenCall, open_calls
 from steno_present.wording import count
 from steno_protocol import paths
+from steno_protocol.blocks import split_lines
 from steno_protocol.checks import Check
 from steno_protocol.commands import List, Verify
 from steno_protocol.damage import Finding
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.limits import FINDINGS_LISTED_MAX
-from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import CheckedFile, CheckFinding, Sessions, Verification
 from steno_search.prefilter import Prefilter
