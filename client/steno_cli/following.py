@@ -423,7 +423,7 @@ class Follower:
     def _add_companions(self, done: Followed) -> None:
         """Append what is new in the files beside the transcript."""
         for name in self.source.format.companions:
-            if next(self.source.companions(name, {}, None), None) is None:
+            if not self.source.has_companions(name):
                 continue
             if name not in self._companions:
                 stream = self._session.stream(name)

@@ -383,8 +383,14 @@ class ForeignSource:
             taken: the bytes of each file that the stream has.
             mask: hides secrets.
         """
-        folder = self.inside.parent / _stem(self.inside.name) / name
-        return new_pieces(self.tree, folder, taken, mask)
+        return new_pieces(self.tree, self._beside(name), taken, mask)
+
+    def has_companions(self, name: str) -> bool:
+        """Whether there is such a folder."""
+        return self.tree.has_folder(self._beside(name))
+
+    def _beside(self, name: str) -> PurePath:
+        return self.inside.parent / _stem(self.inside.name) / name
 
     def _write_companions(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> None:
         for name in self.format.companions:
