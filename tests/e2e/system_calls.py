@@ -6,7 +6,6 @@ import subprocess
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 STRACE: Final = shutil.which("strace")
@@ -53,12 +52,7 @@ class Traced:
         assert "attached" in first, first
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._strace.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._strace.wait(END_S)

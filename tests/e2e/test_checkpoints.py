@@ -9,12 +9,9 @@ import pytest
 import steno
 from steno import BlockingClient, BlockingSession, Checkpoint, Conflict, NotFound, connect_sync
 from support.command import Steno
+from support.messages import message
 
 pytestmark = pytest.mark.served
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def texts(session: BlockingSession) -> list[str]:

@@ -18,15 +18,11 @@ from steno._sync.ordered_appends import IN_FLIGHT_BYTES_MAX, OrderedAppends, Set
 from steno_cli.stdin import InputLines
 from steno_present.wording import count
 from steno_protocol import limits, paths
-from support.command import Ran, Steno
+from support.command import Ran, Steno, lines_of
 from support.session_files import contents_in, records_in
 
 PART = 750
 """Lines that a command gets at once while its daemons are killed."""
-
-
-def lines_of(*contents: str) -> str:
-    return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
 
 
 def texts_in(root: Path, session: str = "demo") -> list[str]:

@@ -5,15 +5,9 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from support.command import Ran, Steno
+from support.command import STAT, Ran, Steno
 
 pytestmark = pytest.mark.served
-
-STAT = {
-    "session", "head", "bytes", "generation", "token_count", "token_count_with_pending",
-    "n_checkpoints", "has_system_prompt", "created", "stamp", "incarnation", "folder", "open",
-    "title", "labels", "archived", "forked_from",
-}  # fmt: skip
 
 
 @pytest.fixture

@@ -2,14 +2,8 @@
 
 from pathlib import Path
 
-from support.command import Steno
+from support.command import STAT, Steno
 from support.session_files import records_in
-
-STAT = {
-    "session", "head", "bytes", "generation", "token_count", "token_count_with_pending",
-    "n_checkpoints", "has_system_prompt", "created", "stamp", "incarnation", "folder", "open",
-    "title", "labels", "archived", "forked_from",
-}  # fmt: skip
 
 
 def test_open_creates_a_session_once_and_checks_exclusive(root: Path) -> None:

@@ -11,15 +11,11 @@ import pytest
 
 from steno import connect_sync
 from steno_protocol import paths
-from support.command import Ran, Steno
+from support.command import Ran, Steno, lines_of
 from support.lines import foreign
 from support.session_files import records_in
 
 pytestmark = pytest.mark.served
-
-
-def lines_of(*contents: str) -> str:
-    return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
 
 
 def contents_of(ran: Ran) -> list[str]:

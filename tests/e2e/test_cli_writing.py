@@ -1,6 +1,5 @@
 """The commands that change a session."""
 
-import json
 import os
 import re
 import subprocess
@@ -11,7 +10,7 @@ import pytest
 
 from steno_protocol.commands import Append
 from steno_protocol.messages import Request
-from support.command import Steno
+from support.command import Steno, lines_of
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in, records_in
 
@@ -21,10 +20,6 @@ ACK_KEYS = {
     "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "handle",
     "rotated", "overtaken", "key",
 }  # fmt: skip
-
-
-def lines_of(*contents: str) -> str:
-    return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
 
 
 @pytest.mark.served(False)

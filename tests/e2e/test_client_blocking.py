@@ -29,14 +29,11 @@ from steno import (
 from steno._connect.connection import Connection
 from steno._sansio.event_merge import Followed
 from support.crowd import wait_until
+from support.messages import message
 from support.session_files import contents_in, records_in
 
 # From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def test_the_blocking_verbs_change_the_mirror_as_they_change_the_file(root: Path) -> None:

@@ -20,16 +20,13 @@ from steno import (
     connect,
     connect_sync,
 )
+from support.messages import message
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.usefixtures("no_blocking_calls"),
     pytest.mark.served,
 ]
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 async def stepped(client: steno.Client) -> Session:

@@ -24,16 +24,13 @@ from steno import (
 from steno._sansio.requests import undo_name
 from steno_protocol import limits, paths
 from steno_protocol.errors import ErrorCode
+from support.messages import message
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.usefixtures("no_blocking_calls"),
     pytest.mark.served,
 ]
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def turns(count: int) -> list[dict[str, str]]:

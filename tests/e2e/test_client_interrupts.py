@@ -10,14 +10,11 @@ import pytest
 from steno import BlockingClient, BlockingSession, Busy, RecordsEvent, connect_sync
 from steno_protocol.errors import Outcome
 from support.interrupts import Interrupts
+from support.messages import message
 from support.session_files import contents_in
 
 # Python itself drops an interrupt that comes in a finaliser, as that of a generator, and says so.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def texts(session: BlockingSession) -> list[str]:

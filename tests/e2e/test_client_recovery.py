@@ -29,6 +29,7 @@ from steno_protocol import commands, events, limits, replies
 from steno_protocol.errors import ErrorCode
 from steno_protocol.messages import Request
 from support.foreground import ForegroundDaemon
+from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in, records_in
 
@@ -36,10 +37,6 @@ pytestmark = pytest.mark.anyio
 
 WAIT_S = 60
 """A daemon starts long before, whatever else the machine does."""
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from steno import (
 from steno_protocol import commands, replies
 from steno_protocol.errors import Outcome
 from steno_protocol.messages import Request
+from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in
 
@@ -31,10 +32,6 @@ QUICK_S = 15.0
 """What is at once on an idle machine; the threads in its way would hold it up for ever, or 60 s."""
 
 LONG_S = 60.0
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from steno.values import SubscriptionEvent
 from steno_protocol import commands, limits
 from steno_protocol.messages import Request
 from support.foreground import ForegroundDaemon
+from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import records_in
 
@@ -40,10 +41,6 @@ pytestmark = [
     pytest.mark.usefixtures("no_blocking_calls"),
     pytest.mark.served,
 ]
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 async def test_a_message_is_acknowledged_durable_in_the_file_and_in_the_history(

@@ -1,6 +1,5 @@
 """Deletions and renames beside several processes and through the death of the daemon."""
 
-import json
 import os
 import signal
 import threading
@@ -10,18 +9,8 @@ import pytest
 
 import steno
 from support.crowd import wait_until, writer_processes
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def keys_in(file: Path) -> set[str]:
-    return {json.loads(line)["_id"] for line in file.read_bytes().splitlines()}
-
-
-def trash_of(root: Path) -> list[Path]:
-    return sorted((root / "sessions" / ".trash").iterdir())
+from support.messages import message
+from support.session_files import keys_in, trash_of
 
 
 def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) -> None:

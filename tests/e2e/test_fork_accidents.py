@@ -12,18 +12,8 @@ import pytest
 import steno
 from support.crowd import wait_until, writer_processes
 from support.daemon_in_thread import DaemonInThread
-
-
-def lines(root: Path, session: str, name: str = "context.jsonl") -> list[bytes]:
-    file = root / "sessions" / session / name
-    return file.read_bytes().splitlines(keepends=True) if file.exists() else []
-
-
-def live(session: steno.BlockingSession, number: int) -> None:
-    """One turn."""
-    session.append_wire("TurnBegin", {"user_input": f"turn {number}"})
-    session.checkpoint()
-    session.append_message({"role": "user", "content": f"turn {number}"})
+from support.messages import live
+from support.session_files import lines
 
 
 def position(text: str) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from steno._connect.probe import Attempt
 from steno._connect.target import Target
 from steno_protocol import limits
 from support.foreground import ForegroundDaemon
+from support.messages import message
 from support.remote_access import allow, endpoint_of, listen
 
 LATEST_S = 20.0
@@ -63,10 +64,6 @@ def standing_still(pid: int) -> Generator[None]:
 def pid_of(client: steno.Client | steno.BlockingClient) -> int:
     assert client.welcome is not None
     return client.welcome.pid
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from e2e.system_calls import STRACE, Traced
 from steno_protocol.commands import CompactBegin, CompactCommit
 from steno_protocol.errors import Outcome
 from steno_protocol.replies import Ack, Compaction
+from support.messages import message
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not there to make calls fail")
 
@@ -42,10 +43,6 @@ def _compact(session: steno.BlockingSession) -> object:
         checkpoint_id=2, summary_tokens=3,
     )  # fmt: skip
     return session._link.request(commit, Ack, [b'{"role":"user","content":"in short"}'])
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 OPERATIONS = (

@@ -122,13 +122,20 @@ def _packages_of(modules: list[str]) -> list[str]:
 
 
 LIBRARY_MODULES_MAX = 51
+
+STARTS_A_DAEMON = {
+    f"steno._connect.{name}"
+    for name in ("folders", "forbidden", "last_words", "lock_holder", "spawn", "start_lock")
+}
+"""Also imported where a busy machine lets the daemon answer too late."""
+
 COMMAND_NEEDS = ["steno", "steno_cli", "steno_present", "steno_protocol"]
 
 
 @pytest.mark.parametrize(
     ("words", "more", "modules_max"),
     [
-        ("append demo hi", [], 80),
+        ("append demo hi", [], 79),
         ("sessions", [], 70),
         ("read demo", [], 77),
         ("show demo", [], 84),
@@ -146,7 +153,7 @@ assert main({!r}.split()) == 0
     _modules_after(code.format("append demo hi"), root)
     modules = _modules_after(code.format(words), root)
     assert _packages_of(modules) == [*COMMAND_NEEDS, *more]
-    assert len(modules) <= modules_max, modules
+    assert len({*modules} - STARTS_A_DAEMON) <= modules_max, modules
 
 
 def test_the_library_imports_no_package_beside_it(root: Path) -> None:
@@ -158,7 +165,7 @@ with steno.connect_sync() as client:
     _modules_after(code, root)
     modules = _modules_after(code, root)
     assert _packages_of(modules) == ["steno", "steno_protocol"]
-    assert len(modules) <= LIBRARY_MODULES_MAX, modules
+    assert len({*modules} - STARTS_A_DAEMON) <= LIBRARY_MODULES_MAX, modules
 
 
 def test_a_daemon_imports_neither_a_cluster_nor_a_client(root: Path) -> None:

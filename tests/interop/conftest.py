@@ -2,12 +2,13 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.daemons import end_daemons_below
+import steno
+from support.daemons import end_daemon_of, end_daemons_below
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +31,11 @@ def home() -> Iterator[Path]:
 def folder(home: Path) -> Path:
     """An empty folder in the mounted tree, for one session."""
     return Path(tempfile.mkdtemp(prefix="session-", dir=home / "tree"))
+
+
+@pytest.fixture
+async def client(root: Path) -> AsyncIterator[steno.Client]:
+    """A client of the root, whose daemon ends with it."""
+    async with steno.connect(root) as client:
+        yield client
+    end_daemon_of(root)

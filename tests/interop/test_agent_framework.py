@@ -1,25 +1,23 @@
 """History and checkpoints of the Microsoft Agent Framework, compared with its own stores."""
 
 import copy
-import multiprocessing
-import os
 import random
-import signal
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 import steno
 from interop.fake_models import run_maf
 from interop.frameworks import framework
+from interop.processes import check_two_writers, run_apart
 from interop.session_processes import continue_maf_run, save_maf_messages
 from steno.adapters.agent_framework import StenoCheckpointStorage, StenoHistoryProvider
-from support.daemons import end_daemon_of
 
 maf = framework("agent_framework")
 
@@ -29,15 +27,6 @@ pytestmark = [
     pytest.mark.parametrize("anyio_backend", ["asyncio"]),
     pytest.mark.filterwarnings("ignore"),
 ]
-
-SPAWN = multiprocessing.get_context("spawn")
-
-
-@pytest.fixture
-async def client(root: Path) -> AsyncIterator[steno.Client]:
-    async with steno.connect(root) as client:
-        yield client
-    end_daemon_of(root)
 
 
 @pytest.fixture
@@ -185,22 +174,17 @@ async def test_any_text_is_a_name(history: Any, storage: Any, name: str) -> None
 async def test_two_processes_lose_nothing_while_the_daemon_is_killed(
     client: steno.Client, history: Any, storage: Any, root: Path
 ) -> None:
-    writers = [SPAWN.Process(target=save_maf_messages, args=(str(root), name, 40)) for name in "ab"]
-    for writer in writers:
-        writer.start()
-    for killed in range(5):
-        while len(await history.get_messages("talk")) < 12 * (killed + 1):
-            await anyio.lowlevel.checkpoint()
-        os.kill(client.welcome.pid, signal.SIGKILL)
-    for writer in writers:
-        await anyio.to_thread.run_sync(writer.join)
-        assert writer.exitcode == 0
-    found = [each.text for each in await history.get_messages("talk")]
-    wanted = {name: [f"{name}-{n}" for n in range(40)] for name in "ab"}
-    for name, texts in wanted.items():
-        assert [each for each in found if each[0] == name] == texts
+    async def texts() -> list[str]:
+        return [each.text for each in await history.get_messages("talk")]
+
+    await anyio.to_thread.run_sync(
+        lambda: check_two_writers(
+            save_maf_messages, str(root), lambda: client.welcome.pid,
+            lambda: anyio.from_thread.run(texts),
+        )
+    )  # fmt: skip
     ids = await storage.list_checkpoint_ids(workflow_name="flow")
-    assert sorted(ids) == sorted([*wanted["a"], *wanted["b"]])
+    assert sorted(ids) == sorted(await texts())
 
 
 async def test_10_000_messages_are_saved_and_read(history: Any) -> None:
@@ -213,9 +197,6 @@ async def test_10_000_messages_are_saved_and_read(history: Any) -> None:
 
 async def test_an_agent_s_session_is_resumed_by_another_process(root: Path, history: Any) -> None:
     assert await run_maf(str(root), "Hello") == "heard 1: Hello"
-    other = SPAWN.Process(target=continue_maf_run, args=(str(root),))
-    other.start()
-    await anyio.to_thread.run_sync(other.join)
-    assert other.exitcode == 0
+    await anyio.to_thread.run_sync(run_apart, continue_maf_run, str(root))
     assert await run_maf(str(root), "Bye") == "heard 5: Bye"
     assert len(await history.get_messages("talk")) == 6

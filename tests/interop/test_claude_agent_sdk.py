@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import steno
 from interop.adapter_processes import write_entries
 from interop.frameworks import framework
 from steno.adapters.claude_agent_sdk import StenoSessionStore
-from support.daemons import end_daemon_of
 
 testing = framework("claude_agent_sdk.testing")
 sdk = framework("claude_agent_sdk")
@@ -25,13 +23,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 KEY = {"project_key": "-srv-shop", "session_id": "11111111-2222-4333-8444-555555555555"}
 SUBAGENT = {**KEY, "subpath": "subagents/agent-1"}
-
-
-@pytest.fixture
-async def client(root: Path) -> AsyncIterator[steno.Client]:
-    async with steno.connect(root) as client:
-        yield client
-    end_daemon_of(root)
 
 
 def entry(uuid: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The session service of Google's ADK, compared with the services that come with it."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -9,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import pytest
 
 import steno
 from interop.fake_models import run_adk
 from interop.frameworks import framework
+from interop.processes import check_two_writers, run_apart
 from interop.session_processes import ADK_NAMES, append_adk_events, continue_adk_run
 from steno.adapters.google_adk import StenoSessionService
-from support.daemons import end_daemon_of
 
 sessions = framework("google.adk.sessions")
 database = framework("google.adk.sessions.database_session_service")
@@ -35,15 +36,6 @@ pytestmark = [
     # The framework's own packages warn of each other.
     pytest.mark.filterwarnings("ignore"),
 ]
-
-SPAWN = multiprocessing.get_context("spawn")
-
-
-@pytest.fixture
-async def client(root: Path) -> AsyncIterator[steno.Client]:
-    async with steno.connect(root) as client:
-        yield client
-    end_daemon_of(root)
 
 
 @pytest.fixture
@@ -265,22 +257,16 @@ async def test_the_death_of_the_daemon_is_a_delay(client: steno.Client, service:
 async def test_two_processes_lose_nothing_while_the_daemon_is_killed(
     client: steno.Client, service: Any, root: Path
 ) -> None:
+    async def texts() -> list[str]:
+        return [each.id for each in (await service.get_session(**ADK_NAMES)).events]
+
     await service.create_session(**ADK_NAMES)
-    writers = [
-        SPAWN.Process(target=append_adk_events, args=(str(root), name, 40)) for name in ("a", "b")
-    ]
-    for writer in writers:
-        writer.start()
-    for killed in range(5):
-        while len((await service.get_session(**ADK_NAMES)).events) < 12 * (killed + 1):
-            await anyio.lowlevel.checkpoint()
-        os.kill(client.welcome.pid, signal.SIGKILL)
-    for writer in writers:
-        await anyio.to_thread.run_sync(writer.join)
-        assert writer.exitcode == 0
-    found = [each.id for each in (await service.get_session(**ADK_NAMES)).events]
-    for name in ("a", "b"):
-        assert [each for each in found if each[0] == name] == [f"{name}-{n}" for n in range(40)]
+    await anyio.to_thread.run_sync(
+        lambda: check_two_writers(
+            append_adk_events, str(root), lambda: client.welcome.pid,
+            lambda: anyio.from_thread.run(texts),
+        )
+    )  # fmt: skip
 
 
 async def test_10_000_events_are_read(client: steno.Client, service: Any) -> None:
@@ -302,10 +288,7 @@ async def test_10_000_events_are_read(client: steno.Client, service: Any) -> Non
 
 async def test_an_agent_s_session_is_resumed_by_another_process(root: Path, client: Any) -> None:
     assert await run_adk(str(root), "Hello") == "heard 1: Hello"
-    other = SPAWN.Process(target=continue_adk_run, args=(str(root),))
-    other.start()
-    await anyio.to_thread.run_sync(other.join)
-    assert other.exitcode == 0
+    await anyio.to_thread.run_sync(run_apart, continue_adk_run, str(root))
     assert await run_adk(str(root), "Bye") == "heard 5: Bye"
     session = await StenoSessionService(client).get_session(**ADK_NAMES)
     assert session.state == {"answer": "heard 5: Bye", "user:city": "Turin"}

@@ -1,10 +1,7 @@
 """The chat store of LlamaIndex, compared with the one in memory that comes with it."""
 
 import inspect
-import multiprocessing
-import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 import steno
 from interop.fake_models import run_llama
 from interop.frameworks import framework
+from interop.processes import check_two_writers, run_apart
 from interop.session_processes import add_llama_messages, continue_llama_run
 from steno.adapters.llama_index import StenoChatStore
 from support.daemons import end_daemon_of
@@ -25,7 +23,6 @@ ChatMessage = framework("llama_index.core.llms").ChatMessage
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
-SPAWN = multiprocessing.get_context("spawn")
 ASYNC = {
     name: name.replace("add_", "async_add_") if name == "add_message" else f"a{name}"
     for name in (
@@ -165,21 +162,10 @@ async def test_an_odd_value_is_kept_as_in_the_database(
 def test_two_processes_lose_nothing_while_the_daemon_is_killed(
     client: steno.BlockingClient, store: Any, root: Path
 ) -> None:
-    writers = [
-        SPAWN.Process(target=add_llama_messages, args=(str(root), name, 40)) for name in "ab"
-    ]
-    for writer in writers:
-        writer.start()
-    for killed in range(5):
-        while len(store.get_messages("talk")) < 12 * (killed + 1):
-            pass
-        os.kill(client.welcome.pid, signal.SIGKILL)
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
-    found = [each.content for each in store.get_messages("talk")]
-    for name in "ab":
-        assert [each for each in found if each[0] == name] == [f"{name}-{n}" for n in range(40)]
+    check_two_writers(
+        add_llama_messages, str(root), lambda: client.welcome.pid,
+        lambda: [each.content for each in store.get_messages("talk")],
+    )  # fmt: skip
 
 
 def test_10_000_messages_are_set_and_read(store: Any) -> None:
@@ -193,10 +179,7 @@ def test_10_000_messages_are_set_and_read(store: Any) -> None:
 
 def test_a_chat_is_resumed_by_another_process(root: Path, store: Any) -> None:
     run_llama(str(root), "Hello")
-    other = SPAWN.Process(target=continue_llama_run, args=(str(root),))
-    other.start()
-    other.join()
-    assert other.exitcode == 0
+    run_apart(continue_llama_run, str(root))
     # The model answers with all that it was sent.
     assert "Hello" in run_llama(str(root), "Bye")
     asked = [each.content for each in store.get_messages("talk") if each.role == "user"]

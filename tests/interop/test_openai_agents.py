@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,6 @@ import steno
 from interop.adapter_processes import pop_items
 from interop.frameworks import framework
 from steno.adapters.openai_agents import StenoSession
-from support.daemons import end_daemon_of
 
 memory = framework("agents.memory")
 compaction = framework("agents.memory.openai_responses_compaction_session")
@@ -28,13 +27,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 # The SDK runs on asyncio only.
 BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio"])
-
-
-@pytest.fixture
-async def client(root: Path) -> AsyncIterator[steno.Client]:
-    async with steno.connect(root) as client:
-        yield client
-    end_daemon_of(root)
 
 
 def item(text: str) -> dict[str, Any]:

@@ -1,9 +1,6 @@
 """The session repository of Strands Agents, compared with the one of files that comes with it."""
 
-import multiprocessing
-import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import pytest
 import steno
 from interop.fake_models import run_strands
 from interop.frameworks import framework
+from interop.processes import check_two_writers, run_apart
 from interop.session_processes import add_strands_messages, continue_strands_run
 from steno.adapters.strands import StenoSessionRepository
 from support.daemons import end_daemon_of
@@ -22,8 +20,6 @@ types = framework("strands.types.session")
 SessionException = framework("strands.types.exceptions").SessionException
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -170,24 +166,12 @@ def test_what_json_cannot_hold_is_refused_and_nothing_is_stored(
 def test_two_processes_lose_nothing_while_the_daemon_is_killed(
     client: steno.BlockingClient, repository: Any, root: Path
 ) -> None:
+    def texts() -> list[str]:
+        messages = repository.list_messages("talk", "till")
+        return [each.message["content"][0]["text"] for each in messages]
+
     repository.create_agent("talk", agent())
-    writers = [
-        SPAWN.Process(target=add_strands_messages, args=(str(root), name, 40)) for name in "ab"
-    ]
-    for writer in writers:
-        writer.start()
-    for killed in range(5):
-        while len(repository.list_messages("talk", "till")) < 12 * (killed + 1):
-            pass
-        os.kill(client.welcome.pid, signal.SIGKILL)
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
-    found = [
-        each.message["content"][0]["text"] for each in repository.list_messages("talk", "till")
-    ]
-    for name in "ab":
-        assert [each for each in found if each[0] == name] == [f"{name}-{n}" for n in range(40)]
+    check_two_writers(add_strands_messages, str(root), lambda: client.welcome.pid, texts)
 
 
 def test_10_000_messages_are_read(client: steno.BlockingClient, repository: Any) -> None:
@@ -205,9 +189,6 @@ def test_10_000_messages_are_read(client: steno.BlockingClient, repository: Any)
 
 def test_an_agent_s_session_is_resumed_by_another_process(root: Path, repository: Any) -> None:
     assert run_strands(str(root), "Hello") == "heard 1: Hello"
-    other = SPAWN.Process(target=continue_strands_run, args=(str(root),))
-    other.start()
-    other.join()
-    assert other.exitcode == 0
+    run_apart(continue_strands_run, str(root))
     assert run_strands(str(root), "Bye") == "heard 5: Bye"
     assert len(repository.list_messages("talk", "till")) == 6

@@ -120,3 +120,15 @@ def _until_hang_up(screen: IO[bytes]) -> Any:
         if not data:
             return
         yield data
+
+
+def lines_of(*contents: str) -> str:
+    """Messages of the user as lines for stdin."""
+    return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
+
+
+STAT = {
+    "session", "head", "bytes", "generation", "token_count", "token_count_with_pending",
+    "n_checkpoints", "has_system_prompt", "created", "stamp", "incarnation", "folder", "open",
+    "title", "labels", "archived", "forked_from",
+}  # fmt: skip

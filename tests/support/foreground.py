@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from support.daemon_log import DaemonLog
@@ -83,12 +82,7 @@ class ForegroundDaemon(DaemonLog):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self.kill()
 

@@ -20,6 +20,7 @@ from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import read_file
 from support.happenings import check_facts
 from support.lines import SESSION, uuid7
+from support.simulated_disk import SimulatedDisk
 
 NOW_S = 1_700_000_000.0
 
@@ -196,3 +197,11 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
             assert isinstance(machine, Machine)
             entry = delivery.send(log, machine, decision.command, now_s)
             return machine.mailed(dmail.mail_of(entry), dmail.applied_of(entry))
+
+
+def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
+    """A new session in `/disk/demo`, opened."""
+    disk = SimulatedDisk()
+    disk.foreign.make_folder("/disk/demo")
+    session = StoredSession(disk, "/disk/demo")
+    return disk, session, session.open()

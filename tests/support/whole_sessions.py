@@ -17,9 +17,9 @@ from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.metadata import Description
 from stenod.sessions.session_folders import SessionFolders
-from support.lines import SESSION, line
+from support.lines import SESSION, append, line, user
 from support.simulated_disk import MOMENTS, SimulatedDisk, Survival
-from support.stored_session import NOW_S, StoredSession
+from support.stored_session import NOW_S, StoredSession, apply
 
 ROOT = "/disk"
 TREE = f"{ROOT}/{paths.SESSIONS}"
@@ -235,3 +235,16 @@ def deaths(world: World, procedure: Callable[[World], object]) -> Iterator[Dying
                 else:
                     copy.disk.crash_at(call, moment)
                 yield Dying(copy, survival)
+
+
+def prepared() -> World:
+    """A session with another one below it, and a neighbour."""
+    world = World(SimulatedDisk())
+    world.disk.foreign.make_folder(PATH)
+    opened = world.stored().open()
+    apply(opened, append("k0"), user("one"))
+    opened.log.close()
+    world.disk.plant(f"{PATH}/subagents/a1/context.jsonl", b"")
+    world.disk.plant(f"{TREE}/neighbour/context.jsonl", b"")
+    world.disk.sync_all()
+    return world

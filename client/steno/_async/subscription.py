@@ -1,7 +1,6 @@
 """A session's events for an `async for` loop."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from weakref import WeakMethod
 
@@ -126,12 +125,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __del__(self) -> None:

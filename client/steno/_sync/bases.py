@@ -1,6 +1,5 @@
 """The parts of the blocking client and session without an async source."""
 
-from types import TracebackType
 from typing import Self
 
 from steno._sansio.argument_checks import given_seconds
@@ -20,12 +19,7 @@ class ConnectedClient(NotPicklable):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steno._sansio.argument_checks import given_seconds
@@ -144,12 +143,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

@@ -1,7 +1,6 @@
 """The lock that serialises the calls on an adapter."""
 
 import threading
-from types import TracebackType
 
 import anyio
 
@@ -45,12 +44,7 @@ class Turns:
             self._leave()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._lock.release()
         self._leave()
 

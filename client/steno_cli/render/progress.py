@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from steno_cli.render.output import Output
@@ -61,12 +60,7 @@ class Progress:
             self._ticker.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         if self._ticker is not None:
             self._ticker.join()

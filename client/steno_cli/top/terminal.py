@@ -6,7 +6,6 @@ import signal
 import sys
 import termios
 import tty
-from types import TracebackType
 from typing import Any, Self, cast
 
 import anyio
@@ -53,12 +52,7 @@ class Terminal:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
         if self._modes is not None:
             # Keys that were typed for the screen are not for the shell.

@@ -7,17 +7,9 @@ from steno_protocol.positions import Position
 from stenod.recovery import key_lookup
 from stenod.recovery.opened import Opened
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
-from support.simulated_disk import SimulatedDisk
-from support.stored_session import StoredSession, apply
+from support.stored_session import apply, fresh
 
 PATH = "/disk/demo"
-
-
-def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    return disk, session, session.open()
 
 
 def found(opened: Opened, key: str) -> Position | None:

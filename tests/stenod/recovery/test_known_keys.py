@@ -12,7 +12,7 @@ from stenod.recovery.opened import Opened, Opening
 from stenod.recovery.recovery_points import save_recovery_point
 from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import NOW_S, StoredSession, apply
+from support.stored_session import NOW_S, StoredSession, apply, fresh
 from support.wire_writing import append_wire
 
 PATH = "/disk/demo"
@@ -23,13 +23,6 @@ NOW_MS = int(NOW_S * 1000)
 def key(made: int, number: int = 0) -> str:
     """A key that was made so many milliseconds after the first opening."""
     return uuid7(NOW_MS + made, number)
-
-
-def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    return disk, session, session.open()
 
 
 def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:

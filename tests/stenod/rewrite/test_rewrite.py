@@ -32,7 +32,7 @@ from support.lines import (
     user,
 )
 from support.simulated_disk import MOMENTS, Death, Effect, PowerCut, SimulatedDisk, Survival
-from support.stored_session import StoredSession, apply, find_key, lines_of
+from support.stored_session import StoredSession, apply, find_key, fresh, lines_of
 
 PATH = "/disk/demo"
 
@@ -269,13 +269,6 @@ def test_a_rewrite_on_a_full_disk_leaves_the_session_as_it_was(command: Mutation
 
 
 # --- effects of a rewrite ------------------------------------------------------------------------
-
-
-def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    return disk, session, session.open()
 
 
 def test_a_revert_keeps_the_lines_before_its_checkpoint_byte_for_byte() -> None:

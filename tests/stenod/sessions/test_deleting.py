@@ -1,7 +1,6 @@
 """Deletions and descriptions of sessions, as clients of a daemon see them."""
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -15,19 +14,8 @@ import steno
 from steno import NotFound, connect
 from steno_protocol import limits
 from support.daemon_in_thread import DaemonInThread
-from support.session_files import contents_in
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def keys_in(file: Path) -> set[str]:
-    return {json.loads(line)["_id"] for line in file.read_bytes().splitlines()}
-
-
-def trash_of(root: Path) -> list[Path]:
-    return sorted((root / "sessions" / ".trash").iterdir())
+from support.messages import message
+from support.session_files import contents_in, keys_in, trash_of
 
 
 @pytest.mark.usefixtures("daemon")

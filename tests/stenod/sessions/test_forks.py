@@ -8,11 +8,8 @@ import pytest
 import steno
 from steno_protocol import commands, replies
 from support.daemon_in_thread import DaemonInThread
-
-
-def lines(root: Path, session: str, name: str = "context.jsonl") -> list[bytes]:
-    file = root / "sessions" / session / name
-    return file.read_bytes().splitlines(keepends=True) if file.exists() else []
+from support.messages import live
+from support.session_files import lines
 
 
 def contents(root: Path, session: str) -> list[str]:
@@ -23,13 +20,6 @@ def contents(root: Path, session: str) -> list[str]:
 def inputs(root: Path, session: str) -> list[str]:
     events = [json.loads(line) for line in lines(root, session, "wire.jsonl")[1:]]
     return [event["message"]["payload"]["user_input"] for event in events]
-
-
-def live(session: steno.BlockingSession, number: int) -> None:
-    """One turn."""
-    session.append_wire("TurnBegin", {"user_input": f"turn {number}"})
-    session.checkpoint()
-    session.append_message({"role": "user", "content": f"turn {number}"})
 
 
 def position(text: str) -> tuple[int, int]:

@@ -13,10 +13,7 @@ from steno import Exists, NotFound, OutcomeUnknown, connect
 from steno_protocol import commands, replies
 from steno_protocol.errors import BadRequest, Busy, ErrorCode
 from support.daemon_in_thread import DaemonInThread
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
+from support.messages import message
 
 
 def contents(session: steno.BlockingSession) -> list[str]:

@@ -18,29 +18,15 @@ from steno_protocol.errors import (
 )
 from steno_protocol.replies import Moved
 from stenod.sessions import rename
-from support.lines import append, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
-from support.stored_session import NOW_S, apply
-from support.whole_sessions import EXPIRY_S, PATH, TREE, World, deaths
+from support.stored_session import NOW_S
+from support.whole_sessions import EXPIRY_S, PATH, TREE, World, deaths, prepared
 
 MOVES = f"{TREE}/.moves"
 TRASH = f"{TREE}/.trash"
 PREPARED = f"{TREE}/.imports/t/session"
 ALL = ["demo", "demo/subagents/a1", "neighbour"]
 RENAMED = ["neighbour", "team/other", "team/other/subagents/a1"]
-
-
-def prepared() -> World:
-    """A session with another one below it, and a neighbour."""
-    world = World(SimulatedDisk())
-    world.disk.foreign.make_folder(PATH)
-    opened = world.stored().open()
-    apply(opened, append("k0"), user("one"))
-    opened.log.close()
-    world.disk.plant(f"{PATH}/subagents/a1/context.jsonl", b"")
-    world.disk.plant(f"{TREE}/neighbour/context.jsonl", b"")
-    world.disk.sync_all()
-    return world
 
 
 def deleted() -> World:

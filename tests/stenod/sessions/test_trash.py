@@ -9,26 +9,12 @@ from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Held, NotFound, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
 from stenod.sessions import trash
-from support.lines import append, user
-from support.simulated_disk import Death, Effect, SimulatedDisk
-from support.stored_session import NOW_S, apply
-from support.whole_sessions import PATH, TREE, World, deaths
+from support.simulated_disk import Death, Effect
+from support.stored_session import NOW_S
+from support.whole_sessions import PATH, TREE, World, deaths, prepared
 
 TRASH = f"{TREE}/.trash"
 MONTH_S = limits.TRASH_EXPIRY_S
-
-
-def prepared() -> World:
-    """A session with another one below it, and a neighbour."""
-    world = World(SimulatedDisk())
-    world.disk.foreign.make_folder(PATH)
-    opened = world.stored().open()
-    apply(opened, append("k0"), user("one"))
-    opened.log.close()
-    world.disk.plant(f"{PATH}/subagents/a1/context.jsonl", b"")
-    world.disk.plant(f"{TREE}/neighbour/context.jsonl", b"")
-    world.disk.sync_all()
-    return world
 
 
 ALL = ["demo", "demo/subagents/a1", "neighbour"]

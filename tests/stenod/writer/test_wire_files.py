@@ -22,6 +22,7 @@ from steno import (
 )
 from steno_protocol import limits
 from support.daemon_in_thread import DaemonInThread
+from support.messages import message
 from support.wire_files import values_in, wire_documents, wire_file
 
 HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
@@ -31,10 +32,6 @@ def event(number: int, text: str = "hi") -> bytes:
     """An event as another program writes it."""
     message = {"type": "TextPart", "payload": {"n": number, "text": text}}
     return json.dumps({"timestamp": 1.5, "message": message}, ensure_ascii=False).encode() + b"\n"
-
-
-def message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture
