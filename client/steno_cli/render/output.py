@@ -236,6 +236,8 @@ def _for(stream: TextIO, text: str) -> str:
 
 
 def _fitted(stream: TextIO, text: str) -> str:
+    if text.isascii():
+        return text
     encoding = (stream.encoding or "utf-8").lower()
     if encoding.startswith("utf"):
         # UTF-8 cannot encode a lone surrogate.
