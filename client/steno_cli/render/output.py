@@ -47,6 +47,7 @@ class Output:
 
     Attributes:
         as_json: data and messages are JSON documents.
+        is_terminal: the data goes to a terminal.
     """
 
     def __init__(
@@ -60,15 +61,12 @@ class Output:
         self.as_json = as_json
         self._destination = destination
         self._data = data
+        # Asked once: it is a system call, and every record that is shown would make several.
+        self.is_terminal: bool = data.isatty()
         self._messages = messages
         self._is_updated = False
         # The thread of a progress line writes, too.
         self._lock = threading.RLock()
-
-    @property
-    def is_terminal(self) -> bool:
-        """True if the data goes to a terminal."""
-        return self._data.isatty()
 
     @property
     def has_reader(self) -> bool:
