@@ -224,7 +224,7 @@ class Conversation:
         return _indented(shown)
 
     def _result(self, text: str) -> list[str]:
-        if not self._full:
+        if not self._full and len(text) > RESULT_LINE_CHARS_MAX:
             text = "\n".join(map(_folded_line, text.split("\n")))
         return self._folded(self._text(text), indent=_INDENT)
 
@@ -236,17 +236,18 @@ class Conversation:
         return [*lines[: RESULT_LINES_MAX - 1], indent + self._style(more, "dim")]
 
     def _text(self, text: str, *styles: str) -> list[str]:
-        lines = [piece for line in _with_escapes(text).split("\n") for piece in self._wrapped(line)]
-        return [
-            (_INDENT + (self._style(line, *styles) if styles else line)).rstrip() for line in lines
-        ]
+        lines = _with_escapes(text).expandtabs(4).split("\n")
+        if self._width is not None:
+            lines = [piece for line in lines for piece in self._wrapped(line)]
+        if styles:
+            lines = [self._style(line, *styles) for line in lines]
+        return _indented(lines)
 
     @property
     def _room(self) -> int | None:
         return None if self._width is None else self._width - len(_INDENT)
 
     def _wrapped(self, line: str) -> list[str]:
-        line = line.expandtabs(4)
         room = self._room
         if room is None or len(line) <= room // 2:
             return [line]

@@ -112,23 +112,19 @@ class Markdown:
         yield from _fenced(text_of(function.get("arguments")), "json")
 
 
-def _quoted(text: str) -> Iterator[str]:
+def _quoted(text: str) -> list[str]:
     """A text as a quotation, so that none of its lines can be a heading of the document.
 
     A line ends wherever a reader may see an end: Markdown knows three ends, other programs more.
     """
-    for line in without_ansi(text).splitlines():
-        yield f"> {line}" if line.strip() else ">"
-    yield ""
+    lines = without_ansi(text).splitlines()
+    return [*[f"> {line}" if line.strip() else ">" for line in lines], ""]
 
 
-def _paragraph(value: object) -> Iterator[str]:
+def _paragraph(value: object) -> list[str]:
     """The Markdown of a text; one with HTML, which could end a quotation, is shown as it is."""
     text = text_of(value)
-    if _HTML.search(text):
-        yield from _fenced(text)
-    else:
-        yield from _quoted(text)
+    return _quoted(text) if _HTML.search(text) is None else _fenced(text)
 
 
 def _folded(text: str) -> Iterator[str]:
@@ -139,15 +135,16 @@ def _folded(text: str) -> Iterator[str]:
     yield ""
 
 
-def _fenced(text: str, language: str = "") -> Iterator[str]:
+def _fenced(text: str, language: str = "") -> list[str]:
     """Unchanged text, quoted, in a fence that is longer than any fence in the text."""
     fence = _fence_for(text, at_least=3)
-    yield from _quoted("\n".join((fence + language, text.rstrip("\n"), fence)))
+    return _quoted("\n".join((fence + language, text.rstrip("\n"), fence)))
 
 
 def _fence_for(text: str, at_least: int) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    return "`" * max(at_least, longest + 1)
+    # Few texts have one, and the search for a character is far faster than the expression.
+    runs = re.findall(r"`+", text) if "`" in text else []
+    return "`" * max(at_least, 1 + max(map(len, runs), default=0))
 
 
 def _span(text: str) -> str:

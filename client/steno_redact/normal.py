@@ -10,7 +10,7 @@ no line breaks inside of words: a terminal cuts a long key at its width.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 Span = tuple[int, int]
@@ -95,42 +95,24 @@ class Copy:
         return begin, self._ends[last] + end - 1 - self.firsts[last]
 
 
-def plain(text: str) -> Copy:
-    """The copy with no escapes."""
-    if _has_escapes(text):
-        return _replaced(text, _ESCAPES, _stands_for)
-    return Copy(text, [], [], [])
+def copies(text: str) -> Iterator[Copy]:
+    r"""The copies that are searched: the one without escapes, and three more that keep commands.
 
-
-def uncommanded(text: str) -> Copy | None:
-    """The copy that keeps what a terminal takes for commands; None if there are none.
-
-    A secret behind an escape character may look like a part of a command (`ESC s` of `ESC sk-…`),
-    and may be inside of one, as in a title.
+    The last letter of a command may be the first of a secret that is glued to an unfinished one:
+    `m` of `\x1b[1mob-…`. Digits and dashes behind the begin of a command may begin a secret: `4` of
+    `\x1b[1409…-us12`, a key of Mailchimp. A secret behind an escape character may look like a part
+    of a command (`ESC s` of `ESC sk-…`), and may be inside of one, as in a title.
     """
-    if not any(sign in text for sign in _INTRODUCERS):
-        return None
-    return _replaced(text, _WRITTEN_ESCAPES, _stands_for)
-
-
-def with_finals(text: str) -> Copy | None:
-    r"""The copy in which the last letter of a command stays, behind a mark; None without commands.
-
-    It may be the first of a secret that is glued to an unfinished command: `m` of `\x1b[1mob-…`.
-    """
-    if not _has_escapes(text) or _FINAL.search(text) is None:
-        return None
-    return _replaced(text, _ESCAPES, _final_of)
-
-
-def with_digits(text: str) -> Copy | None:
-    r"""The copy in which only the begins of commands are left out; None without such a command.
-
-    Digits and dashes behind them may begin a secret: `4` of `\x1b[1409…-us12`, a key of Mailchimp.
-    """
-    if not _has_escapes(text) or _DIGITS.search(text) is None:
-        return None
-    return _replaced(text, _DIGITS, _mark)
+    if not _has_escapes(text):
+        yield Copy(text, [], [], [])
+        return
+    yield _replaced(text, _ESCAPES, _stands_for)
+    if _FINAL.search(text) is not None:
+        yield _replaced(text, _ESCAPES, _final_of)
+    if _DIGITS.search(text) is not None:
+        yield _replaced(text, _DIGITS, _mark)
+    if any(sign in text for sign in _INTRODUCERS):
+        yield _replaced(text, _WRITTEN_ESCAPES, _stands_for)
 
 
 def _has_escapes(text: str) -> bool:
@@ -144,11 +126,9 @@ def long_words(text: str, chars: int) -> str:
     return " ".join([word for word in text.split() if len(word) >= chars])
 
 
-def cut_words(text: str, chars: int) -> str:
-    """The words of at least so many characters that a line break may cut, put together."""
-    if "\n" not in text and "\r" not in text:
-        return ""
-    return long_words("".join([_edges(line.strip(" \t\\")) for line in text.splitlines()]), chars)
+def has_breaks(text: str) -> bool:
+    """Whether a text has more than one line, so that a break may cut a word."""
+    return "\n" in text or "\r" in text
 
 
 def without_breaks(text: str) -> str:
@@ -156,15 +136,9 @@ def without_breaks(text: str) -> str:
     return "".join([line.strip(" \t\\") for line in text.splitlines()])
 
 
-def _edges(line: str) -> str:
-    """The first and the last word of a line."""
-    first = line.find(" ")
-    return line if first < 0 else f"{line[:first]} {line[line.rfind(' ') + 1 :]}"
-
-
 def joined(text: str) -> Copy | None:
     """The copy with no line breaks inside of words; None if there are none."""
-    if "\n" not in text and "\r" not in text:
+    if not has_breaks(text):
         return None
     copy = _replaced(text, _BREAK, _nothing)
     return copy if len(copy.text) < len(text) else None

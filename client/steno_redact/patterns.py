@@ -30,16 +30,7 @@ from steno_redact.limits import (
     SCAN_CHARS_MAX,
     VENDOR_CHARS_MIN,
 )
-from steno_redact.normal import (
-    Copy,
-    Span,
-    joined,
-    lowered,
-    plain,
-    uncommanded,
-    with_digits,
-    with_finals,
-)
+from steno_redact.normal import Copy, Span, copies, joined, lowered
 from steno_redact.vendors import HINTED, NAMES, ROWS, vendors_of
 
 
@@ -167,21 +158,18 @@ class BuiltIn:
 
     def matches(self, text: str) -> list[Match]:
         """The secrets in a text, the more exact patterns first."""
-        found = self._in_copy(plain(text))
-        for copy in (with_finals(text), with_digits(text), uncommanded(text)):
-            if copy is not None:
-                found += self._in_copy(copy)
-        return found
+        return [match for copy in copies(text) for match in self._in_copy(copy)]
 
     def _in_copy(self, copy: Copy) -> list[Match]:
-        spans = list(self._in_texts(copy.text))
+        low = lowered(copy.text)
+        spans = list(self._in_texts(copy.text, low))
         if len(copy.text) >= VENDOR_CHARS_MIN and self._vendors.may_match(copy.text):
             spans += self._vendors.spans(copy.text)
             broken = joined(copy.text)
             if broken is not None:
                 spans += self._broken(copy.text, broken)
         if self._named:
-            spans += [each for each in named.spans(copy.text) if each[2] in self._named]
+            spans += [each for each in named.spans(copy.text, low) if each[2] in self._named]
         return [Match(*copy.span(start, end), name) for start, end, name in spans]
 
     def key_name(self, key: str) -> str | None:
@@ -189,8 +177,7 @@ class BuiltIn:
         name = named.key_name(key) if len(key) <= KEY_CHARS_MAX else None
         return name if name in self._named else None
 
-    def _in_texts(self, text: str) -> Iterator[tuple[int, int, str]]:
-        low = lowered(text)
+    def _in_texts(self, text: str, low: str) -> Iterator[tuple[int, int, str]]:
         for name, begin, expression in self._texts:
             group = "secret" if "secret" in expression.groupindex else 0
             at = low.find(begin)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from steno_redact.limits import CUT_CHARS_MAX, CUT_LINES_MAX, VENDOR_CHARS_MIN
-from steno_redact.normal import Copy, Span, cut_words, long_words, without_breaks
+from steno_redact.normal import Copy, Span, has_breaks, long_words, without_breaks
 
 _W: Final = "[A-Za-z0-9]"
 _U: Final = "[A-Za-z0-9_-]"
@@ -184,13 +184,13 @@ class Vendors:
 
     def may_match(self, text: str) -> bool:
         """Whether a key or token may be in a text; far faster than `spans`, and often right."""
-        words = long_words(text, VENDOR_CHARS_MIN)
-        cut = cut_words(text, VENDOR_CHARS_MIN)
-        if any(hint in words or hint in cut for _, hint, _ in self._hinted):
+        is_cut = has_breaks(text)
+        # Every word of a line is there, too, beside more.
+        words = long_words(without_breaks(text) if is_cut else text, VENDOR_CHARS_MIN)
+        if any(hint in words for _, hint, _ in self._hinted):
             return True
-        if self.expression is None or self._loosely is None:
-            return False
-        return self.expression.search(words) is not None or self._loosely.search(cut) is not None
+        expression = self._loosely if is_cut else self.expression
+        return expression is not None and expression.search(words) is not None
 
     def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Start, end and name of each, in no order."""

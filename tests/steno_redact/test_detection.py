@@ -1,6 +1,7 @@
 """What redaction finds: the kinds of secrets, by name, behind a disguise, and at a bound."""
 
 import json
+import random
 import time
 from typing import Any
 
@@ -304,3 +305,26 @@ def test_a_clean_record_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> Non
     record = {"role": "user", "content": parts, "tool_calls": [{"id": "1", "name": "Shell"}]}
     assert Redactor().value(record) is record
     assert len(searched) == 1
+
+
+# --- what is searched at all ----------------------------------------------------------------------
+
+AROUND = (
+    " ", "\n", "\r\n", "\\\n", "\n  ", "\u2028", "word", "a-long-word-of-letters", "=", ":", "/",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_text_with_a_vendors_key_is_searched(seed: int) -> None:
+    chance, vendors = random.Random(seed), vendors_of(frozenset(NAMES))
+    found = 0
+    for _ in range(300):
+        pieces = [chance.choice([*AROUND, chance.choice(KINDS).text]) for _ in range(6)]
+        text = "".join(pieces)
+        cut = chance.randrange(len(text) + 1)
+        text = text[:cut] + chance.choice(AROUND) + text[cut:]
+        broken = joined(text)
+        if [*vendors.spans(text)] or (broken is not None and [*vendors.cut_spans(broken)]):
+            found += 1
+            assert vendors.may_match(text), text
+    assert found

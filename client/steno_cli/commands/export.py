@@ -250,11 +250,11 @@ class _Pieces:
                 return self._markdown()
 
     def _markdown(self) -> Iterator[str]:
-        """The lines of the conversation."""
+        """The lines of the conversation, those of a record together."""
         yield from head_of(self._stat)
         rendering = Markdown()
         for record, _ in self._records():
-            yield from rendering.record(record)
+            yield "\n".join(rendering.record(record))
         yield from rendering.open_calls(self.calls.calls())
 
     def _html(self) -> Iterator[str]:

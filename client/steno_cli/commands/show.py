@@ -266,8 +266,9 @@ def _print(
     """Print the records; returns whether there was a line to print."""
     has_lines = False
     for record in records:
-        for line in conversation.record(record):
-            write(line)
+        lines = conversation.record(record)
+        if lines:
+            write("\n".join(lines))
             has_lines = True
     return has_lines
 

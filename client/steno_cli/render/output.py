@@ -46,6 +46,7 @@ class Output:
 
     Attributes:
         as_json: data and messages are JSON documents.
+        is_terminal: the data goes to a terminal.
     """
 
     def __init__(
@@ -59,15 +60,12 @@ class Output:
         self.as_json = as_json
         self._destination = destination
         self._data = data
+        # Asked once: it is a system call, and every record that is shown would make several.
+        self.is_terminal: bool = data.isatty()
         self._messages = messages
         self._is_updated = False
         # The thread of a progress line writes, too.
         self._lock = threading.RLock()
-
-    @property
-    def is_terminal(self) -> bool:
-        """True if the data goes to a terminal."""
-        return self._data.isatty()
 
     @property
     def has_reader(self) -> bool:
@@ -235,6 +233,8 @@ def _for(stream: TextIO, text: str) -> str:
 
 
 def _fitted(stream: TextIO, text: str) -> str:
+    if text.isascii():
+        return text
     encoding = (stream.encoding or "utf-8").lower()
     if encoding.startswith("utf"):
         # UTF-8 cannot encode a lone surrogate.

@@ -22,7 +22,7 @@ class _ReaderLeft(Exception):
 
 @contextmanager
 def paged(output: Output) -> Generator[Callable[[str], None]]:
-    """The function that writes the lines of a long text.
+    """The function that writes the lines of a long text, one or several at a time.
 
     The pager starts with the first line that does not fit on the screen, and shows the lines before
     the later ones exist. When the reader leaves the pager, or ends the reading with Ctrl-C, the
@@ -59,12 +59,16 @@ class _Screen:
         """Whether the pager was started."""
         return self._pager is not None
 
-    def write(self, line: str) -> None:
-        """Write a line.
+    def write(self, text: str) -> None:
+        """Write lines.
 
         Raises:
             _ReaderLeft: the reader left the pager.
         """
+        for line in text.split("\n"):
+            self._write_line(line)
+
+    def _write_line(self, line: str) -> None:
         if not self._is_full:
             self._held.append(line)
             if len(self._held) < self._rows:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from steno_protocol.blocks import count_lines
+from steno_protocol.blocks import count_lines, split_lines
 from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
 from steno_protocol.records import is_message_role
 from stenod.core.seek_index import SeekIndex
@@ -73,14 +73,16 @@ class Replay:
         return stop
 
     def _count_messages(self, block: bytes, start: int) -> None:
-        for data in block[start:].split(b"\n"):
+        chars = 0
+        for data in split_lines(block[start:]):
             try:
                 message = _decode_message(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._count_odd(data)
                 continue
             if is_message_role(message.role):
-                self.counters.pending_chars += message.text_chars
+                chars += message.text_chars
+        self.counters.pending_chars += chars
 
     def _count_odd(self, data: bytes) -> None:
         """Count a line that is neither a message of the usual shape nor a control record."""
