@@ -343,6 +343,27 @@ async def test_half_sent_message_ends_the_service(root: Path) -> None:
     assert isinstance(failed.value.exceptions[0], TypeError)
 
 
+async def test_no_peer_gets_another_message_after_half_of_its_own(root: Path) -> None:
+    nothing = cast("bytes", None)
+    with closing(Served("ipc", root)) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_serve_until_it_fails, server)
+            _, first = await server.connect_named(b"one")
+            _, second = await server.connect_named(b"two")
+            with pytest.raises(TypeError):
+                server.send(first, b"begin", nothing)
+            # Other tasks still answer their peers before the service has ended.
+            assert server.send(second, b"an answer") is Sent.GONE
+        assert server.send(second, b"last words") is Sent.GONE
+
+
+async def _serve_until_it_fails(server: Served) -> None:
+    with pytest.raises(TypeError):
+        await server.transport.serve(
+            server.take, server.refusal, server.end_burst, server.is_waiting
+        )
+
+
 async def test_error_of_the_handler_ends_the_service(root: Path) -> None:
     async def serve() -> None:
         async with served("ipc", root) as server:
