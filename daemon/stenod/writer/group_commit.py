@@ -5,7 +5,6 @@ that contained it: waking a task for it would cost as much as the rest of the wo
 several files costs the file system one commit of its journal instead of one each.
 """
 
-import errno
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -215,15 +214,18 @@ class AdaptiveCommits:
             self._in_threads -= 1
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        for _ in range(limits.THREAD_ATTEMPTS_MAX):
+        attempts_left = limits.THREAD_ATTEMPTS_MAX
+        while True:
             try:
                 return await self._threads(work)
             except NoThread:
                 # The commands behind this commit wait for it.
                 if self._may_block:
                     return work()
+                attempts_left -= 1
+                if not attempts_left:
+                    raise
                 await anyio.sleep(limits.THREAD_RETRY_S)
-        raise OSError(errno.EAGAIN, "the system gives the daemon no thread")
 
     @property
     def is_inline(self) -> bool:
