@@ -6,6 +6,7 @@ local socket, another one the network.
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -357,11 +358,16 @@ class Transport:
     def _send_tracked(self, frame: bytes) -> InFlightFrame | None:
         """Send a frame without a copy; returns None if nothing was sent and a copy must be.
 
-        pyzmq starts a thread for such frames, and the system may have no thread or memory left.
+        pyzmq starts a thread with sockets for such frames, and the system may have no thread,
+        memory or file handle left.
         """
         try:
             return cast("InFlightFrame", self._send(frame, _NO_WAIT, False, True))
         except (RuntimeError, MemoryError):
+            return None
+        except zmq.ZMQError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
             return None
 
     def _break(self, error: Exception) -> None:

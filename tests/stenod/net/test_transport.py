@@ -1,6 +1,7 @@
 """The daemon's sockets, local and remote: bursts, limits, and ended connections."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -226,11 +227,14 @@ async def test_peer_that_reads_nothing_delays_no_other_and_then_loses_messages(
 
 
 @both
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("can't start new thread"), zmq.ZMQError(errno.EMFILE)], ids=repr
+)
 async def test_large_reply_is_copied_when_it_cannot_be_lent(
-    root: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    root: Path, kind: str, failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def store(*_: object) -> int:
-        raise RuntimeError("can't start new thread")
+        raise failure
 
     in_flight = InFlightFrames()
     async with served(kind, root) as server:
