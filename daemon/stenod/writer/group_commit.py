@@ -73,7 +73,11 @@ class GroupCommit:
         begun = self._begin(waiting)
         if begun:
             work = partial(store, list(begun.values()), self._services.monotonic)
-            self._services.commit.here(work, len(begun))
+            try:
+                self._services.commit.here(work, len(begun))
+            except Exception as error:
+                _give_up(begun, error)
+                return
             self._end(begun)
 
     def _serve_soon(self) -> None:
@@ -115,9 +119,13 @@ class GroupCommit:
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
                 begun = self._begin(waiting)
-                if begun:
-                    await self._store(begun)
-                self._end(begun)
+                try:
+                    if begun:
+                        await self._store(begun)
+                except Exception as error:
+                    _give_up(begun, error)
+                else:
+                    self._end(begun)
                 # An inline commit does not wait, and the other tasks need their turn.
                 await anyio.lowlevel.checkpoint()
         finally:
@@ -166,6 +174,12 @@ class GroupCommit:
                 writer.conclude(begun[writer])
             except Exception as error:
                 writer.give_up(error)
+
+
+def _give_up(writers: Iterable[Writer], error: Exception) -> None:
+    """End these writers: what their files have of a commit that failed inside is not known."""
+    for writer in writers:
+        writer.give_up(error)
 
 
 class AdaptiveCommits:
