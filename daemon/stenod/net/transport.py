@@ -6,6 +6,7 @@ local socket, another one the network.
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -124,6 +125,7 @@ class Transport:
         self._is_in_burst = False
         self._has_news = False
         self._failed: asyncio.Future[None] | None = None
+        self._is_half_sent = False
         self._path: SocketPath | None = None
         self._relay_socket: RelaySocket | None = None
         self._zap: ZapHandler | None = None
@@ -288,6 +290,8 @@ class Transport:
             self._end_turn()
         if self._turns.until_s or not (self._is_in_burst or self._is_burst_scheduled):
             self._look_soon()
+        if self._is_half_sent:
+            return Sent.GONE
         send = self._send
         *firsts, last = frames
         try:
@@ -304,10 +308,10 @@ class Transport:
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return Sent.GONE
-            self._fail(error)
+            self._break(error)
             raise
         except Exception as error:
-            self._fail(error)
+            self._break(error)
             raise
         return Sent.OK
 
@@ -354,15 +358,25 @@ class Transport:
     def _send_tracked(self, frame: bytes) -> InFlightFrame | None:
         """Send a frame without a copy; returns None if nothing was sent and a copy must be.
 
-        pyzmq starts a thread for such frames, and the system may have no thread or memory left.
+        pyzmq starts a thread with sockets for such frames, and the system may have no thread,
+        memory or file handle left.
         """
         try:
             return cast("InFlightFrame", self._send(frame, _NO_WAIT, False, True))
         except (RuntimeError, MemoryError):
             return None
+        except zmq.ZMQError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            return None
+
+    def _break(self, error: Exception) -> None:
+        """Send nothing more: the rest of a half message would be the next peer's message."""
+        self._is_half_sent = True
+        self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """End `serve`: after half a message, this peer would get the next peer's message."""
+        """End `serve`."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
@@ -521,10 +535,19 @@ class Transport:
         refusal = self._refusal(
             identity, [*(each.bytes for each in firsts), b"" if firsts else last.bytes]
         )
-        # The peer may be gone, or may not read.
-        with contextlib.suppress(zmq.ZMQError):
-            for index, frame in enumerate([identity, *refusal] if refusal else ()):
-                self._send(frame, _MORE if index < len(refusal) else _NO_WAIT)
+        if not refusal or self._is_half_sent:
+            return
+        try:
+            self._send(identity, _MORE)
+        except zmq.ZMQError:
+            # The peer is gone, or does not read.
+            return
+        try:
+            for left, frame in zip(reversed(range(len(refusal))), refusal, strict=True):
+                self._send(frame, _MORE if left else _NO_WAIT)
+        except Exception as error:
+            self._break(error)
+            raise
 
     def _charge(self, costs: dict[bytes, int], began_s: float) -> None:
         """Count the time of a burst for the peers that sent much in it."""

@@ -1,5 +1,6 @@
 """Where blocking work runs: in anyio's threads, a bounded number at a time."""
 
+import errno
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -11,8 +12,15 @@ Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task in the background."""
 
 
-class NoThread(RuntimeError):
-    """The system has no thread left: the work has not begun."""
+class NoThread(OSError):
+    """The system has no thread left: the work has not begun.
+
+    Args:
+        why: the error of the system's library.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EAGAIN, f"the system gives the daemon no thread ({why})")
 
 
 class Blocking(Protocol):

@@ -5,7 +5,6 @@ that contained it: waking a task for it would cost as much as the rest of the wo
 several files costs the file system one commit of its journal instead of one each.
 """
 
-import errno
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -74,7 +73,11 @@ class GroupCommit:
         begun = self._begin(waiting)
         if begun:
             work = partial(store, list(begun.values()), self._services.monotonic)
-            self._services.commit.here(work, len(begun))
+            try:
+                self._services.commit.here(work, len(begun))
+            except Exception as error:
+                _give_up(begun, error)
+                return
             self._end(begun)
 
     def _serve_soon(self) -> None:
@@ -116,9 +119,13 @@ class GroupCommit:
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
                 begun = self._begin(waiting)
-                if begun:
-                    await self._store(begun)
-                self._end(begun)
+                try:
+                    if begun:
+                        await self._store(begun)
+                except Exception as error:
+                    _give_up(begun, error)
+                else:
+                    self._end(begun)
                 # An inline commit does not wait, and the other tasks need their turn.
                 await anyio.lowlevel.checkpoint()
         finally:
@@ -169,6 +176,12 @@ class GroupCommit:
                 writer.give_up(error)
 
 
+def _give_up(writers: Iterable[Writer], error: Exception) -> None:
+    """End these writers: what their files have of a commit that failed inside is not known."""
+    for writer in writers:
+        writer.give_up(error)
+
+
 class AdaptiveCommits:
     """Runs a commit inline while the disk is fast, else in a thread.
 
@@ -215,15 +228,18 @@ class AdaptiveCommits:
             self._in_threads -= 1
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        for _ in range(limits.THREAD_ATTEMPTS_MAX):
+        attempts_left = limits.THREAD_ATTEMPTS_MAX
+        while True:
             try:
                 return await self._threads(work)
             except NoThread:
                 # The commands behind this commit wait for it.
                 if self._may_block:
                     return work()
+                attempts_left -= 1
+                if not attempts_left:
+                    raise
                 await anyio.sleep(limits.THREAD_RETRY_S)
-        raise OSError(errno.EAGAIN, "the system gives the daemon no thread")
 
     @property
     def is_inline(self) -> bool:

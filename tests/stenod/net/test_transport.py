@@ -1,6 +1,7 @@
 """The daemon's sockets, local and remote: bursts, limits, and ended connections."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -226,11 +227,14 @@ async def test_peer_that_reads_nothing_delays_no_other_and_then_loses_messages(
 
 
 @both
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("can't start new thread"), zmq.ZMQError(errno.EMFILE)], ids=repr
+)
 async def test_large_reply_is_copied_when_it_cannot_be_lent(
-    root: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    root: Path, kind: str, failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def store(*_: object) -> int:
-        raise RuntimeError("can't start new thread")
+        raise failure
 
     in_flight = InFlightFrames()
     async with served(kind, root) as server:
@@ -341,6 +345,27 @@ async def test_half_sent_message_ends_the_service(root: Path) -> None:
     with pytest.raises(ExceptionGroup) as failed, anyio.fail_after(60):
         await serve()
     assert isinstance(failed.value.exceptions[0], TypeError)
+
+
+async def test_no_peer_gets_another_message_after_half_of_its_own(root: Path) -> None:
+    nothing = cast("bytes", None)
+    with closing(Served("ipc", root)) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_serve_until_it_fails, server)
+            _, first = await server.connect_named(b"one")
+            _, second = await server.connect_named(b"two")
+            with pytest.raises(TypeError):
+                server.send(first, b"begin", nothing)
+            # Other tasks still answer their peers before the service has ended.
+            assert server.send(second, b"an answer") is Sent.GONE
+        assert server.send(second, b"last words") is Sent.GONE
+
+
+async def _serve_until_it_fails(server: Served) -> None:
+    with pytest.raises(TypeError):
+        await server.transport.serve(
+            server.take, server.refusal, server.end_burst, server.is_waiting
+        )
 
 
 async def test_error_of_the_handler_ends_the_service(root: Path) -> None:

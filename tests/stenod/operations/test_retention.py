@@ -82,7 +82,7 @@ def test_without_a_rule_nothing_goes(
     ("rule", "left"),
     [
         ("generations_number = 2", 2),
-        ("generations_bytes = 3300", 3),
+        ("generations_bytes = 3500", 3),
         ("generations_days = 1e-9", 1),
     ],
 )

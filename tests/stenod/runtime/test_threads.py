@@ -1,13 +1,23 @@
 """Threads for blocking work: results, errors and cancellation."""
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 import pytest
 
+from steno_protocol.commands import Clear, Delete, Fork, Open, Rename, Stat, Subscribe
+from steno_protocol.replies import Deleted, ErrorReply
 from stenod.runtime.executor import NoThread, Threads
+from support import daemon_in_process
+from support.asking import ask
+from support.daemon_in_process import DaemonInProcess
+from support.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module", params=["asyncio"])
@@ -99,3 +109,36 @@ async def test_a_runtime_error_of_the_work_is_its_own() -> None:
     with pytest.raises(RuntimeError, match="of the work") as failed:
         await Threads(1)(fail)
     assert not isinstance(failed.value, NoThread)
+
+
+async def test_a_request_without_a_thread_names_what_the_daemon_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has_threads = True
+
+    async def run(work: Callable[[], T]) -> T:
+        await anyio.lowlevel.checkpoint()
+        if not has_threads:
+            raise NoThread("can't start new thread")
+        return work()
+
+    monkeypatch.setattr(daemon_in_process, "_inline", run)
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", Open(session="demo"))
+        has_threads = False
+        for command in (
+            Subscribe(session="demo", subscription="s"),
+            Stat(session="demo"),
+            Fork(session="demo", new_session="copy", key="f"),
+            Rename(session="demo", new_session="other", key="r"),
+            Delete(session="demo", key="d"),
+            Clear(session="demo", key="c"),
+        ):
+            refused = await ask(daemon, type(command).__name__, command)
+            assert isinstance(refused, ErrorReply), command
+            assert refused.code == "storage_failed", command
+            assert "no thread" in refused.message, command
+        has_threads = True
+        assert isinstance(await ask(daemon, "d2", Delete(session="demo", key="d")), Deleted)
+    assert not daemon.faults

@@ -13,6 +13,7 @@ from steno_protocol import limits, paths
 from steno_protocol.commands import Command, Open
 from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply
+from stenod.store.jsonl import JsonlLog
 from support.commits import TestCommits
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, foreign, revert, user, uuid7
@@ -293,6 +294,38 @@ async def test_fault_outside_a_command_closes_only_its_session(
         for name in burst(daemon, appends(2)):
             await daemon.wait_for_answer(name)
             assert isinstance(daemon.answers[name][0], Ack)
+
+
+@pytest.mark.parametrize("is_inline", [True, False])
+async def test_fault_in_the_storing_of_a_group_closes_its_sessions_and_is_repeated(
+    is_inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    commits = daemon.services.commit
+    assert isinstance(commits, TestCommits)
+    commits.is_inline = is_inline
+    async with daemon.running():
+        await opened(daemon)
+        kept = JsonlLog.append
+
+        def faulty(log: JsonlLog, data: bytes) -> object:
+            if data.find(b'"s1"') < 0:
+                return kept(log, data)
+            monkeypatch.undo()
+            raise MemoryError
+
+        monkeypatch.setattr(JsonlLog, "append", faulty)
+        commands = appends(1)
+        burst(daemon, commands)
+        await wait_for(lambda: not any(map(daemon.registry.writers, SESSIONS)))
+
+        # The line of the first session is in its file, and the others are not.
+        again = [(msgspec.structs.replace(each, repeat=True), record) for each, record in commands]
+        for name in burst(daemon, again):
+            await daemon.wait_for_answer(name)
+            ack = daemon.answers[name][0]
+            assert isinstance(ack, Ack)
+            assert (ack.first, ack.head) == ("0:0", "0:1")
 
 
 async def wait_for(fact: Callable[[], bool]) -> None:
