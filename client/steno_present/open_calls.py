@@ -51,9 +51,9 @@ class OpenCalls:
                 calls.pop()
                 if not calls:
                     del self._open[answered]
+        listed = _listed_ids(record.record)
         for call_id, name, _ in calls_of(record.record):
-            is_part = not _is_in_list(record.record, call_id)
-            call = OpenCall(call_id, name, record.cursor, is_part)
+            call = OpenCall(call_id, name, record.cursor, is_part=call_id not in listed)
             self._open.setdefault(call_id, []).append(call)
 
     def calls(self) -> list[OpenCall]:
@@ -88,6 +88,6 @@ def _closing(call: OpenCall) -> dict[str, Any]:
     return {"role": "user", "content": [result]}
 
 
-def _is_in_list(record: dict[str, Any], call_id: str) -> bool:
+def _listed_ids(record: dict[str, Any]) -> set[str]:
     calls = record.get("tool_calls")
-    return is_array(calls) and any(is_object(call) and call.get("id") == call_id for call in calls)
+    return {str(call.get("id")) for call in calls if is_object(call)} if is_array(calls) else set()

@@ -324,11 +324,17 @@ class _Routes:
         form = Format.asked(_asked(request, "format"))
         session = self._viewer.client.session(_asked(request, "session"))
         end = Position.parse(_asked(request, "until"))
-        await session.stat()
         name = form.file_name(session.id, end)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         text = exported(session, end, form, self._viewer.redactor)
-        return StreamingResponse(text, media_type=form.media_type, headers=headers)
+        first = await anext(text)
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            yield first
+            async for piece in text:
+                yield piece
+
+        return StreamingResponse(pieces(), media_type=form.media_type, headers=headers)
 
     async def search(self, request: Request) -> Response:
         """One page of the results of a search."""

@@ -56,7 +56,10 @@ class Format(enum.Enum):
 async def exported(
     session: Session, end: Position, form: Format, redactor: Redactor
 ) -> AsyncGenerator[bytes]:
-    """The text of one state of a session, piece by piece."""
+    """The text of one state of a session, piece by piece.
+
+    The first piece has records: a state that is not there is an error before it.
+    """
     stat = msgspec.structs.replace(await session.stat(), head=str(end), generation=end.generation)
     stat = masked_stat(redactor, stat)
     records = session.records(Position(end.generation, 0), end)
@@ -67,6 +70,8 @@ async def exported(
             pieces = _html(stat, records, redactor)
         case Format.JSON:
             pieces = _json(stat, records, redactor)
+    head = await anext(pieces)
+    yield (head + await anext(pieces, "")).encode("utf-8", "backslashreplace")
     async for text in pieces:
         yield text.encode("utf-8", "backslashreplace")
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.values import Record
-from steno_present.open_calls import closing, open_calls
+from steno_present.open_calls import OpenCalls, closing, open_calls
 from steno_protocol.positions import Position
+from support.call_counts import CallCounts
 
 
 def call(*ids: str) -> dict[str, Any]:
@@ -54,6 +55,16 @@ def test_odd_records_are_no_calls() -> None:
     records = in_order([{"role": "assistant"} | each for each in odd])
     assert [each.id for each in open_calls(records)] == ["None"]
     assert opened(result("nobody")) == []
+
+
+def test_the_work_grows_with_the_calls_of_a_message_not_with_their_square() -> None:
+    work: list[int] = []
+    for many in (50, 500):
+        (record,) = in_order([call(*map(str, range(many)))])
+        counts = CallCounts()
+        counts.count(lambda record=record: OpenCalls().add(record))
+        work.append(counts.calls)
+    assert work[1] < 11 * work[0]
 
 
 MESSAGES = st.lists(

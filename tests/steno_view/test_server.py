@@ -426,6 +426,12 @@ def test_a_state_is_exported_as_a_file(viewer: RunningViewer, form: str, holds: 
     assert holds in response.text
 
 
+def test_the_file_of_a_state_that_is_not_there_is_refused(viewer: RunningViewer) -> None:
+    asked = {"session": "talk", "until": "9:0", "format": "html"}
+    response = viewer.visit.http.get("/api/export", params=asked)
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
+
+
 def test_others_are_answered_while_a_long_file_is_made(viewer: RunningViewer, steno: Steno) -> None:
     # Each text uses up the budget of its record.
     texts = ["[" * 20_000, "```c\n" + "\\\n" * 4_000 + "```"]
