@@ -27,7 +27,7 @@ from steno_agents.claude_code import ClaudeCode
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.following import Digest, pieces_of
 from steno_agents.json_lines import lenient_object, objects_of
-from steno_agents.limits import FOLLOWED_LINE_BYTES, FOLLOWED_RECORDS_MAX
+from steno_agents.limits import FOLLOWED_LINE_BYTES
 from steno_agents.origin import NOTES
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
 from steno_cli import compressed
@@ -85,7 +85,6 @@ class Counted(NamedTuple):
         salvaged: records that were read from damaged lines.
         odd: messages in a form that the reader does not know.
         elsewhere: the session with the beginning of the conversation, if its file was not found.
-        is_cut: the file has more records than a conversation may have, and `write` took the first.
     """
 
     branches: int = 0
@@ -95,7 +94,6 @@ class Counted(NamedTuple):
     salvaged: int = 0
     odd: int = 0
     elsewhere: str | None = None
-    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +203,7 @@ class ForeignSource:
     ) -> None:
         """Write the session's files; durable once the folder is synced.
 
-        Only whole lines are taken: the program may be writing the next one. Of a file with more
-        records than are followed, the first are; a `Follower` takes the rest.
+        Only whole lines are taken: the program may be writing the next one.
 
         Args:
             folder: an empty folder.
@@ -226,7 +223,7 @@ class ForeignSource:
             _opened(self.tree, self.inside) as source,
             _new(folder / self.stream) as copy,
         ):
-            is_cut = self._copy_lines(source, copy, digest, show)
+            self._copy_lines(source, copy, digest, show)
             _sync(copy)
         spans = self._scan(transcript, folder / self.stream, show)
         histories = transcript.histories()
@@ -240,7 +237,6 @@ class ForeignSource:
                 sum(bool(each) for each in spans.values()),
                 transcript.odd,
                 transcript.elsewhere,
-                is_cut=is_cut,
             )
         )
         self._write_companions(folder, mask)
@@ -262,20 +258,17 @@ class ForeignSource:
 
     def _copy_lines(
         self, source: BinaryIO, copy: BinaryIO, digest: Digest, show: Callable[[int], None]
-    ) -> bool:
-        """Copy the whole lines that are taken; returns whether there are more records.
+    ) -> None:
+        """Copy the whole lines that are taken.
 
         A function of its own, because its last line may be as long as one is read.
         """
-        for number, line in enumerate(whole_lines(source, self.file, self.unfinished)):
-            if number == FOLLOWED_RECORDS_MAX:
-                return True
+        for line in whole_lines(source, self.file, self.unfinished):
             copy.write(line)
             digest.feed(line)
             show(len(line))
             if self.bytes_max is not None and digest.offset >= self.bytes_max:
                 break
-        return False
 
     def _wrap(self, folder: Path, mask: Callable[[bytes], bytes] | None) -> int:
         """Give the stream its records; a daemon would cut a damaged last line.

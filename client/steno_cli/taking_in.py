@@ -227,17 +227,7 @@ class Importer:
         take_in(self._client, source, aside, redactor, progress)
         if isinstance(source, ForeignSource):
             self._known.add(source.session, str(source.file), source.identity())
-            if source.counted[0].is_cut:
-                _follow_rest(source, Follower(self._client, source, redactor))
         return None
-
-
-def _follow_rest(source: ForeignSource, follower: Follower) -> None:
-    """Take in what `ForeignSource.write` left, and count it with the rest."""
-    rest = follower.look()
-    source.undecoded.extend(each.size for each in rest.damaged)
-    source.unfinished.extend(filter(None, [rest.unfinished]))
-    source.counted[0] = source.counted[0]._replace(is_cut=rest.is_too_long)
 
 
 def take_in(

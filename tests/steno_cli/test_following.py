@@ -14,9 +14,8 @@ import steno
 from steno_agents.following import lines_of
 from steno_cli.following import AnotherCopy, Followed, Follower
 from steno_cli.foreign_sources import ForeignSource, find_one
-from steno_cli.known_files import KnownFiles
 from steno_cli.source_tree import SourceTree
-from steno_cli.taking_in import Importer, Unshown, folder_aside, take_in
+from steno_cli.taking_in import folder_aside, take_in
 from steno_protocol.commands import Command
 from steno_protocol.errors import Conflict, Exists, TooLarge
 from steno_protocol.limits import MIB
@@ -361,25 +360,6 @@ def test_a_line_is_in_memory_once_whatever_part_of_its_file_is_taken(
     finally:
         tracemalloc.stop()
     assert size < peak < 2 * size
-
-
-def test_an_import_reads_as_many_records_as_a_follower_and_keeps_all_lines(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("steno_cli.foreign_sources.FOLLOWED_RECORDS_MAX", 2)
-    monkeypatch.setattr("steno_agents.following.FOLLOWED_RECORDS_MAX", 3)
-    world.client.delete(world.source.session)
-    world.file.write_bytes(ONE + b"torn\n" + THREE + TORN)
-    tree = world.root / "sessions"
-    importer = Importer(world.client, tree, KnownFiles(tree), lambda _: None)
-    with folder_aside(tree) as aside:
-        source, there = importer.bring(world.source, aside, Unshown(), is_named=False)
-    assert isinstance(source, ForeignSource)
-    assert there is None
-    assert [each.is_cut for each in source.counted] == [True]
-    assert source.undecoded == [len(b"torn\n")]
-    assert source.unfinished == [len(TORN)]
-    world.check(["one", "two"])
 
 
 def test_a_result_that_comes_later_than_its_line_is_taken_in_once(

@@ -7,7 +7,6 @@ from itertools import accumulate
 from pathlib import Path
 
 from steno import BlockingClient
-from steno_agents.limits import FOLLOWED_RECORDS_MAX
 from steno_agents.opencode import DATABASE as OPENCODE
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
 from steno_cli.connection import connected
@@ -246,11 +245,6 @@ def _print_not_converted(output: Output, source: ForeignSource) -> None:
             output.say(
                 f"{source.session} is a fork, and its beginning is elsewhere: the file of session"
                 f" {counted.elsewhere} is not beside it"
-            )
-        if counted.is_cut:
-            output.say(
-                f"{source.origin} has more than {FOLLOWED_RECORDS_MAX} records: the context of"
-                f" {source.session} has the first of them, its stream {source.format.stream} all"
             )
         if counted.salvaged:
             records = count(counted.salvaged, "record")
