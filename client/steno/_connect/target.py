@@ -140,12 +140,15 @@ def _token_key(endpoint: str | None) -> "ClientKey | None":
 
 
 def _path(path: Any, what: str) -> str:
-    """Return the text of a path, of any type that `open` accepts."""
+    """Return the text of a path, of any type that `open` accepts.
+
+    An empty text would be the present folder: it is that of a variable that is not set.
+    """
     try:
         text = os.fsdecode(path)
     except TypeError:
         text = "\0"
-    if "\0" in text:
+    if not text or "\0" in text:
         raise BadRequest(f"the {what} is {briefly(path)}: give a path, as text or a pathlib.Path")
     return text
 
