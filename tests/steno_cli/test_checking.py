@@ -65,6 +65,11 @@ def test_a_file_with_other_bytes_than_the_checked_ones_is_not_used(
 ) -> None:
     _append(root, "demo")
     size = (root / "sessions" / "demo" / "context.jsonl").stat().st_size
-    monkeypatch.setattr(SessionFiles, "open_context", lambda *_: BytesIO(b"\n" * size))
+
+    def other_bytes(files: SessionFiles, session: str) -> BytesIO:
+        del files, session
+        return BytesIO(b"\n" * size)
+
+    monkeypatch.setattr(SessionFiles, "open_context", other_bytes)
     [report] = _reports(root, "demo")
     assert _open_calls(report) == [2]
