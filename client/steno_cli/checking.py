@@ -14,7 +14,7 @@ from steno.parts import BlockingLink
 from steno.values import decode_line
 from steno_cli.command_limits import (
     CALLS_READ_BYTES_MAX,
-    VERIFICATIONS_AHEAD,
+    VERIFICATIONS_AHEAD_MAX,
     VERIFY_TIMEOUT_S,
 )
 from steno_cli.session_files import SessionFiles
@@ -61,7 +61,7 @@ def verify_sessions(
     """
     files = SessionFiles(client)
     asked = ((session, link.begin(Verify(session=session))) for session in sessions)
-    ahead = deque(islice(asked, VERIFICATIONS_AHEAD))
+    ahead = deque(islice(asked, VERIFICATIONS_AHEAD_MAX))
     while ahead:
         session, pending = ahead.popleft()
         ahead.extend(islice(asked, 1))

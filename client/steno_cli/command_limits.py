@@ -105,7 +105,7 @@ INDEX_BYTES_MAX: Final = 64 * MIB
 VERIFY_TIMEOUT_S: Final = 3600.0
 """Timeout for the check of a session, which reads about 100 MiB a second."""
 
-VERIFICATIONS_AHEAD: Final = 4
+VERIFICATIONS_AHEAD_MAX: Final = 4
 """Sessions whose check was asked for: the daemon checks two at a time, and has the next ones."""
 
 CALLS_READ_BYTES_MAX: Final = RECORD_BYTES_MAX

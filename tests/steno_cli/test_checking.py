@@ -11,7 +11,7 @@ from steno import BlockingClient, NotFound
 from steno.local import make_target
 from steno.parts import BlockingLink
 from steno_cli.checking import verify_sessions
-from steno_cli.command_limits import VERIFICATIONS_AHEAD
+from steno_cli.command_limits import VERIFICATIONS_AHEAD_MAX
 from steno_cli.session_files import SessionFiles
 from steno_protocol.replies import Verification
 
@@ -41,7 +41,7 @@ def _open_calls(report: Verification) -> list[int | None]:
 
 
 def test_every_session_has_its_report_beside_one_that_is_missing(root: Path) -> None:
-    ids = [f"s{number:02}" for number in range(2 * VERIFICATIONS_AHEAD)]
+    ids = [f"s{number:02}" for number in range(2 * VERIFICATIONS_AHEAD_MAX)]
     _append(root, *ids)
     asked = [*ids[:3], "missing", *ids[3:]]
     reports = _reports(root, *asked)
@@ -65,6 +65,11 @@ def test_a_file_with_other_bytes_than_the_checked_ones_is_not_used(
 ) -> None:
     _append(root, "demo")
     size = (root / "sessions" / "demo" / "context.jsonl").stat().st_size
-    monkeypatch.setattr(SessionFiles, "open_context", lambda *_: BytesIO(b"\n" * size))
+
+    def other_bytes(files: SessionFiles, session: str) -> BytesIO:
+        del files, session
+        return BytesIO(b"\n" * size)
+
+    monkeypatch.setattr(SessionFiles, "open_context", other_bytes)
     [report] = _reports(root, "demo")
     assert _open_calls(report) == [2]
