@@ -15,7 +15,6 @@ from steno.local import make_target
 from steno.parts import BlockingLink
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
-from steno_present.repairs import repair
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
 from steno_protocol.replies import RepairedFile
@@ -64,6 +63,8 @@ def linked(options: Namespace, *, spawn: bool = True, output: Output | None = No
 
 def say_repaired(messages: Output, repaired: RepairedFile) -> None:
     """Print the note about a repair that the daemon made when it opened the session."""
+    from steno_present.repairs import repair
+
     messages.say(repair(repaired))
 
 
