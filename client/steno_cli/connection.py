@@ -63,7 +63,7 @@ def linked(options: Namespace, *, spawn: bool = True, output: Output | None = No
 
 def say_repaired(messages: Output, repaired: RepairedFile) -> None:
     """Print the note about a repair that the daemon made when it opened the session."""
-    from steno_present.repairs import repair
+    from steno_present.repairs import repair  # noqa: PLC0415
 
     messages.say(repair(repaired))
 
