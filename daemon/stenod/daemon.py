@@ -127,8 +127,6 @@ class Daemon:
             if self._member is not None:
                 is_allowed = self._config.settings.is_on("replication.lazy_sync")
                 await in_thread(partial(self._member.check_promises, is_lazy_allowed=is_allowed))
-                # Before a client asks for one of the sessions.
-                await self._operations.moves.settle()
             self._local.bind_ipc(self._config.socket, self._supervisor.listening)
             self._listen_for_others()
             self._serve_metrics()

@@ -7,17 +7,15 @@ are made again from the journal. A session's folder is one that lies in the sess
 else, such as mounts and the trash, is this machine's alone.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from errno import EEXIST
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from errno import EEXIST, EIO
 
-from steno_protocol import paths
-from steno_protocol.errors import Held, StenoError
 from stenod.store.disk import Disk, FileStat
-from stenod_cluster.journal_moves import JournalMoves
-from stenod_cluster.mirror import is_replicated, session_files
+from stenod_cluster.mirror import is_name, is_replicated, session_files
+from stenod_cluster.names import Going, Names
 from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
-from stenod_cluster.ownership import Ownership
+from stenod_cluster.ownership import Ownership, is_in_trash
 
 
 class ReplicatedDisk:
@@ -29,7 +27,7 @@ class ReplicatedDisk:
         ownership: the folders that this daemon owns.
 
     Attributes:
-        moves: the moves of folders that ended with a process.
+        name_changes: changes the names of sessions.
     """
 
     syncs_share_fate = False
@@ -40,7 +38,7 @@ class ReplicatedDisk:
         self._disk = disk
         self._tree = tree
         self._ownership = ownership
-        self.moves = JournalMoves(ownership)
+        self.name_changes = Names(ownership)
         # The path of each open folder of the tree, and the folder of each file open for writing.
         self._folders: dict[int, str] = {}
         self._files: dict[int, OwnedFolder] = {}
@@ -198,8 +196,11 @@ class ReplicatedDisk:
             owned.note_unlink(name)
 
     def remove_folder(self, folder: int, name: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty folder; that of a deleted session was the last of it in the cluster."""
         self._disk.remove_folder(folder, name)
+        path = self._below(folder, name) or ""
+        if is_in_trash(path) and path.count("/") == 1:
+            self.name_changes.end_deleted(path)
 
     # --- syncing ---------------------------------------------------------------------------------
 
@@ -314,215 +315,68 @@ class ReplicatedDisk:
     # --- folders as a whole ----------------------------------------------------------------------
 
     def move(self, folder: int, name: str, target: int, new_name: str, key: str = "") -> None:
-        """Move a folder with its sessions; the journal has them at one place after the other.
+        """Move a folder with its sessions; their names change in the journal first, all at once.
 
-        This daemon owns all of them, at both places, before it publishes anything. What it
-        publishes has the key, so that another daemon can answer a repeat of the command.
+        This daemon owns all of them before. If the disk fails then, the folder follows later.
 
         Raises:
             BadRequest: a living daemon owns a session below the moved one; nothing was moved.
-            OSError: the new place is taken, or the journal or the disk failed; the journal has the
-                sessions at their old place, unless it failed to answer.
+            Held: another daemon took a session over; nothing was moved.
+            OSError: the new place is taken, or the journal or the disk failed.
         """
         source, goal = self._below(folder, name), self._below(target, new_name)
-        if source is None and goal is None:
+        if source is None or goal is None or not is_name(goal):
             self._disk.move(folder, name, target, new_name)
             return
-        moved = self._disk.open_folder(folder, name)
+        # Sessions that were opened here, and moved away since, may have left some.
+        self._ownership.copies.remove_empty(goal)
+        if self._disk.stat_name(target, new_name) is not None:
+            raise FileExistsError(EEXIST, "something else is there", new_name)
+        here = list(self._ownership.copies.here(source))
+        if is_name(source):
+            folders = self._ownership.acquire_all(source, here)
+        else:
+            folders = [self._brought(path) for path in here]
+        going = [Going(each, goal + each.path.removeprefix(source)) for each in folders]
+        self.name_changes.move(going, key)
         try:
-            if source is not None:
-                here = [f"{source}{below}" for below in self._sessions(moved, "")]
-                self._ownership.acquire_all(source, here)
-            sessions = list(self._sessions(moved, ""))
-            come = {} if goal is None else self._begin(goal, sessions)
-            try:
-                self._come(moved, come, key)
-                if source is not None:
-                    self._leave(source, sessions, key, goal or f"{paths.TRASH}/{new_name}")
-                # Sessions that were opened here, and taken back since, may have left some.
-                self._remove_empty(target, new_name)
-                self._disk.move(folder, name, target, new_name)
-            except (OSError, StenoError):
-                if self._is_at(folder, name, moved):
-                    self._undo(come.values(), source, sessions)
-                raise
-        finally:
-            self._disk.close(moved)
-        for each in come.values():
-            self._ownership.save_mark(each)
-        if source is not None and goal is None and key:
-            with suppress(OSError):
-                # Another daemon may have begun it, and died.
-                self.moves.confirm_deletion(source, key)
-
-    def settle_move(self, source: str, goal: str, key: str) -> bool:
-        """Settle a move that ended with its process while the folder is still at its old place.
-
-        If the journal has the folder at its new place alone, it is moved there; else what the
-        journal has at the new place is taken back, unless the folder has left its old place, where
-        there may be a new one since. Nothing of the folder may be open.
-
-        Args:
-            source: the path of the folder in the tree, which may be one in the trash.
-            goal: the session that it was to be.
-            key: of the command.
-
-        Returns:
-            Whether the folder is at its new place now.
-        """
-        if self.moves.finish(source, goal, lambda: self._move_here(source, goal)):
-            return True
-        # Another daemon may have finished a repeat of the command.
-        if self.moves.has_left(source) or self.moves.left_by(source, key) is not None:
-            return False
-        with self._ownership.opened(source) as moved:
-            sessions = list(self._sessions(moved, ""))
-        for below in sessions:
-            self.moves.take_back(f"{source}{below}", f"{goal}{below}")
-        return False
-
-    def _move_here(self, source: str, goal: str) -> None:
-        above, _, name = source.rpartition("/")
-        new_above, _, new_name = goal.rpartition("/")
-        with (
-            self._ownership.opened(above) as folder,
-            self._ownership.opened(new_above, create=True) as target,
-        ):
             self._disk.move(folder, name, target, new_name)
-            self._disk.fsync(target)
-            self._disk.fsync(folder)
+        except OSError as error:
+            self._ownership.forget(goal)
+            raise OSError(
+                EIO, f"the cluster has the session at {goal!r}, but this disk failed: {error}"
+            ) from error
+        for each in folders:
+            self._ownership.save_mark(each)
+        if is_in_trash(goal):
+            # Any daemon may restore it.
+            self._ownership.forget(goal)
+        if is_name(source):
+            self._ownership.hosts.tell_moved(source)
 
-    def _begin(self, goal: str, sessions: Sequence[str]) -> dict[str, OwnedFolder]:
-        """Own the new places of sessions; returns them by the rest of their path.
-
-        Raises:
-            OSError: one of them is taken.
-        """
-        come: dict[str, OwnedFolder] = {}
-        for below in sessions:
-            path = f"{goal}{below}"
-            try:
-                owned = come[below] = self._ownership.writable(path)
-            except Held as error:
-                raise FileExistsError(EEXIST, error.message, path) from None
-            if owned.manifest.names:
-                raise FileExistsError(EEXIST, "the journal has a session there", path)
-        return come
-
-    def _come(self, moved: int, come: Mapping[str, OwnedFolder], key: str) -> None:
-        """Publish sessions at their new place, whole."""
-        for below, owned in come.items():
-            with owned.publishing, self._opened(moved, below) as handle:
-                owned.note_names(self._disk, handle, session_files(self._disk, handle))
-                owned.move = key
-                raise_first(ship(self._ownership.journal, [owned]))
-                owned.move = ""
-
-    def _leave(self, source: str, sessions: Sequence[str], key: str, to: str) -> None:
-        """Publish that sessions are gone from their place, those below before those above.
-
-        Args:
-            source: the path of the first of them.
-            sessions: the rest of the path of each.
-            key: of the command that moves them.
-            to: the path in the tree that the first of them moves to.
-        """
-        for below in reversed(sessions):
-            owned = self._ownership.writable(f"{source}{below}")
-            owned.move = key
-            self._publish_gone(owned, f"{to}{below}".encode(errors="surrogateescape"))
-
-    def _remove_empty(self, folder: int, name: str) -> None:
-        """Remove a folder in an open folder if it has only empty ones; nothing else is touched."""
-        with suppress(OSError):
-            handle = self._disk.open_folder(folder, name)
-            try:
-                for each in self._disk.names(handle):
-                    self._remove_empty(handle, each)
-            finally:
-                self._disk.close(handle)
-            self._disk.remove_folder(folder, name)
-
-    def _publish_gone(self, owned: OwnedFolder, body: bytes = b"") -> None:
-        try:
-            with owned.publishing:
-                raise_first(ship_all(self._ownership.journal, [owned.gone(body)]))
-            with suppress(OSError):
-                # What is left is found with the next snapshot of the folder.
-                self._ownership.journal.purge(owned.path, owned.sequence)
-        finally:
-            # After a failure only the journal knows whether the folder is gone.
-            self._ownership.forget(owned.path)
-
-    def _undo(
-        self, come: Iterable[OwnedFolder], source: str | None, sessions: Sequence[str]
-    ) -> None:
-        """Give the journal what it had before a move that failed, as far as it answers."""
-        for owned in come:
-            if owned.is_new and owned.is_published:
-                self._ownership.forget(owned.path)
-                continue
-            with suppress(OSError):
-                self._publish_gone(owned)
-        for below in sessions if source is not None else ():
-            # One that is gone from the journal comes back with its files.
-            with suppress(OSError, StenoError):
-                left = self._ownership.acquire(f"{source}{below}")
-                if left is not None:
-                    self._ownership.save_mark(left)
-
-    def _is_at(self, folder: int, name: str, moved: int) -> bool:
-        """Whether a name still leads to an open folder; False if nobody knows."""
-        with suppress(OSError):
-            found = self._disk.stat_name(folder, name)
-            return found is not None and found.inode == self._disk.stat(moved).inode
-        return False
-
-    def _sessions(self, folder: int, path: str) -> Iterable[str]:
-        """Yield the sessions in and below an open folder, as the rest of their path."""
-        if self._disk.stat_name(folder, paths.CONTEXT) is not None:
-            yield path
-        for name in self._disk.names(folder):
-            if _is_session_name(name):
-                with (
-                    suppress(NotADirectoryError, FileNotFoundError),
-                    self._opened(folder, f"/{name}") as below,
-                ):
-                    yield from self._sessions(below, f"{path}/{name}")
+    def _brought(self, path: str) -> OwnedFolder:
+        """Publish the session of a folder that the journal does not have, without a name."""
+        owned = self._ownership.begin(path)
+        with owned.publishing, self._ownership.opened(path) as handle:
+            owned.note_names(self._disk, handle, session_files(self._disk, handle))
+            raise_first(ship_all(self._ownership.journal, [owned.shipping(is_named=False)]))
+        return owned
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _changing(self, folder: int, name: str) -> OwnedFolder | None:
         """The folder of a replicated file that is about to change; None for any other file."""
         path = self._folders.get(folder)
-        return self._ownership.writable(path) if path and is_replicated(name) else None
+        if not path or path.startswith(".") or not is_name(path) or not is_replicated(name):
+            return None
+        return self._ownership.writable(path)
 
     def _below(self, parent: int, name: str) -> str | None:
-        """The path of a folder in an open folder; None if it is not one of the session tree."""
+        """The path in the session tree of a folder in an open folder; None if it has none."""
         path = self._folders.get(parent)
-        if path is None or not _is_session_name(name):
-            return None
-        return f"{path}/{name}" if path else name
-
-    @contextmanager
-    def _opened(self, folder: int, below: str) -> Generator[int]:
-        """Open a folder below an open one until the block ends."""
-        handle = folder
-        try:
-            for name in below.split("/")[1:]:
-                parent, handle = handle, self._disk.open_folder(handle, name)
-                if parent != folder:
-                    self._disk.close(parent)
-            yield handle
-        finally:
-            if handle != folder:
-                self._disk.close(handle)
+        return None if path is None else f"{path}/{name}".removeprefix("/")
 
 
 def _distinct(folders: Iterable[OwnedFolder]) -> list[OwnedFolder]:
     """The folders in the order in which everybody takes their locks."""
     return sorted(set(folders), key=lambda each: each.path)
-
-
-def _is_session_name(name: str) -> bool:
-    return not name.startswith(".") and name != paths.QUARANTINE

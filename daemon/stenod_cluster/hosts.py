@@ -18,6 +18,10 @@ _ENDED = "ended"
 _WHO = "who"
 
 
+def _ignored(name: str) -> None:
+    del name
+
+
 class Hosts:
     """The other daemons.
 
@@ -26,7 +30,8 @@ class Hosts:
         owner: this daemon.
         dead_s: seconds without a word after which a daemon may be succeeded.
         clock: seconds on a clock that never goes back.
-        on_taken: called with folder and owner when another daemon says that it took a folder over.
+        on_taken: called with name and owner when another daemon says that it took a session over.
+        on_moved: called with a name when another daemon says that its session has another one.
     """
 
     def __init__(
@@ -36,12 +41,14 @@ class Hosts:
         dead_s: float,
         clock: Callable[[], float],
         on_taken: Callable[[str, Owner], None],
+        on_moved: Callable[[str], None] = _ignored,
     ) -> None:
         self.owner = owner
         self.dead_s = dead_s
         self._journal = journal
         self._clock = clock
         self._on_taken = on_taken
+        self._on_moved = on_moved
         self._heard: dict[str, tuple[Owner, float]] = {}
         self._ended: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -70,6 +77,11 @@ class Hosts:
         """Say that this daemon took a folder over."""
         body = msgspec.json.encode((folder, self.owner))
         self._journal.announce(self.owner, "taken", body)
+
+    def tell_moved(self, name: str) -> None:
+        """Say that a session has another name, or none."""
+        body = msgspec.json.encode((name, self.owner))
+        self._journal.announce(self.owner, "moved", body)
 
     def living(self, host: str) -> Owner | None:
         """Return the daemon of another root that may still write; None if it is dead.
@@ -102,11 +114,11 @@ class Hosts:
         try:
             if topic == _WHO:
                 self.tell_alive()
-            elif topic == "taken":
-                folder, taker = msgspec.json.decode(body, type=tuple[str, Owner])
-                if taker != self.owner:
-                    self._note(_ALIVE, taker)
-                    self._on_taken(folder, taker)
+            elif topic in {"taken", "moved"}:
+                name, teller = msgspec.json.decode(body, type=tuple[str, Owner])
+                if teller != self.owner:
+                    self._note(_ALIVE, teller)
+                    self._on_taken(name, teller) if topic == "taken" else self._on_moved(name)
             else:
                 self._note(topic, msgspec.json.decode(body, type=Owner))
         except (msgspec.DecodeError, UnicodeDecodeError):

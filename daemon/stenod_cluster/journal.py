@@ -1,4 +1,8 @@
-"""The journal interface: one ordered subject of messages for each folder of the session tree.
+"""The journal interface: an ordered subject of messages for each session, and one for each name.
+
+The subject of a session is its identity, which never changes. A name is a path in the session tree,
+which may be one in the trash; the last message of its subject says which session it leads to, if
+any. So a session is created, renamed, deleted and restored by messages about names alone.
 
 A message is durable on a majority of the servers when `publish` returns its sequence. `NatsJournal`
 implements it, and the tests have a model of it in memory. All methods have a deadline of their own.
@@ -9,11 +13,10 @@ them; there `publish_on_loop` is awaited.
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from errno import EBADMSG
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from steno_protocol import paths
 from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StenoError, StorageFailed
 from stenod.store.disk import DiskRefused
 
@@ -27,14 +30,15 @@ class Kind(StrEnum):
         CHANGE: a change, or the last part of one.
         SNAPSHOT: the beginning of a copy of the whole folder, which `PART` and `CHANGE` messages
             continue: what is before it is not needed once the copy is whole.
-        GONE: the folder was removed; what follows begins with an empty one. If a command moved it,
-            the body is its new path in the session tree, which may be one in the trash.
+        NAME: a name leads to a session; the body is its label.
+        GONE: a name leads to nothing any more; the body is its last label.
     """
 
     OWN = "own"
     PART = "part"
     CHANGE = "change"
     SNAPSHOT = "snapshot"
+    NAME = "name"
     GONE = "gone"
 
 
@@ -52,16 +56,32 @@ class Owner(msgspec.Struct, frozen=True):
     endpoint: str
 
 
+class Label(NamedTuple):
+    """What a message about a name says.
+
+    Attributes:
+        identity: the session.
+        other: the name that the session had before, or that it has instead; empty if there is none.
+    """
+
+    identity: str
+    other: str
+
+    def body(self) -> bytes:
+        """The body of the message."""
+        return f"{self.identity} {self.other}".encode(errors="surrogateescape")
+
+
 class Message(msgspec.Struct, frozen=True):
     """A message of the journal.
 
     Attributes:
-        sequence: its number, which grows from message to message of a folder, with gaps.
+        sequence: its number, which grows from message to message, with gaps within a subject.
         owner: who published it.
         kind: what it is.
         body: its content.
         at: Unix time in seconds at which the servers took it.
-        move: the key of the command that moves the folder from here or to here; empty for others.
+        move: the key of the command that changed the name; empty for others.
     """
 
     sequence: int
@@ -72,51 +92,71 @@ class Message(msgspec.Struct, frozen=True):
     move: str = ""
 
     @property
-    def goal(self) -> str:
-        """Where a command moved the folder, as a path in the session tree; empty if none did."""
-        return self.body.decode(errors="surrogateescape") if self.kind is Kind.GONE else ""
-
-    @property
-    def is_deletion(self) -> bool:
-        """Whether a command moved the folder to the trash."""
-        return self.goal.startswith(f"{paths.TRASH}/")
+    def label(self) -> Label:
+        """What a message about a name says."""
+        identity, _, other = self.body.decode(errors="surrogateescape").partition(" ")
+        return Label(identity, other)
 
 
 class Publication(msgspec.Struct, frozen=True):
     """A message to publish.
 
     Attributes:
-        folder: the path of the folder in the session tree, such as `a/b`.
-        after: the sequence of the folder's last message, 0 if there is none: the fence.
+        subject: the identity of a session, or a name as `subject_of_name` gives it.
+        after: the sequence of the subject's last message, 0 if there is none: the fence.
         owner: who publishes it.
         kind: what it is.
         body: its content, at most `limits.JOURNAL_BODY_BYTES_MAX` bytes.
         move: as that of a message.
         is_growth: it adds records, and is refused before the stream has no room for anything else.
+        also: messages on other subjects that are stored right before this one, or none of them is.
+            Each has a fence of its own. They have the sequences right before that of this one.
     """
 
-    folder: str
+    subject: str
     after: int
     owner: Owner
     kind: Kind
     body: bytes
     move: str = ""
     is_growth: bool = False
+    also: "tuple[Publication, ...]" = ()
+
+    @property
+    def batch(self) -> "tuple[Publication, ...]":
+        """All messages that are stored together, in order."""
+        return (*self.also, self)
+
+
+_NAME: Final = "@"
+
+
+def subject_of_name(path: str) -> str:
+    """Return the subject of a name, which no identity is like."""
+    return f"{_NAME}{path}"
+
+
+def name_of_subject(subject: str) -> str | None:
+    """Return the name that a subject is of; None for that of a session."""
+    return subject[1:] if subject.startswith(_NAME) else None
 
 
 class Fenced(DiskRefused):
-    """The folder has a newer message, so what was published is not in the journal.
+    """A subject has a newer message, so what was published is not in the journal.
 
     The newer message is another owner's, or an earlier one of the same owner that was in doubt.
 
     Attributes:
+        subject: that one.
         newer: that message.
     """
 
     is_final = True
 
-    def __init__(self, folder: str, newer: Message) -> None:
-        super().__init__(f"{newer.owner.endpoint} owns {folder!r} now")
+    def __init__(self, subject: str, newer: Message) -> None:
+        shown = name_of_subject(subject) or subject
+        super().__init__(f"{newer.owner.endpoint} owns {shown!r} now")
+        self.subject = subject
         self.newer = newer
 
     def refusal(self, session: str) -> StenoError:
@@ -181,17 +221,18 @@ def held(session: str, owner: Owner) -> Held:
 
 
 class ForeignMessage(DiskRefused):
-    """The folder's subject has a message of another program; nothing was published.
+    """A subject has a message of another program; nothing was published.
 
     Attributes:
         sequence: its number.
     """
 
-    def __init__(self, folder: str, sequence: int) -> None:
+    def __init__(self, subject: str, sequence: int) -> None:
+        shown = name_of_subject(subject) or subject
         super().__init__(
             EBADMSG,
-            f"message {sequence} of {folder!r} in the journal is not steno's: find the program that"
-            " publishes it, take its right to publish to steno.> away, and remove the message with"
+            f"message {sequence} of {shown!r} in the journal is not steno's: find the program"
+            " that publishes it, take its right to publish to steno.> away, and remove it with"
             f" `nats stream rmm`, number {sequence}",
         )
         self.sequence = sequence
@@ -214,16 +255,17 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Journal(Protocol):
-    """The messages of all folders, and the daemons that publish them."""
+    """The messages of all sessions and names, and the daemons that publish them."""
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
-        """Publish a message to each of several folders, all at the same time.
+        """Publish several messages, all at the same time; each may be the last one of a batch.
 
-        A message that gets no answer is sent again under the same id until the deadline.
+        A message that gets no answer is sent again until the deadline.
 
         Returns:
-            For each the sequence under which a majority has it on disk, else `Fenced`, `InDoubt`,
-            `JournalLost`, or an OSError that says what the operator has to do.
+            For each the sequence under which a majority has it on disk, with those of its batch
+            right before it, else `Fenced`, `InDoubt`, `JournalLost`, or an OSError that says what
+            the operator has to do.
         """
         ...
 
@@ -231,19 +273,19 @@ class Journal(Protocol):
         """As `publish`, on the event loop."""
         ...
 
-    def stream_of(self, folder: str) -> str:
-        """Returns the identity of the stream that has a folder: sequences of others mean nothing.
+    def stream(self) -> str:
+        """Returns the identity of the stream: sequences of others mean nothing.
 
         Raises:
             JournalLost: no server was reached yet.
         """
         ...
 
-    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
-        """Leave a note for a host that a daemon is about to take one of its folders over.
+    def note_taken(self, name: str, host: str, owner: Owner) -> None:
+        """Leave a note for a host that a daemon is about to take one of its sessions over.
 
         An announcement may be lost; the host finds the note when it looks next. The daemon that
-        leaves it may still fail to take the folder.
+        leaves it may still fail to take the session.
 
         Raises:
             JournalLost: nobody says that a majority has it.
@@ -251,27 +293,28 @@ class Journal(Protocol):
         ...
 
     def taken_from(self, host: str) -> list[Message]:
-        """Returns the new notes for a host, whose bodies are folders, and whose owners took them.
+        """Returns the new notes for a host, whose bodies are names, and whose owners took them.
 
-        Those from before this process are left out: it did not own a folder then.
+        Those from before this process are left out: it did not own a session then.
 
         Raises:
             JournalLost: no majority of the servers says that there are no others.
         """
         ...
 
-    def confirm(self, folder: str) -> None:
-        """Check that a majority of the servers that store a folder can hear each other.
+    def confirm(self) -> None:
+        """Check that a majority of the servers can hear each other.
 
         Raises:
             JournalLost: it cannot, or nobody says so.
         """
         ...
 
-    def last(self, folder: str) -> Message | None:
-        """Returns a folder's last message; None if it has none.
+    def last(self, subject: str) -> Message | None:
+        """Returns a subject's last message; None if it has none.
 
-        It may be an older one than the last: only `publish` decides.
+        That of a name has all that this daemon knows to be stored. That of a session may be an
+        older one than the last: only `publish` decides.
 
         Raises:
             JournalLost: no server answered.
@@ -279,34 +322,42 @@ class Journal(Protocol):
         """
         ...
 
-    def last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
-        """Returns the last message of each of several folders, as `last`.
+    def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
+        """Returns the last message of each of several subjects, perhaps an older one.
 
-        A message of another program is returned as its error: it concerns its own folder alone.
+        A message of another program is returned as its error: it concerns its own subject alone.
         """
         ...
 
-    def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
-        """Returns a folder's messages from behind `after` up to `last`, in order, all of them.
+    def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
+        """Returns a subject's messages from behind `after` up to `last`, in order, all of them.
 
         Raises:
             JournalLost: not all of them came before the deadline.
         """
         ...
 
-    def folders(self, above: str | None = None) -> dict[str, int]:
-        """Returns the folders with messages, with the number of their messages.
+    def names(self, above: str | None = None) -> list[str]:
+        """Returns the names with messages, also those that lead to nothing any more.
 
         Args:
-            above: only folders below this one.
+            above: only names below this one.
 
         Raises:
             JournalLost: no server answered.
         """
         ...
 
-    def purge(self, folder: str, before: int) -> None:
-        """Remove a folder's messages with a sequence below `before`.
+    def counts(self) -> dict[str, int]:
+        """Returns the number of messages of each session, by its identity.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def purge(self, subject: str, before: int) -> None:
+        """Remove a subject's messages with a sequence below `before`.
 
         Raises:
             OSError: some or none were removed.

@@ -15,6 +15,9 @@ SUBJECT_CHARS_MAX: Final = 2000
 """Characters of a subject. A server closes a connection that sends a control line of more than
 4 KiB, which has the subject and the address for the answer."""
 
+TRASH_CHARS_MAX: Final = 120
+"""Characters of a subject that a deletion adds to a name: the trash, a time and a key."""
+
 SUBJECTS_KEPT_MAX: Final = 1024
 """Subjects of folders that are kept in memory, as each commit needs that of its folder."""
 
@@ -163,3 +166,10 @@ the servers say something about once a second."""
 SEEN_AGE_S: Final = 2.0
 """Age from which on a file's time of change shows that it is as it was. File systems stamp changes
 with a clock of a few milliseconds, some with one of two seconds."""
+
+MOVED_TOGETHER_MAX: Final = 300
+"""Sessions that are renamed, deleted or restored together, with three messages each: the servers
+take 1000 messages in one batch."""
+
+UNTIDY_NAMES_MAX: Final = 10_000
+"""Names whose copies wait to be put away; a copy beyond that waits until its name is used."""

@@ -3,17 +3,17 @@
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeGuard
 
 import anyio
 import anyio.to_thread
 
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, NotFound, StorageFailed
+from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed
 from steno_protocol.replies import (
     ClusterHost,
     ClusterReplica,
@@ -38,6 +38,7 @@ from stenod_cluster.journal import (
     Kind,
     Message,
     Owner,
+    subject_of_name,
 )
 from stenod_cluster.mirror import read_mark
 from stenod_cluster.ownership import Ownership
@@ -53,6 +54,25 @@ class Engine(Journal, Protocol):
     def state(self) -> ClusterFacts:
         """Returns facts about the servers; blocks."""
         ...
+
+
+class _Known(NamedTuple):
+    """What the journal has of a name.
+
+    Attributes:
+        name: the name.
+        label: its last message.
+        last: the last message of its session; None if it leads to none.
+    """
+
+    name: str
+    label: Message | ForeignMessage
+    last: Message | ForeignMessage | None
+
+
+def _leads(label: Message | ForeignMessage | None) -> TypeGuard[Message]:
+    """Whether a message says that its name leads to a session."""
+    return isinstance(label, Message) and label.kind is Kind.NAME
 
 
 class Membership:
@@ -86,9 +106,13 @@ class Membership:
         self._local = local
         self._log = log
         self._lost: deque[str] = deque()
+        # Names that lead to another session than they did, as far as this daemon heard.
+        self._untidy: deque[str] = deque(maxlen=limits.UNTIDY_NAMES_MAX)
         self._asked_in_vain_at = -limits.ASK_AGAIN_S
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
-        self._hosts = Hosts(engine, owner, dead_s, time.monotonic, self._hear_taken)
+        self._hosts = Hosts(
+            engine, owner, dead_s, time.monotonic, self._hear_taken, self._untidy.append
+        )
         tree = str(root / paths.SESSIONS)
         self._ownership = Ownership(local, tree, engine, self._hosts, log, system.boot_id())
         self._ownership.on_lost = self._lost.append
@@ -164,7 +188,7 @@ class Membership:
         if not self._ownership.is_here(session):
             return False
         if self._ownership.found(session) is None:
-            return self._is_asked_in_vain(lambda: self._engine.confirm(session))
+            return self._is_asked_in_vain(self._engine.confirm)
         return self.is_stale(session)
 
     @property
@@ -184,7 +208,7 @@ class Membership:
         """Return whether the list of the cluster's sessions may lack what others did; blocks."""
         # Any server answers for its own part of a list. All streams are taken to be on the same
         # servers, so that one of them is asked about.
-        return not self.is_sure and self._is_asked_in_vain(lambda: self._engine.confirm(""))
+        return not self.is_sure and self._is_asked_in_vain(self._engine.confirm)
 
     def _is_asked_in_vain(self, ask: Callable[[], None]) -> bool:
         if time.monotonic() - self._asked_in_vain_at < limits.ASK_AGAIN_S:
@@ -198,43 +222,46 @@ class Membership:
 
     def others(self, prefix: str, after: str, limit: int) -> list[Elsewhere]:
         """List the sessions that other daemons own, removed or gave away, by their ids; blocks."""
-        names = _sessions_of(self._engine.folders(), prefix, after)
+        names = _sessions_of(self._engine.names(), prefix, after)
         asked = [name for name in names if self._ownership.found(name) is None]
         found: list[Elsewhere] = []
         there = 0
-        for name, last in self._last_messages(asked, limit):
-            if isinstance(last, ForeignMessage):
+        for name, label, last in self._last_messages(asked, limit):
+            if isinstance(label, ForeignMessage) or isinstance(last, ForeignMessage):
                 # Its owner is unknown: the list has it as it is on this disk.
                 continue
+            if label.kind is Kind.GONE or last is None:
+                found.append(Elsewhere(name, None, label.at))
+                continue
             found.append(self._elsewhere(name, last))
-            there += last.kind is not Kind.GONE
+            there += 1
             if there == limit:
                 break
         return found
 
     def _elsewhere(self, session: str, last: Message) -> Elsewhere:
-        if last.kind is Kind.GONE:
-            return Elsewhere(session, None, last.at)
         living = self._hosts.living(last.owner.host) or last.owner
         return Elsewhere(
             session, living.endpoint, last.at, last.owner.host == self._hosts.owner.host
         )
 
-    def _last_messages(
-        self, names: Sequence[str], wanted: int
-    ) -> Iterator[tuple[str, Message | ForeignMessage]]:
-        """Yield the last messages of folders in order; the servers are asked as they are taken.
+    def _last_messages(self, names: Sequence[str], wanted: int) -> Iterator[_Known]:
+        """Yield what the journal has of names, in order; the servers are asked as it is taken.
 
         Args:
-            names: the folders.
-            wanted: how many of them the caller wants, of those that are not removed.
+            names: the names.
+            wanted: how many of them the caller wants, of those that lead to a session.
         """
         step = min(wanted, limits.READ_TOGETHER_MAX)
         for start in range(0, len(names), step):
             part = names[start : start + step]
-            for name, last in zip(part, self._engine.last_of(part), strict=True):
-                if last is not None:
-                    yield name, last
+            labels = self._engine.last_of([subject_of_name(name) for name in part])
+            asked = [each.label.identity for each in labels if _leads(each)]
+            lasts = dict(zip(asked, self._engine.last_of(asked), strict=True))
+            for name, label in zip(part, labels, strict=True):
+                if label is not None:
+                    last = lasts[label.label.identity] if _leads(label) else None
+                    yield _Known(name, label, last)
 
     def shorten(self, session: str) -> None:
         """Publish a copy of the whole session, and remove what the journal has before it; blocks.
@@ -268,23 +295,16 @@ class Membership:
             )
         return living[0]
 
-    def settle_move(self, source: str, session: str, key: str) -> bool:
-        """Settle a move that was cut short before its folder moved; see `ClusterMember`; blocks."""
-        return self._replicated.settle_move(source, session, key)
+    def moved(self, session: str, key: str) -> str | None:
+        """Return where the command with a key brought a session; see `ClusterMember`; blocks."""
+        found = self._replicated.name_changes.moved(session, key)
+        if found is not None:
+            self._ownership.tidy(session)
+        return found
 
-    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
-        """Return whether another daemon renamed a session; see `ClusterMember`; blocks."""
-        return self._replicated.moves.renamed_elsewhere(session, new_session, key)
-
-    def deleted_elsewhere(self, session: str, key: str) -> str | None:
-        """Return where a deleted session is; see `ClusterMember`; blocks."""
-        return self._replicated.moves.deleted_elsewhere(session, key)
-
-    def trash_of(self, session: str) -> str | None:
-        """Return the daemon whose trash has a session; see `ClusterMember`; blocks."""
-        owner = self._replicated.moves.deleted_by(session)
-        living = None if owner is None else self._hosts.living(owner.host)
-        return None if living is None else living.endpoint
+    def fetch_deleted(self, session: str) -> None:
+        """Bring what others deleted into the trash of this disk; see `ClusterMember`; blocks."""
+        self._replicated.name_changes.fetch_deleted(session)
 
     async def serve(self, lose: Callable[[str], Awaitable[None]]) -> None:
         """Say that this daemon lives, and close sessions that others own, until cancelled.
@@ -294,6 +314,7 @@ class Membership:
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_losses)
+            tasks.start_soon(self._tidy)
             while True:
                 self._hosts.tell_alive()
                 while self._lost:
@@ -316,6 +337,19 @@ class Membership:
                     self._log("lost", session=folder, to=owner.endpoint)
                     self._lost.append(folder)
             await anyio.sleep(self._hosts.dead_s / limits.LOOKS_MIN)
+
+    async def _tidy(self) -> None:
+        """Let the copies on this disk follow the names that other daemons changed."""
+        with suppress(OSError):
+            stale = self._ownership.copies.stale
+            self._untidy.extend(await anyio.to_thread.run_sync(lambda: list(stale())))
+        while True:
+            while self._untidy:
+                name = self._untidy.popleft()
+                # A copy that cannot be put away now is put away when its name is used.
+                with suppress(OSError, StenoError):
+                    await anyio.to_thread.run_sync(self._ownership.tidy, name)
+            await anyio.sleep(self._hosts.period_s)
 
     def close(self) -> None:
         """Tell the others that this daemon ends, and close the connection; blocks."""
@@ -382,35 +416,37 @@ class Membership:
     def _sessions(
         self, prefix: str, after: str | None, limit: int
     ) -> tuple[list[ClusterSession], bool]:
-        counts = self._engine.folders()
-        names = _sessions_of(counts, prefix, after or "")
+        counts = self._engine.counts()
+        names = _sessions_of(self._engine.names(), prefix, after or "")
         there = (
-            self._session(name, last, counts[name])
-            for name, last in self._last_messages(names, limit + 1)
-            if isinstance(last, ForeignMessage) or last.kind is not Kind.GONE
+            self._session(known, counts)
+            for known in self._last_messages(names, limit + 1)
+            if isinstance(known.label, ForeignMessage) or known.last is not None
         )
         found = list(islice(there, limit + 1))
         return found[:limit], len(found) > limit
 
-    def _session(
-        self, session: str, last: Message | ForeignMessage, messages: int
-    ) -> ClusterSession:
-        if isinstance(last, ForeignMessage):
-            return ClusterSession(
-                session=session,
-                host="",
-                endpoint="",
-                changed_at=0.0,
-                messages=messages,
-                trouble=str(last.strerror),
-            )
+    def _session(self, known: _Known, counts: Mapping[str, int]) -> ClusterSession:
+        for each in (known.label, known.last):
+            if isinstance(each, ForeignMessage):
+                return ClusterSession(
+                    session=known.name,
+                    host="",
+                    endpoint="",
+                    changed_at=0.0,
+                    messages=0,
+                    trouble=str(each.strerror),
+                )
+        assert isinstance(known.label, Message)
+        assert isinstance(known.last, Message)
+        owner = known.last.owner
         return ClusterSession(
-            session=session,
-            host=last.owner.host,
-            endpoint=last.owner.endpoint,
-            changed_at=last.at,
-            messages=messages,
-            trouble=self._hidden(session, last.owner),
+            session=known.name,
+            host=owner.host,
+            endpoint=owner.endpoint,
+            changed_at=known.last.at,
+            messages=counts.get(known.label.label.identity, 0),
+            trouble=self._hidden(known.name, owner),
         )
 
     def _hidden(self, session: str, owner: Owner) -> str:
@@ -419,7 +455,7 @@ class Membership:
         if owner.host == host:
             return ""
         stream = self._stream_of_files(session)
-        if stream is None or stream == self._engine.stream_of(session):
+        if stream is None or stream == self._engine.stream():
             return ""
         if stream:
             return (
@@ -450,10 +486,10 @@ class Membership:
             return None
 
 
-def _sessions_of(folders: Iterable[str], prefix: str, after: str) -> list[str]:
+def _sessions_of(names: Iterable[str], prefix: str, after: str) -> list[str]:
     """The sessions with a prefix behind an id, in order; another program may name any folder."""
     return sorted(
-        name for name in folders if name.startswith(prefix) and name > after and _is_session(name)
+        name for name in names if name.startswith(prefix) and name > after and _is_session(name)
     )
 
 

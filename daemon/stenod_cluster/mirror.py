@@ -23,7 +23,7 @@ from stenod.store.log import Copy as Range
 from stenod.store.names import read_file, remove, remove_all, replacing
 from stenod.store.quarantine import quarantine
 from stenod_cluster import limits
-from stenod_cluster.journal import Kind, Message
+from stenod_cluster.journal import Message
 from stenod_cluster.owned_folder import crc_of, is_hint
 
 _NEST: Final = ".mirror"
@@ -57,7 +57,7 @@ class Mark(msgspec.Struct, frozen=True):
             boot, a file that was not changed since need not be read again: a long session has many
             generations, and all of them would be read at every takeover. After a power cut an
             unchanged time proves nothing.
-        path: the folder in the session tree. After a move the mark tells of another one's messages.
+        identity: the session whose messages they are.
         stream: the stream that has the message. In another one, its sequence means nothing.
         left: where the daemon is that took the folder over since; empty if none did.
     """
@@ -67,7 +67,7 @@ class Mark(msgspec.Struct, frozen=True):
     manifest: Manifest
     boot: str = ""
     seen: dict[int, Seen] = {}
-    path: str = ""
+    identity: str = ""
     stream: str = ""
     left: str = ""
 
@@ -86,6 +86,13 @@ def is_replicated(name: str) -> bool:
     if name.startswith((".", paths.JOURNAL_MARK)) or not _is_text(name):
         return False
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
+
+
+def is_name(path: str) -> bool:
+    """Whether a path in the session tree may be a session's: one in the trash may, too."""
+    trash, *rest = path.split("/")
+    named = rest if trash == paths.TRASH else [trash, *rest]
+    return not any(each.startswith(".") or each == paths.QUARANTINE for each in named)
 
 
 def session_files(disk: Disk, folder: int) -> list[str]:
@@ -163,15 +170,11 @@ class Mirrored(msgspec.Struct, frozen=True):
         manifest: its files in the journal; on the disk they may have more bytes.
         inodes: the number of each file by its inode.
         read_bytes: bytes of the messages that were read.
-        is_joined: False if the journal never had the folder's files, which were left as they are.
-        gone: the message that says that it is gone, if no change came behind that.
     """
 
     manifest: Manifest
     inodes: dict[int, int]
     read_bytes: int
-    is_joined: bool = True
-    gone: Message | None = None
 
 
 class Mirror:
@@ -180,35 +183,31 @@ class Mirror:
     Args:
         disk: the disk of the folder.
         folder: the open folder.
-        path: its path in the session tree.
+        identity: the session.
         host: this root.
-        read: returns the folder's messages behind a sequence, up to the one that owns it.
-        has_moved: whether a folder that a message says is gone is at another place now.
+        read: returns the session's messages behind a sequence, up to the one that owns it.
         boot: this machine's boot, empty if unknown.
-        stream: the identity of the folder's stream.
+        stream: the identity of the stream.
     """
 
     def __init__(
         self,
         disk: Disk,
         folder: int,
-        path: str,
+        identity: str,
         host: str,
         read: Callable[[int], Iterator[Message]],
-        has_moved: Callable[[Message], bool],
         boot: str = "",
         stream: str = "",
     ) -> None:
-        self._has_moved = has_moved
         self._stream = stream
         self._boot = boot
         self._disk = disk
         self._folder = folder
-        self._path = path
+        self._identity = identity
         self._host = host
         self._read = read
         self._read_bytes = 0
-        self._gone: Message | None = None
 
     def make(self) -> Mirrored:
         """Make the folder equal to the journal.
@@ -218,13 +217,11 @@ class Mirror:
             OSError: the journal or the disk failed; the next call goes on from the files.
         """
         mark = read_mark(self._disk, self._folder, self._host)
-        if mark is not None and (mark.path, mark.stream) == (self._path, self._stream):
+        if mark is not None and (mark.identity, mark.stream) == (self._identity, self._stream):
             tail = list(self._counted(mark.sequence))
             replay = JournalReplay(mark.manifest.copy())
             changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
             is_alone = all(message.owner.host == self._host for message in tail)
-            if self._is_unjoined(replay.manifest):
-                return self._unjoined(replay.manifest)
             if replay.manifest.names and self._holds(replay.manifest, mark):
                 return self._kept(replay.manifest, is_alone=is_alone)
             if self._holds(mark.manifest, mark):
@@ -238,25 +235,7 @@ class Mirror:
     def _counted(self, after: int) -> Iterator[Message]:
         for message in self._read(after):
             self._read_bytes += len(message.body)
-            if message.kind is Kind.GONE:
-                self._gone = message
-            elif message.kind is not Kind.OWN:
-                self._gone = None
             yield message
-
-    def _is_unjoined(self, manifest: Manifest) -> bool:
-        """Whether files in this folder are not in the journal yet.
-
-        A daemon of this root that died while it moved the folder away left them, too.
-        """
-        if manifest.names:
-            return False
-        if self._gone is None:
-            return manifest.next_file == 1
-        return self._gone.owner.host == self._host and not self._has_moved(self._gone)
-
-    def _unjoined(self, manifest: Manifest) -> Mirrored:
-        return Mirrored(Manifest(manifest.next_file), {}, self._read_bytes, is_joined=False)
 
     def _holds(self, manifest: Manifest, mark: Mark) -> bool:
         """Whether each name leads to a file that begins with its content."""
@@ -298,7 +277,7 @@ class Mirror:
             assert found is not None
             inodes[found.inode] = number
         self._remove_other_names(manifest, known=inodes)
-        return Mirrored(manifest, inodes, self._read_bytes, gone=self._gone)
+        return Mirrored(manifest, inodes, self._read_bytes)
 
     def _made(
         self,
@@ -325,15 +304,13 @@ class Mirror:
                     if rest and not files.has(number, size, rest):
                         quarantine(self._disk, self._folder, there[number], size, rest)
                 manifest = replay.manifest
-                if self._is_unjoined(manifest):
-                    return self._unjoined(manifest)
                 lasting = set(_lasting_names(manifest).values())
                 inodes = {files.inode(number): number for number in lasting}
                 self._give_names(manifest, files, inodes, known)
                 self._put_hints(manifest, files)
             finally:
                 files.close()
-        return Mirrored(manifest, inodes, self._read_bytes, gone=self._gone)
+        return Mirrored(manifest, inodes, self._read_bytes)
 
     @contextmanager
     def _nest(self) -> Generator[int]:
@@ -362,7 +339,7 @@ class Mirror:
                 continue
             is_known = found is None or found.inode in known
             if found is not None and not is_known and not files.begins(number, name):
-                self._keep_aside(name, found.inode)
+                _keep_aside(self._disk, self._folder, name, found.inode)
             self._disk.link(self._folder, f"{_NEST}-{number}", f"{_NEST}-name")
             self._disk.rename(self._folder, f"{_NEST}-name", name)
         for number in inodes.values():
@@ -387,7 +364,7 @@ class Mirror:
             found = self._disk.stat_name(self._folder, name)
             is_unfinished = name in {paths.REWRITE, paths.STATE_NEW}
             if found is not None and found.inode not in known and not is_unfinished:
-                self._keep_aside(name, found.inode)
+                _keep_aside(self._disk, self._folder, name, found.inode)
             self._disk.unlink(self._folder, name)
 
     def _cut(self, name: str, size: int) -> bytes:
@@ -401,15 +378,32 @@ class Mirror:
         finally:
             self._disk.close(handle)
 
-    def _keep_aside(self, name: str, inode: int) -> None:
-        quarantined = self._disk.open_folder(self._folder, paths.QUARANTINE, create=True)
-        try:
-            kept = f"{name}.inode-{inode}"
-            remove(self._disk, quarantined, kept)
-            self._disk.link(self._folder, name, kept, into=quarantined)
-            self._disk.fsync(quarantined)
-        finally:
-            self._disk.close(quarantined)
+
+def put_aside(disk: Disk, folder: int) -> None:
+    """Take the session out of an open folder, whose files go to `quarantine/`."""
+    for name in session_files(disk, folder):
+        found = disk.stat_name(folder, name)
+        if found is not None and not is_hint(name):
+            _keep_aside(disk, folder, name, found.inode)
+    take_out(disk, folder)
+
+
+def take_out(disk: Disk, folder: int) -> None:
+    """Remove the session's files from an open folder, and the mark; others' files stay."""
+    for name in (*session_files(disk, folder), paths.JOURNAL_MARK):
+        remove(disk, folder, name)
+    disk.fsync(folder)
+
+
+def _keep_aside(disk: Disk, folder: int, name: str, inode: int) -> None:
+    quarantined = disk.open_folder(folder, paths.QUARANTINE, create=True)
+    try:
+        kept = f"{name}.inode-{inode}"
+        remove(disk, quarantined, kept)
+        disk.link(folder, name, kept, into=quarantined)
+        disk.fsync(quarantined)
+    finally:
+        disk.close(quarantined)
 
 
 class _Files:

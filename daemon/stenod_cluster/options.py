@@ -17,7 +17,6 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
         tls_cert: path of this daemon's certificate; empty for none.
         tls_key: path of its key.
         replicas: servers that store each message.
-        streams: streams among which the folders are divided.
         publish_s: deadline of a publication in seconds.
     """
 
@@ -29,7 +28,6 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
     tls_cert: str = ""
     tls_key: str = ""
     replicas: int = 3
-    streams: int = 1
     publish_s: float = 15.0
 
     @property
@@ -51,6 +49,5 @@ def replication_options(settings: Settings) -> ReplicationOptions:
         tls_cert=settings.path("replication.tls_cert"),
         tls_key=settings.path("replication.tls_key"),
         replicas=settings.count("replication.replicas"),
-        streams=settings.count("replication.streams"),
         publish_s=settings.number("replication.publish_s"),
     )

@@ -1,4 +1,4 @@
-"""One folder that this daemon owns: what was done to it, and what of that is in the journal."""
+"""One session that this daemon owns: what was done to its folder, and what of that is published."""
 
 import errno
 import threading
@@ -20,41 +20,62 @@ from steno_protocol.limits import COPY_BYTES
 from stenod.core.manifest import Content, Manifest
 from stenod.store.disk import Disk, FileStat
 from stenod_cluster import limits
-from stenod_cluster.journal import Fenced, InDoubt, Journal, Kind, Owner, Publication
+from stenod_cluster.journal import (
+    Fenced,
+    InDoubt,
+    Journal,
+    Kind,
+    Label,
+    Owner,
+    Publication,
+    subject_of_name,
+)
 
 _NOTES: Final = (paths.TIMELINE, paths.STATE, paths.STATE_NEW)
 """Files that also grow where room is made."""
 
 
 class OwnedFolder:
-    """A session's folder whose last message in the journal is of this daemon.
+    """The folder of a session whose last message in the journal is of this daemon.
 
     What is done to the folder is noted as entries; a sync publishes those that were noted before.
     There is one publication of a folder at a time. The event loop carries all of them, and so must
     not wait for one: it publishes only what no thread is publishing.
 
     Args:
-        path: the path in the session tree, such as `a/b`.
+        path: the name of the session, its path in the session tree, such as `a/b`.
+        identity: the identity of the session.
         owner: this daemon.
-        sequence: the folder's last message in the journal, 0 if there is none.
+        sequence: the session's last message in the journal, 0 if there is none.
         manifest: the files as that message left them.
         inodes: the number of each of these files by its inode on this disk.
+        name_sequence: the last message of the name, 0 if there is none.
+        is_new: the name does not lead here yet; the next change is published with it.
 
     Attributes:
         publishing: held by whoever publishes, and taken before `lock`.
         lock: held for moments, while something is noted or what was noted is looked at.
         handles: open handles of its files.
         snapshot_sequence: the first message of the last whole snapshot.
-        begun_behind: the message that a folder of this daemon's own making came behind, 0 for the
-            first of all; None if the journal had the folder.
         lost: another daemon owns it, and nothing can be published any more.
-        move: the key of the command that moves the folder here or away now; empty without one.
     """
 
     def __init__(
-        self, path: str, owner: Owner, sequence: int, manifest: Manifest, inodes: dict[int, int]
+        self,
+        path: str,
+        identity: str,
+        owner: Owner,
+        sequence: int,
+        manifest: Manifest,
+        inodes: dict[int, int],
+        name_sequence: int = 0,
+        *,
+        is_new: bool = False,
     ) -> None:
         self.path = path
+        self.identity = identity
+        self.name_sequence = name_sequence
+        self.is_new = is_new
         self.sequence = sequence
         self.manifest = manifest
         self.inodes = inodes
@@ -64,13 +85,11 @@ class OwnedFolder:
         self._behind_mark_bytes = 0
         self.handles: set[int] = set()
         self.lost: Fenced | None = None
-        self.move = ""
         self._owner = owner
         self._pending: list[AnyEntry] = []
         # How many of these are being published.
         self._in_flight = 0
         self.snapshot_sequence = 0
-        self.begun_behind: int | None = None
         self._doubt: int | None = None
         self._has_parts = False
 
@@ -78,11 +97,6 @@ class OwnedFolder:
     def is_published(self) -> bool:
         """True if the journal has all that was noted."""
         return not self._pending and self._doubt is None and self.lost is None
-
-    @property
-    def is_new(self) -> bool:
-        """True if the journal has nothing of the folder yet."""
-        return self.sequence == self.begun_behind
 
     @property
     def is_mark_due(self) -> bool:
@@ -198,20 +212,20 @@ class OwnedFolder:
 
     # --- publishing, without the lock ------------------------------------------------------------
 
-    def shipping(self) -> Generator[Publication, int | OSError]:
+    def shipping(self, *, is_named: bool = True) -> Generator[Publication, int | OSError]:
         """Yield what has to be published, one after another; each outcome is sent in.
 
         The journal has all that was noted at the end.
+
+        Args:
+            is_named: a new session gets its name with it.
 
         Raises:
             Fenced: another daemon owns the folder; nothing of the change is in the journal.
             InDoubt: the change may be in the journal; the next shipping finds out.
             OSError: nothing of the change is in the journal; the next shipping tries again.
         """
-        if self.lost is not None:
-            raise self.lost
-        if self._doubt is not None:
-            yield from self._settle(self._doubt)
+        yield from self.settling()
         with self.lock:
             self._in_flight = count = len(self._pending)
             bodies = _bodies_of(self._pending)
@@ -221,23 +235,32 @@ class OwnedFolder:
         try:
             for body in bodies[:-1]:
                 yield from self._publish(Kind.PART, body, 0, is_growth=is_growth)
-            yield from self._publish(Kind.CHANGE, bodies[-1], count, is_growth=is_growth)
+            yield from self._publish(
+                Kind.CHANGE, bodies[-1], count, is_growth=is_growth, is_named=is_named
+            )
             self._applied(count)
         finally:
             self._in_flight = 0
 
+    def settling(self) -> Generator[Publication, int | OSError]:
+        """Yield what settles a doubt, if there is one; as `shipping`."""
+        if self.lost is not None:
+            raise self.lost
+        if self._doubt is not None:
+            yield from self._settle(self._doubt)
+
     def confirming(self) -> Generator[Publication, int | OSError]:
         """Yield what shows that this daemon owns the folder; as `shipping`."""
         yield from self.shipping()
-        yield from self._publish(Kind.OWN, b"", 0)
+        if self.is_new:
+            yield from self._publish(Kind.CHANGE, encode_entries([]), 0)
+        else:
+            yield from self._publish(Kind.OWN, b"", 0)
 
-    def gone(self, body: bytes = b"") -> Generator[Publication, int | OSError]:
-        """Yield the message that the folder was removed, with a body; as `shipping`."""
-        with self.lock:
-            self._pending.clear()
-        yield from self.shipping()
-        yield from self._publish(Kind.GONE, body, 0)
-        self.manifest, self.inodes = Manifest(next_file=2), {}
+    def moved(self, path: str, sequence: int, name_sequence: int) -> None:
+        """Note that the journal has the session under a name, with a message that this one owns."""
+        self.path, self.sequence, self.name_sequence = path, sequence, name_sequence
+        self._has_parts = self.is_new = False
 
     def snapshot(self, disk: Disk, folder: int) -> Generator[Publication, int | OSError]:
         """Yield the messages of a copy of the whole folder; as `shipping`.
@@ -279,13 +302,23 @@ class OwnedFolder:
         )
 
     def _publish(
-        self, kind: Kind, body: bytes, entries: int, *, is_growth: bool = False
+        self,
+        kind: Kind,
+        body: bytes,
+        entries: int,
+        *,
+        is_growth: bool = False,
+        is_named: bool = True,
     ) -> Generator[Publication, int | OSError]:
+        is_naming = self.is_new and is_named and kind is Kind.CHANGE
+        also = (self._naming(),) if is_naming else ()
         outcome = yield Publication(
-            self.path, self.sequence, self._owner, kind, body, self.move, is_growth
+            self.identity, self.sequence, self._owner, kind, body, "", is_growth, also
         )
         if isinstance(outcome, int):
             self.sequence = outcome
+            if also:
+                self._named(outcome)
             with self.lock:
                 self._behind_mark_bytes += len(body)
             self._has_parts = kind in {Kind.PART, Kind.SNAPSHOT}
@@ -297,19 +330,31 @@ class OwnedFolder:
             self._doubt = entries
         raise outcome
 
+    def _naming(self) -> Publication:
+        """The message that gives the session its name, in one batch with its first whole change."""
+        label = Label(self.identity, "")
+        subject = subject_of_name(self.path)
+        return Publication(subject, self.name_sequence, self._owner, Kind.NAME, label.body())
+
+    def _named(self, sequence: int) -> None:
+        """The change with a sequence was stored right behind the name."""
+        self.name_sequence, self.is_new = sequence - 1, False
+
     def _settle(self, entries: int) -> Generator[Publication, int | OSError]:
         """Find out whether a message in doubt, with so many entries, is in the journal.
 
         A read could miss it, since it may still come. Behind another message it cannot come, and
         the parts of an unfinished change are void.
         """
-        outcome = yield Publication(self.path, self.sequence, self._owner, Kind.OWN, b"")
+        outcome = yield Publication(self.identity, self.sequence, self._owner, Kind.OWN, b"")
         if isinstance(outcome, Fenced) and outcome.newer.owner == self._owner:
             newer = outcome.newer
             self.sequence, self._doubt = newer.sequence, None
             self._has_parts = newer.kind in {Kind.PART, Kind.SNAPSHOT}
             if newer.kind is Kind.CHANGE:
                 self._applied(entries)
+                if self.is_new:
+                    self._named(newer.sequence)
             elif newer.kind is not Kind.OWN:
                 # The parts of an unfinished change are void behind this message.
                 yield from self._publish(Kind.OWN, b"", 0)

@@ -1,17 +1,18 @@
-"""The folders that this daemon owns, and how it comes to own one.
+"""The sessions that this daemon owns, and how it comes to own one.
 
-Whoever appends a message behind a folder's last one owns the folder; the journal refuses everybody
-else from then on. What was published before and not answered cannot come any more, so the files are
-made equal to the journal after that, and opened as after a crash.
+A name says which session is meant. The daemon that appended the last message of a session owns it;
+the journal refuses all others from then on. What was published before and not answered cannot come
+any more, so the files are made equal to the journal after that, and opened as after a crash.
 """
 
+import itertools
 import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from errno import ENOENT
 
 import msgspec
 
@@ -19,8 +20,8 @@ from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Busy, Held
 from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
-from stenod.store.names import remove
 from stenod_cluster import limits
+from stenod_cluster.copies import Copies
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
     REMEDY,
@@ -34,6 +35,7 @@ from stenod_cluster.journal import (
     Owner,
     Publication,
     held,
+    subject_of_name,
 )
 from stenod_cluster.mirror import (
     Mark,
@@ -101,8 +103,11 @@ class Ownership:
         self._disk = disk
         self._tree = tree
         self._log = log
+        self._made = itertools.count(1)
+        self.copies = Copies(disk, tree, journal, hosts.owner.host, self._is_used_below)
+        self.opened, self.is_here = self.copies.opened, self.copies.is_here
+        self.alone = self.copies.alone
         self._folders: OrderedDict[str, OwnedFolder] = OrderedDict()
-        self._opening: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     @property
@@ -123,10 +128,10 @@ class Ownership:
         return self._folders.get(path)
 
     def acquire(self, path: str) -> OwnedFolder | None:
-        """Own a folder, and make its files equal to the journal; blocks.
+        """Own the session of a name, and make its files equal to the journal; blocks.
 
         Returns:
-            The folder; None if neither the journal nor this disk has it.
+            Its folder; None if neither the journal nor this disk has it.
 
         Raises:
             Held: a living daemon owns it.
@@ -142,7 +147,7 @@ class Ownership:
             return self.found(path) or self._acquire(path)
 
     def follow(self, path: str) -> None:
-        """Make the files of a folder that another daemon owns equal to the journal; blocks.
+        """Make the files of a session that another daemon owns equal to the journal; blocks.
 
         Raises:
             Corrupt: the journal contradicts itself.
@@ -153,60 +158,61 @@ class Ownership:
             if self.found(path) is not None:
                 return
             self._check_closed(path)
-            last = self.journal.last(path)
+            name = self.journal.last(subject_of_name(path))
+            if name is None or name.kind is Kind.GONE:
+                return
+            identity = name.label.identity
+            last = self.journal.last(identity)
             if last is None or last.owner.host == self.owner.host:
                 return
             if last.kind not in {Kind.OWN, Kind.CHANGE}:
-                # It is gone, or its owner is in the middle of a change.
+                # Its owner is in the middle of a change.
                 return
+            self.copies.make_room(path, name)
             with self.opened(path, create=True) as handle:
-                made = self._mirror(handle, path, last.sequence, self._has_moved).make()
+                made = self._mirror(handle, path, identity, last.sequence).make()
                 mark = Mark(
                     last.sequence, self.owner.host, made.manifest, self._boot,
-                    seen_files(self._disk, handle, made.manifest), path,
-                    self.journal.stream_of(path), last.owner.endpoint,
+                    seen_files(self._disk, handle, made.manifest), identity,
+                    self.journal.stream(), last.owner.endpoint,
                 )  # fmt: skip
                 save_mark(self._disk, handle, mark)
 
-    def _mirror(
-        self, handle: int, path: str, last: int, has_moved: Callable[[Message], bool]
-    ) -> Mirror:
+    def _mirror(self, handle: int, path: str, identity: str, last: int) -> Mirror:
         return Mirror(
-            self._disk, handle, path, self.owner.host,
-            lambda after: self._messages(path, after, last),
-            has_moved, self._boot, self.journal.stream_of(path),
+            self._disk, handle, identity, self.owner.host,
+            lambda after: self._messages(path, identity, after, last),
+            self._boot, self.journal.stream(),
         )  # fmt: skip
 
-    def rejoin(self, path: str) -> OwnedFolder | None:
-        """As `acquire`, but what a move of this root took away is published again."""
-        with self.alone(path):
-            return self.found(path) or self._acquire(path, has_moved=_stays)
-
-    def acquire_all(self, path: str, below: Iterable[str]) -> None:
-        """Own a folder and all those below it, on whichever disks they are; blocks.
+    def acquire_all(self, path: str, below: Iterable[str]) -> list[OwnedFolder]:
+        """Own a session and all those below it, on whichever disks they are; blocks.
 
         Args:
-            path: the folder.
-            below: folders below it on this disk; the journal knows others.
+            path: the name of the session.
+            below: names below it on this disk; the journal knows others.
+
+        Returns:
+            Their folders, the one above first.
 
         Raises:
-            Held: a living daemon owns the folder.
+            FileNotFoundError: there is no such session.
+            Held: a living daemon owns the session.
             BadRequest: a living daemon owns one below it.
             Busy, Corrupt, Fenced, OSError: as `acquire`.
         """
-        self.acquire(path)
-        names = list(self.journal.folders(path))
-        gone = {
-            name
-            for name, last in zip(names, self.journal.last_of(names), strict=True)
-            if isinstance(last, Message) and last.kind is Kind.GONE
-        }
-        for name in sorted({*names} - gone | {*below}):
+        above = self.acquire(path)
+        if above is None:
+            raise FileNotFoundError(ENOENT, "the session is gone from the journal", path)
+        found = [above]
+        for name in sorted({*self.journal.names(path), *below} - {path}):
             try:
-                self.acquire(name)
+                folder = self.acquire(name)
             except Held as error:
                 # A client that goes to that daemon would be sent back.
                 raise self._held_below(name, error.endpoint) from None
+            found += [] if folder is None else [folder]
+        return found
 
     def _held_below(self, path: str, endpoint: str | None) -> BadRequest:
         return BadRequest(
@@ -214,6 +220,14 @@ class Ownership:
             f" it: move it here first with `steno cluster move {path} {self.owner.endpoint}`, then"
             " send the command again",
             session=path,
+        )
+
+    def begin(self, path: str, name_sequence: int = 0) -> OwnedFolder:
+        """Return a folder for a new session, of which the journal has nothing."""
+        # No process has the incarnation of another one.
+        identity = f"{self.owner.host}-{self.owner.incarnation}-{next(self._made)}"
+        return OwnedFolder(
+            path, identity, self.owner, 0, Manifest(), {}, name_sequence, is_new=True
         )
 
     def writable(self, path: str) -> OwnedFolder:
@@ -238,7 +252,7 @@ class Ownership:
         with folder.publishing:
             raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
-            message = Publication(path, folder.sequence, owner, Kind.OWN, b"")
+            message = Publication(folder.identity, folder.sequence, owner, Kind.OWN, b"")
             outcome = self.journal.publish([message])[0]
             if not isinstance(outcome, int):
                 raise outcome
@@ -258,7 +272,7 @@ class Ownership:
         with folder.publishing, self.opened(path) as handle:
             self._leave_out_hints(folder, handle)
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
-            self.journal.purge(path, folder.snapshot_sequence)
+            self.journal.purge(folder.identity, folder.snapshot_sequence)
             self.save_mark(folder)
 
     def forget(self, path: str) -> None:
@@ -266,6 +280,13 @@ class Ownership:
         with self._lock:
             for each in [each for each in self._folders if is_within(each, path)]:
                 del self._folders[each]
+
+    def keep(self, folder: OwnedFolder, before: str | None = None) -> None:
+        """Keep a folder under its name, and under no name that it had before."""
+        with self._lock:
+            if before is not None:
+                self._folders.pop(before, None)
+        self._keep(folder)
 
     def forget_unpublished(self, path: str) -> None:
         """Forget a closed folder of which the journal has nothing: another daemon may make it."""
@@ -321,8 +342,9 @@ class Ownership:
             OSError: the journal failed.
         """
         # Any replica answers a read, also one that is cut off from the others.
-        self.journal.confirm(path)
-        last = self.journal.last(path)
+        self.journal.confirm()
+        folder = self._folders.get(path)
+        last = None if folder is None else self.journal.last(folder.identity)
         if last is not None and last.owner.host != self.owner.host:
             self.on_lost(path)
             self.lose(path, last.owner)
@@ -355,41 +377,28 @@ class Ownership:
                 return
             seen = seen_files(self._disk, handle, folder.manifest)
             mark = Mark(
-                folder.sequence, self.owner.host, folder.manifest, self._boot, seen, folder.path,
-                self.journal.stream_of(folder.path),
+                folder.sequence, self.owner.host, folder.manifest, self._boot, seen,
+                folder.identity, self.journal.stream(),
             )  # fmt: skip
             save_mark(self._disk, handle, mark)
             folder.is_mark_due = False
 
-    @contextmanager
-    def opened(self, path: str, *, create: bool = False) -> Generator[int]:
-        """Open a folder of the tree until the block ends; FileNotFoundError if there is none."""
-        handle = self._disk.open_root(self._tree, create=create)
-        try:
-            for segment in filter(None, path.split("/")):
-                parent, handle = handle, self._disk.open_folder(handle, segment, create=create)
-                self._disk.close(parent)
-            yield handle
-        finally:
-            self._disk.close(handle)
+    def tidy(self, path: str) -> None:
+        """Put away a copy at a name that leads to another session, or to none; blocks.
 
-    def is_here(self, path: str) -> bool:
-        """Whether this disk has a session's files at a path."""
-        try:
-            with self.opened(path) as handle:
-                return self._disk.stat_name(handle, paths.CONTEXT) is not None
-        except OSError:
-            return False
-
-    @contextmanager
-    def alone(self, path: str) -> Generator[None]:
-        """One opening of a folder at a time: two threads must not mirror one folder."""
-        with self._lock:
-            lock = self._opening.setdefault(path, threading.Lock())
-        with lock:
-            yield
+        Raises:
+            OSError: the journal or the disk failed.
+        """
+        with self.alone(path):
+            known = self._folders.get(path)
+            if known is not None and (known.lost is None or known.handles):
+                return
+            self.copies.make_room(path, self.journal.last(subject_of_name(path)))
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _is_used_below(self, path: str) -> bool:
+        return any(each.startswith(f"{path}/") for each in list(self._folders))
 
     def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
         """Drop the recovery points that the mirror made for this disk from the journal's files."""
@@ -406,39 +415,52 @@ class Ownership:
         if lost is not None and lost.lost is not None and lost.handles:
             raise lost.lost
 
-    def _acquire(
-        self,
-        path: str,
-        *,
-        create: bool = False,
-        has_moved: Callable[[Message], bool] | None = None,
-    ) -> OwnedFolder | None:
+    def _acquire(self, path: str, *, create: bool = False) -> OwnedFolder | None:
         self._check_closed(path)
-        last = self.journal.last(path)
         begin_s = time.monotonic()
-        is_here = self.is_here(path)
-        if not is_here and (last is None or self._is_removed(path, last)):
-            # Without a message of this daemon the id stays free for all of them.
-            return self._begin(path, last) if create else None
-        if last is None:
-            self._check_newest(path)
-        sequence, previous = self._own(path, last)
+        subject = subject_of_name(path)
+        name = self.journal.last(subject)
+        for _ in range(limits.OWN_ATTEMPTS_MAX):
+            is_unjoined = self.copies.make_room(path, name)
+            if name is None or name.kind is Kind.GONE:
+                return self._without_name(path, name, is_unjoined=is_unjoined, create=create)
+            identity, name_sequence = name.label.identity, name.sequence
+            sequence, previous = self._own(path, identity)
+            # What owns the session is stored behind all that a former owner did to its name.
+            before, name = name, self.journal.last(subject)
+            if name == before:
+                break
+        else:
+            raise _contended(path)
         with self.opened(path, create=True) as handle:
-            made = self._mirror(handle, path, sequence, has_moved or self._has_moved).make()
-            folder = OwnedFolder(path, self.owner, sequence, made.manifest, made.inodes)
-            if not made.is_joined:
-                self._join(folder, handle)
-        if not folder.manifest.names:
-            # The journal knows that the folder is gone: nothing may stand at its place.
-            self._remove_rest(path)
-            is_last = previous is not None and previous.kind is Kind.GONE
-            gone = self._publish_still_gone(path, sequence, previous if is_last else made.gone)
-            return self._begin(path, gone) if create else None
+            made = self._mirror(handle, path, identity, sequence).make()
+        if not made.manifest.names and not create:
+            return None
+        folder = OwnedFolder(
+            path, identity, self.owner, sequence, made.manifest, made.inodes, name_sequence
+        )  # fmt: skip
         self.save_mark(folder)
         self._keep(folder)
         if previous is not None and previous.owner.host != self.owner.host:
             self.hosts.tell_taken(path)
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
+        return folder
+
+    def _without_name(
+        self, path: str, name: Message | None, *, is_unjoined: bool, create: bool
+    ) -> OwnedFolder | None:
+        """Own a name that leads to nothing: with the files that the journal never had, or none."""
+        if not is_unjoined and not create:
+            return None
+        folder = self.begin(path, 0 if name is None else name.sequence)
+        if is_unjoined:
+            self._check_newest(path)
+            with folder.publishing, self.opened(path) as handle:
+                folder.note_names(self._disk, handle, session_files(self._disk, handle))
+                raise_first(ship(self.journal, [folder]))
+            self.save_mark(folder)
+        folder.is_mark_due = not is_unjoined
+        self._keep(folder)
         return folder
 
     def _check_newest(self, path: str) -> None:
@@ -449,7 +471,7 @@ class Ownership:
         """
         with self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
-        if mark is not None and mark.left and mark.stream != self.journal.stream_of(path):
+        if mark is not None and mark.left and mark.stream != self.journal.stream():
             raise BadRequest(
                 f"the newest records of the session are on the host of {mark.left}: run `steno"
                 " cluster join --again` there first; if that host is lost, remove"
@@ -457,8 +479,8 @@ class Ownership:
                 session=path,
             )
 
-    def _messages(self, path: str, after: int, last: int) -> Iterator[Message]:
-        """The messages of a folder behind its mark, up to the one that owns it."""
+    def _messages(self, path: str, identity: str, after: int, last: int) -> Iterator[Message]:
+        """The messages of a session behind its mark, up to the one that owns it."""
         if after > last:
             # The servers have lost messages: what comes behind would continue other files.
             raise ForeignStream(
@@ -466,28 +488,7 @@ class Ownership:
                 f"this root knows message {after} of {path!r}, and the servers have messages up to"
                 f" {last} only: {REMEDY}",
             )
-        return self.journal.read(path, after, last)
-
-    def _has_moved(self, gone: Message) -> bool:
-        """Whether no move of a folder was cut short, or the journal has it at its new place."""
-        if not gone.goal:
-            # What a move had brought here was taken back.
-            return True
-        if gone.is_deletion:
-            return False
-        last = self.journal.last(gone.goal)
-        return last is not None and last.kind is not Kind.GONE
-
-    def _begin(self, path: str, last: Message | None) -> OwnedFolder:
-        """Begin a folder behind the message that it is gone; the fence lets one daemon do it."""
-        if last is None:
-            folder = OwnedFolder(path, self.owner, 0, Manifest(), {})
-        else:
-            folder = OwnedFolder(path, self.owner, last.sequence, Manifest(next_file=2), {})
-        folder.begun_behind = folder.sequence
-        folder.is_mark_due = True
-        self._keep(folder)
-        return folder
+        return self.journal.read(identity, after, last)
 
     def _note_takeover(self, path: str, before: Owner, read_bytes: int, took_s: float) -> None:
         self.counts.takeovers += 1
@@ -499,67 +500,30 @@ class Ownership:
             took_s=round(took_s, 3),
         )  # fmt: skip
 
-    def _own(self, path: str, last: Message | None) -> tuple[int, Message | None]:
+    def _own(self, path: str, identity: str) -> tuple[int, Message | None]:
         """Append a message behind the last one; returns its sequence, and the last one."""
+        last = self.journal.last(identity)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
-            if last is not None:
-                self._check_free(path, last)
-                if last.owner.host != self.owner.host and last.kind is not Kind.GONE:
-                    self.journal.note_taken(path, last.owner.host, self.owner)
+            if last is not None and last.owner.host != self.owner.host:
+                self._check_free(path, last.owner)
+                self.journal.note_taken(path, last.owner.host, self.owner)
             after = 0 if last is None else last.sequence
-            outcome = self.journal.publish([Publication(path, after, self.owner, Kind.OWN, b"")])[0]
+            wanted = Publication(identity, after, self.owner, Kind.OWN, b"")
+            outcome = self.journal.publish([wanted])[0]
             if isinstance(outcome, int):
                 return outcome, last
             if not isinstance(outcome, Fenced):
                 raise as_lost(outcome)
             last = outcome.newer
-        raise Busy("other daemons keep taking the session over: try again", session=path)
+        raise _contended(path)
 
-    def _check_free(self, path: str, last: Message) -> None:
-        owner = last.owner
-        # What is gone has no owner. Its last one forgot it, and the fence stops what it still does.
-        if owner.host == self.owner.host or last.kind is Kind.GONE:
-            return
+    def _check_free(self, path: str, owner: Owner) -> None:
         living = self.hosts.living(owner.host)
         if living is None and self.hosts.may_live(owner):
             living = owner
-        if living is not None:
+        # What is in the trash is nobody's, and the fence lets one daemon restore it.
+        if living is not None and not is_in_trash(path):
             raise held(path, living)
-
-    def _is_removed(self, path: str, last: Message) -> bool:
-        """Whether a folder is gone from the journal, and no file of it is left here."""
-        if last.kind is not Kind.GONE:
-            return False
-        try:
-            with self.opened(path) as handle:
-                return not session_files(self._disk, handle)
-        except FileNotFoundError:
-            return True
-
-    def _remove_rest(self, path: str) -> None:
-        """Remove what only helps to open a folder, and the folder if nothing else is in it."""
-        above, _, name = path.rpartition("/")
-        with suppress(OSError), self.opened(above) as handle:
-            with self.opened(path) as folder:
-                hints = filter(is_hint, session_files(self._disk, folder))
-                for each in (paths.JOURNAL_MARK, *hints):
-                    remove(self._disk, folder, each)
-            self._disk.remove_folder(handle, name)
-
-    def _publish_still_gone(self, path: str, sequence: int, gone: Message | None) -> Message:
-        """Publish that a folder is gone behind this daemon's `own`, or other daemons list it."""
-        body, move = (b"", "") if gone is None else (gone.body, gone.move)
-        wanted = Publication(path, sequence, self.owner, Kind.GONE, body, move)
-        outcome = self.journal.publish([wanted])[0]
-        if isinstance(outcome, int):
-            return Message(outcome, self.owner, Kind.GONE, body, time.time(), move)
-        raise as_lost(outcome)
-
-    def _join(self, folder: OwnedFolder, handle: int) -> None:
-        """Bring the files of a folder into the journal, which never had them."""
-        with folder.publishing:
-            folder.note_names(self._disk, handle, session_files(self._disk, handle))
-            raise_first(ship(self.journal, [folder]))
 
     def _keep(self, folder: OwnedFolder) -> None:
         with self._lock:
@@ -573,10 +537,8 @@ class Ownership:
                     del self._folders[each.path]
 
 
-def _stays(gone: Message) -> bool:
-    """No folder has moved."""
-    del gone
-    return False
+def _contended(path: str) -> Busy:
+    return Busy("other daemons keep taking the session over: try again", session=path)
 
 
 def _forget_loss(path: str) -> None:
@@ -595,3 +557,8 @@ def as_lost(error: OSError) -> OSError:
 def is_within(path: str, above: str) -> bool:
     """Whether a folder is another one or below it."""
     return path == above or path.startswith(f"{above}/")
+
+
+def is_in_trash(path: str) -> bool:
+    """Whether a name is that of a deleted session."""
+    return path.startswith(f"{paths.TRASH}/")

@@ -1,4 +1,4 @@
-"""One publication: sent under one id until the servers decide, or the deadline comes."""
+"""One publication or batch: sent under one id until the servers decide, or the deadline comes."""
 
 import asyncio
 import secrets
@@ -22,7 +22,7 @@ from stenod_cluster.nats_connection import (
     UnansweredError,
 )
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.subjects import shard_of, stream_name, subject_of
+from stenod_cluster.subjects import stream_name, subject_of
 from stenod_cluster.verdicts import (
     Again,
     Refused,
@@ -31,11 +31,11 @@ from stenod_cluster.verdicts import (
     WrongSequence,
     verdict_of,
 )
-from stenod_cluster.wire import KIND, MESSAGE_ID, headers_of, message_of, sequence_of
+from stenod_cluster.wire import KIND, batch_headers, headers_of, id_of, message_of, sequence_of
 
 
 class Publishing:
-    """The attempts to publish one message.
+    """The attempts to publish one message, or several as an atomic batch.
 
     Args:
         connection: the connection to the servers.
@@ -45,7 +45,7 @@ class Publishing:
         doubted: called when the servers lack what they had; returns why the stream is not used.
 
     Raises:
-        OSError: the folder has no subject.
+        OSError: a name has no subject.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Publishing:
         self._publication = publication
         self._deadline = deadline
         self._doubted = doubted
-        self._subject = subject_of(options.cluster, options.streams, publication.folder)
-        self._stream = stream_name(options.cluster, shard_of(publication.folder, options.streams))
+        self._subjects = [subject_of(options.cluster, each.subject) for each in publication.batch]
+        self._stream = stream_name(options.cluster)
+        self._id = ""
         self._ids: set[str] = set()
-        self._headers: dict[str, str] = {}
         self._unknown_since: float | None = None
         self._choose_id()
         self._is_in_doubt = False
@@ -81,10 +81,8 @@ class Publishing:
 
     async def _attempt(self, left_s: float) -> int | OSError | None:
         """Send it once. Returns None if it has to be sent again."""
-        wait_s = min(left_s, limits.RESEND_S)
-        body = self._publication.body
         try:
-            reply = await self._connection.request(self._subject, body, wait_s, self._headers)
+            reply = await self._sent(min(left_s, limits.RESEND_S))
         except NotConnectedError as error:
             self._reason = str(error)
             await self._connection.wait_connected(left_s)
@@ -102,74 +100,96 @@ class Publishing:
             return await self._judged(verdict_of(reply.body, self._stream))
         return None
 
+    async def _sent(self, wait_s: float) -> Reply:
+        """Send the message, behind those that come before it in one batch."""
+        batch, subjects = self._publication.batch, self._subjects
+        if len(batch) == 1:
+            headers = [headers_of(self._publication, self._id)]
+        else:
+            headers = batch_headers(batch, self._id)
+        for place, each in enumerate(batch[:-1]):
+            # The servers answer for all of them at the end.
+            await self._connection.publish(subjects[place], each.body, headers[place])
+        return await self._connection.request(subjects[-1], batch[-1].body, wait_s, headers[-1])
+
     async def _judged(self, verdict: Verdict) -> int | OSError | None:
         match verdict:
             case Stored(sequence):
                 return sequence
-            case WrongSequence(last) if last > self._publication.after:
-                return await self._overtaken()
             case WrongSequence(last):
-                if (foreign := self._doubted()) is not None:
-                    return self._in_doubt() or foreign
-                # A leader that does not know yet that it is none any more.
-                await self._pause(
-                    f"the leader of {self._stream} knows messages up to {last} of the folder, and"
-                    f" {self._publication.after} was published"
-                )
+                if self._publication.also or last > self._publication.after:
+                    return await self._overtaken()
+                return await self._is_behind(f"messages up to {last}")
             case Again(reason, may_be_stored, is_id_taken):
                 self._is_in_doubt |= may_be_stored
                 if is_id_taken:
                     self._give_up_id()
                 await self._pause(reason)
             case Refused():
-                return self._in_doubt() or verdict.error(self._publication.folder)
+                return self._in_doubt() or verdict.error(self._publication.subject)
+        return None
+
+    async def _is_behind(self, known: str) -> OSError | None:
+        """Try again with a leader that lacks what was published before."""
+        if (foreign := self._doubted()) is not None:
+            return self._in_doubt() or foreign
+        # A leader that does not know yet that it is none any more.
+        await self._pause(
+            f"the leader of {self._stream} knows {known} of the subject, and"
+            f" {self._publication.after} was published"
+        )
         return None
 
     async def _overtaken(self) -> int | OSError | None:
-        """Decide by the message that the folder has behind the fence."""
-        newest = await self._read({"last_by_subj": self._subject})
-        if newest is None or sequence_of(newest.headers) <= self._publication.after:
-            await self._pause("the replica that answered lags")
-            return None
-        if self._is_ours(newest):
-            return sequence_of(newest.headers)
-        if self._is_in_doubt:
-            return await self._overtaken_in_doubt(newest)
-        return self._fenced(newest)
+        """Decide by the messages that are behind the fences."""
+        is_behind = False
+        for place, publication in enumerate(self._publication.batch):
+            newest = await self._read({"last_by_subj": self._subjects[place]})
+            known = 0 if newest is None else sequence_of(newest.headers)
+            if newest is None or known <= publication.after:
+                is_behind |= known < publication.after
+                continue
+            if self._is_ours(newest):
+                return self._last_sequence(place, newest)
+            if self._is_in_doubt:
+                return await self._overtaken_in_doubt(place, newest)
+            return self._fenced(place, newest)
+        if is_behind and self._publication.also:
+            return await self._is_behind("fewer messages")
+        await self._pause("the replica that answered lags")
+        return None
 
-    async def _overtaken_in_doubt(self, newest: Reply) -> int | OSError | None:
+    async def _overtaken_in_doubt(self, place: int, newest: Reply) -> int | OSError | None:
         """Decide whether an attempt without an answer came before the newest message."""
-        first = await self._read(
-            {"seq": self._publication.after + 1, "next_by_subj": self._subject}
-        )
+        after = self._publication.batch[place].after
+        first = await self._read({"seq": after + 1, "next_by_subj": self._subjects[place]})
         if first is None:
             await self._pause("the replica that answered lags")
             return None
         if self._is_ours(first):
-            return sequence_of(first.headers)
-        found = self._fenced(newest)
-        if isinstance(found, Fenced) and self._may_be_purged(first):
-            return self._in_doubt()
-        return found
+            return self._last_sequence(place, first)
+        found = self._fenced(place, newest)
+        # Messages are purged only behind a copy of the whole folder.
+        is_purged = first.headers.get(KIND) == Kind.SNAPSHOT
+        return self._in_doubt() if isinstance(found, Fenced) and is_purged else found
 
-    def _may_be_purged(self, first: Reply) -> bool:
-        # Messages are purged only behind a copy of the folder, or behind its removal.
-        return first.headers.get(KIND) in {Kind.SNAPSHOT, Kind.GONE}
+    def _last_sequence(self, place: int, reply: Reply) -> int:
+        """The sequence of the last message of the batch, by that of one of them."""
+        return sequence_of(reply.headers) + len(self._subjects) - 1 - place
 
-    def _fenced(self, newest: Reply) -> OSError:
-        folder = self._publication.folder
+    def _fenced(self, place: int, newest: Reply) -> OSError:
+        subject = self._publication.batch[place].subject
         try:
-            return Fenced(folder, message_of(folder, newest.headers, newest.body))
+            return Fenced(subject, message_of(subject, newest.headers, newest.body))
         except ForeignMessage as error:
             return error
 
     def _is_ours(self, reply: Reply) -> bool:
-        return reply.headers.get(MESSAGE_ID) in self._ids
+        return id_of(reply.headers) in self._ids
 
     def _choose_id(self) -> None:
-        message_id = secrets.token_hex(16)
-        self._ids.add(message_id)
-        self._headers = headers_of(self._publication, message_id)
+        self._id = secrets.token_hex(16)
+        self._ids.add(self._id)
         self._unknown_since = None
 
     def _give_up_id(self) -> None:

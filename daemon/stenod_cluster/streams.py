@@ -1,4 +1,4 @@
-"""The streams of a cluster: what they are created with, and what an existing one must have."""
+"""The stream of a cluster: what it is created with, and what an existing one must have."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -7,17 +7,14 @@ from stenod_cluster import limits
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name, stream_subjects
 
-_STREAMS: Final = "steno_streams"
-"""Metadata with the number of streams: with another one, folders would be looked for elsewhere."""
-
 _NANOSECONDS: Final = 10**9
 
 
-def stream_config(options: ReplicationOptions, shard: int) -> dict[str, Any]:
+def stream_config(options: ReplicationOptions) -> dict[str, Any]:
     """Returns the configuration with which a stream is created."""
     return {
-        "name": stream_name(options.cluster, shard),
-        "subjects": [stream_subjects(options.cluster, shard)],
+        "name": stream_name(options.cluster),
+        "subjects": stream_subjects(options.cluster),
         "storage": "file",
         "num_replicas": options.replicas,
         "retention": "limits",
@@ -30,29 +27,26 @@ def stream_config(options: ReplicationOptions, shard: int) -> dict[str, Any]:
         "allow_direct": True,
         "deny_purge": False,
         "allow_rollup_hdrs": False,
+        "allow_atomic": True,
         "duplicate_window": int(limits.DUPLICATE_WINDOW_S) * _NANOSECONDS,
-        "metadata": {_STREAMS: str(options.streams)},
     }
 
 
-def differences(options: ReplicationOptions, shard: int, found: Mapping[str, Any]) -> list[str]:
+def differences(options: ReplicationOptions, found: Mapping[str, Any]) -> list[str]:
     """Returns a phrase for each setting of an existing stream that steno cannot work with."""
     return [
         f"{name} is {_shown(got)}, and has to be {_shown(wanted)}"
-        for name, got, wanted in _different(stream_config(options, shard), found)
+        for name, got, wanted in _different(stream_config(options), found)
     ]
 
 
 def _different(
     wanted: Mapping[str, Any], found: Mapping[str, Any]
 ) -> Iterator[tuple[str, object, object]]:
-    streams = found.get("metadata", {}).get(_STREAMS)
-    if streams is not None and streams != wanted["metadata"][_STREAMS]:
-        yield "the number of streams (replication.streams)", streams, wanted["metadata"][_STREAMS]
     for name, value in wanted.items():
         # The servers leave out what is off.
-        got = found.get(name, False if value is False else None)
-        if name not in {"name", "metadata"} and got != value:
+        got = found.get(name, False if isinstance(value, bool) else None)
+        if name != "name" and got != value:
             yield name, got, value
     for name in ("mirror", "sources", "subject_transform", "no_ack", "sealed", "persist_mode"):
         if found.get(name) not in {None, False, "", "default"}:

@@ -1,87 +1,84 @@
-"""Subjects and streams of folders, which every daemon of a cluster computes alike.
+"""Subjects of sessions and names, which every daemon of a cluster computes alike.
 
-    steno.<cluster>.f.<shard>.<segment>.<segment>   a folder's messages, in STENO_<cluster>_<shard>
-    steno.<cluster>.f.<shard>.$.stream              the marker of a stream: one random message
-    steno.<cluster>.f.<shard>.$.taken.<host>        the folders of a host that others take over
-    steno.<cluster>.tell.<topic>                    announcements, in no stream
+    steno.<cluster>.s.<identity>           the messages of a session
+    steno.<cluster>.n.<segment>.<segment>  the messages of a name
+    steno.<cluster>.m.stream               the marker of the stream: one random message
+    steno.<cluster>.m.taken.<host>         the names of sessions of a host that others take over
+    steno.<cluster>.tell.<topic>           announcements, which no stream stores
 
-A segment of a folder's path is percent-encoded, because a subject has no blank, and `.`, `*` and
-`>` have a meaning in it.
+All but the announcements are in one stream, because a batch of messages is atomic within a stream.
+A segment of a name is percent-encoded, because a subject has no blank, and `.`, `*` and `>` have a
+meaning in it.
 """
 
-import zlib
 from errno import ENAMETOOLONG
 from functools import lru_cache
-from typing import Final
 from urllib.parse import quote, unquote
 
+from steno_protocol import paths
 from stenod_cluster import limits
-
-_OURS: Final = "$"
-"""The token of subjects without a folder, where folders have it encoded."""
+from stenod_cluster.journal import name_of_subject
 
 
-def stream_name(cluster: str, shard: int) -> str:
-    """Returns the name of a stream, such as `STENO_team_0`."""
-    return f"STENO_{cluster}_{shard}"
+def stream_name(cluster: str) -> str:
+    """Returns the name of the stream, such as `STENO_team`."""
+    return f"STENO_{cluster}"
 
 
-def stream_subjects(cluster: str, shard: int) -> str:
-    """Returns the wildcard of all subjects in a stream."""
-    return f"steno.{cluster}.f.{shard}.>"
-
-
-def shard_of(folder: str, streams: int) -> int:
-    """Returns the number of a folder's stream.
-
-    The first segment decides, so all subagents of a session are in its stream.
-    """
-    first = folder.partition("/")[0]
-    return zlib.crc32(first.encode(errors="surrogateescape")) % streams
+def stream_subjects(cluster: str) -> list[str]:
+    """Returns the wildcards of all subjects in the stream."""
+    return [f"steno.{cluster}.{group}.>" for group in ("s", "n", "m")]
 
 
 @lru_cache(limits.SUBJECTS_KEPT_MAX)
-def subject_of(cluster: str, streams: int, folder: str) -> str:
-    """Returns the subject of a folder.
+def subject_of(cluster: str, subject: str) -> str:
+    """Returns the subject on the servers of a session or a name.
 
     Raises:
-        OSError: the folder's path is too long for a subject.
+        OSError: the name is too long for a subject.
     """
-    segments = ".".join(map(encoded, folder.split("/")))
-    subject = f"steno.{cluster}.f.{shard_of(folder, streams)}.{segments}"
-    if len(subject) > limits.SUBJECT_CHARS_MAX:
+    name = name_of_subject(subject)
+    if name is None:
+        return f"steno.{cluster}.s.{encoded(subject)}"
+    found = f"steno.{cluster}.n.{'.'.join(map(encoded, name.split('/')))}"
+    # A session that can be made can be deleted: the trash has longer names.
+    is_deleted = name.startswith(f"{paths.TRASH}/")
+    chars_max = limits.SUBJECT_CHARS_MAX + (limits.TRASH_CHARS_MAX if is_deleted else 0)
+    if len(found) > chars_max:
         raise OSError(
             ENAMETOOLONG,
-            f"the path has {len(subject)} characters as a subject of the cluster, of at most"
-            f" {limits.SUBJECT_CHARS_MAX}: use a shorter one",
-            folder,
+            f"the path has {len(found)} characters as a subject of the cluster, of at most"
+            f" {chars_max}: use a shorter one",
+            name,
         )
-    return subject
+    return found
 
 
-def marker_subject(cluster: str, shard: int) -> str:
-    """Returns the subject of a stream's marker, which no folder has."""
-    return f"steno.{cluster}.f.{shard}.{_OURS}.stream"
+def sessions_subjects(cluster: str) -> str:
+    """Returns the wildcard of all sessions."""
+    return f"steno.{cluster}.s.>"
 
 
-def taken_subject(cluster: str, shard: int, host: str) -> str:
-    """Returns the subject of the notes for a host whose folders others take over."""
-    return f"steno.{cluster}.f.{shard}.{_OURS}.taken.{encoded(host)}"
+def names_subjects(cluster: str, above: str | None) -> str:
+    """Returns the wildcard of all names, or of those below one."""
+    if above is None:
+        return f"steno.{cluster}.n.>"
+    return f"steno.{cluster}.n.{'.'.join(map(encoded, above.split('/')))}.>"
 
 
-def subjects_without_folder(cluster: str, shard: int) -> str:
-    """Returns the wildcard of the subjects in a stream that are no folder's."""
-    return f"steno.{cluster}.f.{shard}.{_OURS}.>"
+def marker_subject(cluster: str) -> str:
+    """Returns the subject of the stream's marker."""
+    return f"steno.{cluster}.m.stream"
 
 
-def is_folder(subject: str) -> bool:
-    """Whether a subject is that of a folder."""
-    return subject.split(".")[4] != _OURS
+def taken_subject(cluster: str, host: str) -> str:
+    """Returns the subject of the notes for a host whose sessions others take over."""
+    return f"steno.{cluster}.m.taken.{encoded(host)}"
 
 
-def folder_of(subject: str) -> str:
-    """Returns the folder of a subject."""
-    return "/".join(map(decoded, subject.split(".")[4:]))
+def path_of(subject: str) -> str:
+    """Returns the name, or the identity, of a subject on the servers."""
+    return "/".join(map(decoded, subject.split(".")[3:]))
 
 
 def topic_subject(cluster: str, topic: str) -> str:

@@ -22,8 +22,9 @@ _NOT_ENABLED: Final = {10035, 10039, 10076}
 _ONE_SERVER: Final = 10074
 
 _ID_TAKEN: Final = 10158
-_UNDECIDED: Final = {_ID_TAKEN, 10163, 10164, 10167}
-"""The leader still applies the message before, or one with the same id."""
+_UNDECIDED: Final = {_ID_TAKEN, 10163, 10164, 10167, 10176, 10210, 10211}
+"""The leader still applies the message before or one with the same id, has changed in the middle of
+a batch, or has too many batches."""
 
 _UNAVAILABLE: Final = {10005, 10008, 10009, 10118, 10194}
 """No leader, or too few servers."""
@@ -124,8 +125,9 @@ def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
 def full(said: str, stream: str) -> str:
     """Returns that a stream is full, and what to do."""
     return (
-        f"{said}: stream {stream} is full. `steno cluster status` shows its size; remove sessions"
-        " or run `steno gc --keep-generations 1`, or allow it more bytes on the servers"
+        f"{said}: stream {stream} is full. `steno cluster status` shows its size; run `steno gc"
+        " --keep-generations 1`, or delete sessions, lower disk.trash_days and run `steno gc"
+        " --trash`, or allow it more bytes on the servers"
     )
 
 

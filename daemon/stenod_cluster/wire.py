@@ -1,6 +1,7 @@
 """Headers of a message of the journal, and the message that headers and a body are."""
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,8 +20,16 @@ _MOVE: Final = "Steno-Move"
 _HOST: Final = "Steno-Host"
 _INCARNATION: Final = "Steno-Incarnation"
 _ENDPOINT: Final = "Steno-Endpoint"
-_SEQUENCE: Final = "Nats-Sequence"
-_TIME: Final = "Nats-Time-Stamp"
+_BATCH_MESSAGE: Final = "Steno-Message"
+_BATCH: Final = "Nats-Batch-Id"
+_BATCH_PLACE: Final = "Nats-Batch-Sequence"
+_BATCH_END: Final = "Nats-Batch-Commit"
+
+SEQUENCE: Final = "Nats-Sequence"
+"""The sequence of a message that is read."""
+
+TIME: Final = "Nats-Time-Stamp"
+"""When the servers took a message that is read."""
 
 
 def owner_headers(owner: Owner) -> dict[str, str]:
@@ -39,12 +48,40 @@ def headers_of(publication: Publication, message_id: str) -> dict[str, str]:
     return {**headers, _MOVE: publication.move} if publication.move else headers
 
 
+def batch_headers(batch: Sequence[Publication], message_id: str) -> list[dict[str, str]]:
+    """Returns the headers of each message of a batch, under a new id of the batch.
+
+    The servers would refuse a batch with the `Nats-Msg-Id` of a message that they have, before they
+    look at its fences.
+    """
+    number = secrets.token_hex(16)
+    found: list[dict[str, str]] = []
+    for place, publication in enumerate(batch, start=1):
+        headers = headers_of(publication, message_id)
+        headers[_BATCH_MESSAGE] = headers.pop(MESSAGE_ID)
+        found.append({**headers, _BATCH: number, _BATCH_PLACE: str(place)})
+    found[-1][_BATCH_END] = "1"
+    return found
+
+
+def id_of(headers: Mapping[str, str]) -> str | None:
+    """Returns the id under which a message was published."""
+    return headers.get(MESSAGE_ID) or headers.get(_BATCH_MESSAGE)
+
+
+def headers_in(data: bytes) -> dict[str, str]:
+    """Returns the headers of a message as a server stores them."""
+    lines = data.decode(errors="surrogateescape").split("\r\n")[1:]
+    pairs = (line.partition(":") for line in lines if line)
+    return {name: value.strip() for name, _, value in pairs}
+
+
 def sequence_of(headers: Mapping[str, str]) -> int:
     """Returns the sequence under which the servers have a message."""
-    return int(headers[_SEQUENCE])
+    return int(headers[SEQUENCE])
 
 
-def message_of(folder: str, headers: Mapping[str, str], body: bytes) -> Message:
+def message_of(subject: str, headers: Mapping[str, str], body: bytes) -> Message:
     """Returns the message that the servers have.
 
     Raises:
@@ -52,12 +89,12 @@ def message_of(folder: str, headers: Mapping[str, str], body: bytes) -> Message:
     """
     try:
         return Message(
-            sequence=int(headers[_SEQUENCE]),
+            sequence=int(headers[SEQUENCE]),
             owner=Owner(headers[_HOST], headers[_INCARNATION], headers[_ENDPOINT]),
             kind=Kind(headers[KIND]),
             body=body,
-            at=datetime.fromisoformat(headers[_TIME]).timestamp(),
+            at=datetime.fromisoformat(headers[TIME]).timestamp(),
             move=headers.get(_MOVE, ""),
         )
     except (KeyError, ValueError):
-        raise ForeignMessage(folder, sequence_of(headers)) from None
+        raise ForeignMessage(subject, sequence_of(headers)) from None

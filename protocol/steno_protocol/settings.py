@@ -271,11 +271,6 @@ OPTIONS: Final = (
         least=1, most=5, is_live=False,
     ),
     Option(
-        "replication.streams", "count", 1,
-        "streams among which the sessions are divided; it cannot be changed later",
-        least=1, most=64, is_live=False,
-    ),
-    Option(
         "replication.dead_s", "seconds", 2.5,
         "time after which another daemon may take over the sessions of a silent one",
         least=0.5, most=600, is_live=False,

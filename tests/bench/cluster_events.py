@@ -255,7 +255,7 @@ class _Publisher:
 
     def __init__(self, cluster: NatsCluster, folder: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._subject = subject_of(CLUSTER, 1, f"bare-{folder}")
+        self._subject = subject_of(CLUSTER, f"bare-{folder}")
         self._client = Client()
         # The type of the method's options is not complete.
         connected = self._client.connect(  # pyright: ignore[reportUnknownMemberType]

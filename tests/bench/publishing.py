@@ -55,7 +55,7 @@ class FencedPublish:
     async def _publish_all(self, client: Client, folder: str) -> None:
         sequence = 0
         body = encode_entries([Append(1, 0, 0, message(1) + b"\n")])
-        subject = subject_of(CLUSTER, 1, folder)
+        subject = subject_of(CLUSTER, folder)
         while self._left > 0:
             self._left -= 1
             start = time.perf_counter()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
+from msgspec import structs
 
 from stenod_cluster import limits
 from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
@@ -65,7 +66,7 @@ class Losses:
             await self._store(subject, body, wait_s, headers)
         if step == "message":
             raise UnansweredError("lost on the way")
-        if headers is not None and headers["Nats-Msg-Id"] in self.taken:
+        if headers is not None and headers.get("Nats-Msg-Id") in self.taken:
             return Reply({}, TAKEN)
         if step == "answer":
             raise UnansweredError("lost on the way back")
@@ -127,7 +128,7 @@ def test_a_lost_answer_gives_one_message(ann: NatsJournal, losses: Losses) -> No
     second = stored(ann, first)
 
     assert losses.script == []
-    assert ann.folders() == {"s": 2}
+    assert ann.counts() == {"s": 2}
     assert isinstance(put(ann, second), int)
 
 
@@ -152,7 +153,7 @@ def test_an_id_that_stays_taken_is_given_up_and_one_message_stored(
     second = stored(ann, first)
 
     assert [each.sequence for each in ann.read("s", 0, second)] == [first, second]
-    assert ann.folders() == {"s": 2}
+    assert ann.counts() == {"s": 2}
 
 
 def test_a_lost_answer_is_found_behind_another_owner(
@@ -185,7 +186,7 @@ def test_a_lost_message_behind_which_another_owner_comes_is_fenced(
 
     assert isinstance(found, Fenced)
     assert found.newer.owner == BOB
-    assert ann.folders() == {"s": 2}
+    assert ann.counts() == {"s": 2}
 
 
 @pytest.mark.parametrize("knows_ids", [True, False])
@@ -193,7 +194,7 @@ def test_a_doubt_about_a_purged_message_is_no_refusal(
     three_nodes: NatsCluster, ann: NatsJournal, bob: NatsJournal, losses: Losses, knows_ids: bool
 ) -> None:
     first = stored(ann, 0)
-    stream = stream_name(ann._options.cluster, 0)
+    stream = stream_name(ann._options.cluster)
 
     def replace_all() -> None:
         taken = stored(bob, first + 1, BOB, Kind.OWN)
@@ -234,6 +235,73 @@ def test_a_message_that_came_late_fences_its_own_owner(ann: NatsJournal, losses:
     assert isinstance(put(ann, found.newer.sequence, kind=Kind.OWN), int)
 
 
+def rename(name_sequence: int, session_sequence: int) -> Publication:
+    """The batch that renames p to q."""
+    own = Publication("i", session_sequence, ANN, Kind.OWN, b"")
+    gone = Publication("@p", name_sequence, ANN, Kind.GONE, b"i q", "key")
+    name = Publication("@q", 0, ANN, Kind.NAME, b"i p", "key")
+    return structs.replace(own, also=(gone, name))
+
+
+@pytest.fixture
+def named(ann: NatsJournal) -> tuple[int, int]:
+    """The last messages of the name p and of its session."""
+    created = Publication("i", 0, ANN, Kind.CHANGE, b"x")
+    name = Publication("@p", 0, ANN, Kind.NAME, b"i ")
+    [found] = ann.publish([structs.replace(created, also=(name,))])
+    assert isinstance(found, int)
+    return found - 1, found
+
+
+@pytest.mark.parametrize("loss", ["answer", "message", "10164"])
+def test_a_batch_without_an_answer_is_stored_once(
+    ann: NatsJournal, losses: Losses, named: tuple[int, int], loss: str
+) -> None:
+    losses.script = [loss]
+
+    [found] = ann.publish([rename(*named)])
+
+    assert isinstance(found, int)
+    left, come = ann.last("@p"), ann.last("@q")
+    assert [each.sequence for each in (left, come) if each] == [found - 2, found - 1]
+    assert [each.kind for each in ann.read("i", 0, found)] == [Kind.CHANGE, Kind.OWN]
+
+
+def test_a_batch_without_an_answer_is_found_behind_what_came_since(
+    ann: NatsJournal, bob: NatsJournal, losses: Losses, named: tuple[int, int]
+) -> None:
+    def take_over() -> None:
+        last = bob.last("@q")
+        assert last is not None
+        own = Publication("i", last.sequence + 1, BOB, Kind.OWN, b"")
+        assert isinstance(bob.publish([own])[0], int)
+
+    losses.script = ["answer", take_over]
+
+    [found] = ann.publish([rename(*named)])
+
+    assert isinstance(found, int)
+    moved = ann.last("@q")
+    assert moved is not None
+    assert (moved.sequence, moved.owner) == (found - 1, ANN)
+
+
+def test_a_batch_that_was_lost_is_fenced_by_what_came_instead(
+    ann: NatsJournal, bob: NatsJournal, losses: Losses, named: tuple[int, int]
+) -> None:
+    def take_over() -> None:
+        own = Publication("i", named[1], BOB, Kind.OWN, b"")
+        assert isinstance(bob.publish([own])[0], int)
+
+    losses.script = ["message", take_over]
+
+    [found] = ann.publish([rename(*named)])
+
+    assert isinstance(found, Fenced)
+    assert (found.subject, found.newer.owner) == ("i", BOB)
+    assert ann.last("@q") is None
+
+
 def test_messages_that_the_servers_lost_are_no_success(ann: NatsJournal) -> None:
     first = stored(ann, 0)
 
@@ -244,7 +312,7 @@ def test_messages_that_the_servers_lost_are_no_success(ann: NatsJournal) -> None
             found = put(ann, first + 1000)
 
     assert isinstance(found, JournalLost)
-    assert f"knows messages up to {first} of the folder, and {first + 1000}" in str(found.strerror)
+    assert f"knows messages up to {first} of the subject, and {first + 1000}" in str(found.strerror)
 
 
 def test_a_replica_that_lags_does_not_make_a_folder_unknown(

@@ -4,6 +4,7 @@ import threading
 from errno import EMSGSIZE
 
 import pytest
+from msgspec import structs
 
 from cluster.conftest import Join
 from stenod_cluster import limits
@@ -15,6 +16,7 @@ from stenod_cluster.journal import (
     Message,
     Owner,
     Publication,
+    subject_of_name,
 )
 from support.nats_journals import READY_S
 
@@ -82,7 +84,7 @@ def test_every_folder_name_has_its_own_subject(join: Join, folder: str) -> None:
     sequence = stored(journal, folder, 0)
 
     assert last_after(journal, folder, sequence).sequence == sequence
-    assert journal.folders() == {folder: 1}
+    assert journal.counts() == {folder: 1}
     assert journal.last(folder.replace(".", "/")) is None or "." not in folder
 
 
@@ -119,16 +121,78 @@ def test_folders_are_published_to_side_by_side(join: Join) -> None:
     )
 
     assert all(isinstance(each, int) for each in found)
-    assert journal.folders() == {f"s{number}": 1 for number in range(16)}
+    assert journal.counts() == {f"s{number}": 1 for number in range(16)}
 
 
-def test_the_folders_below_one_are_listed_alone(join: Join) -> None:
+def test_names_are_listed_apart_from_sessions(join: Join) -> None:
     journal = join("ann")
-    for folder in ("a", "a/b", "a/b/c d", "ab", "c/a/b"):
-        stored(journal, folder, 0)
+    stored(journal, "i", 0)
+    for name in ("a", "a/b", "a/b/c d", "ab", "c/a/b"):
+        stored(journal, subject_of_name(name), 0, kind=Kind.NAME)
 
-    assert journal.folders("a") == {"a/b": 1, "a/b/c d": 1}
-    assert journal.folders("ab") == {}
+    assert sorted(journal.names()) == ["a", "a/b", "a/b/c d", "ab", "c/a/b"]
+    assert sorted(journal.names("a")) == ["a/b", "a/b/c d"]
+    assert journal.names("never") == []
+    assert journal.counts() == {"i": 1}
+
+
+def batch(*messages: tuple[str, int]) -> Publication:
+    """Several messages that are stored together or not at all."""
+    *also, last = (Publication(subject, after, ANN, Kind.OWN, b"x") for subject, after in messages)
+    return structs.replace(last, also=tuple(also))
+
+
+def test_a_batch_is_stored_whole_and_in_order(join: Join) -> None:
+    journal = join("ann")
+    first = stored(journal, "i", 0)
+
+    [found] = journal.publish([batch(("@p", 0), ("i", first), ("@q", 0))])
+
+    assert isinstance(found, int)
+    at_once = [journal.last("@p"), last_after(journal, "i", found - 1), journal.last("@q")]
+    assert [each.sequence for each in at_once if each] == [found - 2, found - 1, found]
+
+
+@pytest.mark.parametrize("wrong", range(3))
+def test_a_batch_with_one_wrong_fence_stores_nothing(join: Join, wrong: int) -> None:
+    journal, subjects = join("ann"), ("@p", "i", "@q")
+    theirs = stored(journal, subjects[wrong], 0, BOB)
+
+    [found] = journal.publish([batch(*((each, 0) for each in subjects))])
+
+    assert isinstance(found, Fenced)
+    assert (found.subject, found.newer.sequence) == (subjects[wrong], theirs)
+    assert found.newer.owner == BOB
+    others = [each for each in subjects if each != subjects[wrong]]
+    assert journal.last_of(others) == [None, None]
+
+
+def test_a_batch_of_hundreds_of_large_messages_is_stored(join: Join) -> None:
+    journal = join("ann")
+    wanted = batch(*((f"@s/{number}", 0) for number in range(900)))
+
+    [found] = journal.publish([structs.replace(wanted, body=b"x" * 500_000)])
+
+    assert isinstance(found, int)
+    assert len(journal.names("s")) == 900
+
+
+def test_of_two_batches_behind_the_same_names_one_is_stored(join: Join) -> None:
+    ann, bob = join("ann"), join("bob")
+    outcomes: list[int | OSError] = []
+
+    def publish(journal: Journal) -> None:
+        outcomes.extend(journal.publish([batch(("@p", 0), ("@q", 0))]))
+
+    threads = [threading.Thread(target=publish, args=[journal]) for journal in (ann, bob)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(isinstance(each, int) for each in outcomes) == [False, True]
+    (refused,) = (each for each in outcomes if not isinstance(each, int))
+    assert isinstance(refused, Fenced)
 
 
 def test_a_stale_owner_is_refused_and_learns_the_newer_one(join: Join) -> None:
@@ -140,7 +204,7 @@ def test_a_stale_owner_is_refused_and_learns_the_newer_one(join: Join) -> None:
 
     assert isinstance(refused, Fenced)
     assert (refused.newer.owner, refused.newer.sequence) == (BOB, taken)
-    assert bob.folders() == {"s": 2}
+    assert bob.counts() == {"s": 2}
     assert isinstance(stored(bob, "s", taken, BOB), int)
 
 
@@ -174,7 +238,7 @@ def test_of_racing_owners_one_continues_the_folder(join: Join) -> None:
 
     assert sum(isinstance(each, int) for each in found) == 1
     assert sum(isinstance(each, Fenced) for each in found) == 3
-    assert journals[0].folders() == {"s": 2}
+    assert journals[0].counts() == {"s": 2}
 
 
 def test_a_purge_removes_what_is_before(join: Join) -> None:
@@ -186,7 +250,7 @@ def test_a_purge_removes_what_is_before(join: Join) -> None:
     journal.purge("s", at)
     journal.purge("s", at)
 
-    assert journal.folders() == {"s": 1, "t": 1}
+    assert journal.counts() == {"s": 1, "t": 1}
     assert last_after(journal, "t", other).sequence == other
     assert isinstance(stored(journal, "s", at), int)
 
@@ -198,7 +262,7 @@ def test_a_message_over_the_limit_is_refused(join: Join) -> None:
 
     assert isinstance(refused, OSError)
     assert refused.errno == EMSGSIZE
-    assert journal.folders() == {}
+    assert journal.counts() == {}
 
 
 def test_announcements_reach_all_daemons(join: Join) -> None:
@@ -231,7 +295,7 @@ def test_a_closed_journal_publishes_and_reads_nothing(join: Join) -> None:
     with pytest.raises(JournalLost):
         journal.last("s")
     with pytest.raises(JournalLost):
-        journal.folders()
+        journal.counts()
     journal.announce(ANN, "alive", b"")
 
 

@@ -37,7 +37,7 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
     three_nodes: NatsCluster, folder: Path
 ) -> None:
     one, two = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "ab")
-    stream = stream_name(folder.name, 0)
+    stream = stream_name(folder.name)
     with one, two, client_of(one) as first, client_of(two) as second:
         write(first, "s", "first")
         write(second, "t", "second")

@@ -171,7 +171,7 @@ def wait_until_listed(client: steno.BlockingClient, *sessions: str) -> None:
     wait_until(is_listed, f"the list is never {sessions}")
 
 
-@pytest.mark.parametrize("published", ["come", "all"])
+@pytest.mark.parametrize("published", ["none", "all"])
 def test_a_rename_whose_daemon_was_killed_is_completed_by_its_repeat(
     pair: Pair, published: str
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_rename_whose_daemon_was_killed_is_completed_by_its_repeat(
 
     dies_at(pair.daemon, published, lambda client: client.rename("p", "q", key=KEY))
     pair.daemon.start()
-    there = "p" if published == "come" else "q"
+    there = "p" if published == "none" else "q"
     wait_until_listed(pair.one, there, f"{there}/c")
 
     pair.one.rename("p", "q", key=KEY)
@@ -196,7 +196,7 @@ def test_a_restoration_whose_daemon_was_killed_is_completed_by_its_repeat(pair: 
 
     dies_at(pair.daemon, "all", lambda client: client.undelete("p", key=KEY))
     pair.daemon.start()
-    wait_until_listed(pair.one)
+    wait_until_listed(pair.one, "p")
 
     pair.one.undelete("p", key=KEY)
 
@@ -241,27 +241,60 @@ def test_a_take_in_whose_daemon_was_killed_is_completed_by_its_repeat(pair: Pair
     try:
         dies_at(pair.daemon, "all", take_in)
         pair.daemon.start()
-        assert pair.one.sessions() == []
+        wait_until_listed(pair.one, "p", "p/c")
 
-        assert take_in(pair.one).created
+        assert not take_in(pair.one).created
     finally:
         os.close(handle)
 
     assert read(pair.two, "p") == read(pair.two, "p/c") == ["above"]
 
 
-def test_a_session_is_restored_from_the_trash_of_the_host_that_deleted_it(pair: Pair) -> None:
+def test_a_session_is_restored_by_another_host_than_the_one_that_deleted_it(pair: Pair) -> None:
     write(pair.one, "p", "above")
+    write(pair.one, "p/c", "below")
     pair.one.delete("p")
+    pair.daemon.stop()
 
-    # The client finds that host by itself.
-    pair.two.undelete("p")
+    assert pair.two.undelete("p", key=KEY).session == "p"
 
-    assert read(pair.one, "p") == read(pair.two, "p") == ["above"]
+    pair.daemon.start()
+    for client in (pair.two, pair.one):
+        assert (read(client, "p"), read(client, "p/c")) == (["above"], ["below"])
+        assert client.undelete("p", key=KEY).session == "p"
+    with pytest.raises(steno.NotFound):
+        pair.one.undelete("p", key="another")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_copy_follows_the_name_of_its_session_before_it_is_asked_for(
+    pair: Pair, *, is_there: bool
+) -> None:
+    for session in ("p", "gone"):
+        write(pair.one, session, "above")
+        (two,) = (
+            host for host in pair.one.cluster().hosts if host.endpoint != pair.daemon.endpoint
+        )
+        pair.one.hand_over(session, two.host)
+    if not is_there:
+        pair.daemon.stop()
+    pair.two.rename("p", "q")
+    pair.two.delete("gone")
+    if not is_there:
+        pair.daemon.start()
+    tree = pair.daemon.root / "sessions"
+
+    def has_followed() -> bool:
+        names = {each.name for each in tree.iterdir()}
+        trash = tree / ".trash"
+        return {"q"} == {each for each in names if not each.startswith(".")} and trash.exists()
+
+    wait_until(has_followed, "the copies stay where they were")
+    assert [each.name.rpartition(".")[2] for each in (tree / ".trash").iterdir()] == ["gone"]
 
 
 @pytest.mark.parametrize("dead_s", [2.5])
-@pytest.mark.parametrize("published", ["come", "all"])
+@pytest.mark.parametrize("published", ["none", "all"])
 def test_a_rename_whose_daemon_was_killed_is_completed_by_another_one(
     pair: Pair, published: str
 ) -> None:

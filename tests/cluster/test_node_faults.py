@@ -89,7 +89,7 @@ def writers(cluster: NatsCluster) -> Iterator[tuple[Writers, str]]:
         found = Writers(journal)
         try:
             found.wait_for(10)
-            yield found, stream_name(chosen.cluster, 0)
+            yield found, stream_name(chosen.cluster)
         finally:
             found.end()
         assert not found.failed, found.failed
@@ -135,7 +135,7 @@ def _without_majority(cluster: NatsCluster, act: Callable[[NatsJournal], OSError
         journal.wait_ready(READY_S)
         [first] = journal.publish([Publication("s", 0, ANN, Kind.OWN, b"")])
         assert isinstance(first, int)
-        cluster.wait_for_messages(stream_name(chosen.cluster, 0), 2, first)
+        cluster.wait_for_messages(stream_name(chosen.cluster), 2, first)
         return act(journal)
 
 
@@ -163,7 +163,7 @@ def test_a_cut_off_server_confirms_nothing(
         journal.wait_ready(READY_S)
         # The leader of a new stream does not hear all others at once.
         wait_until(lambda: is_confirmed(journal), "all servers run, and nobody says so")
-        leader = frail_nodes.wait_for_leader(stream_name(chosen.cluster, 0))
+        leader = frail_nodes.wait_for_leader(stream_name(chosen.cluster))
         follower, other = (node for node in frail_nodes.nodes if node is not leader)
         stopped = [leader if is_leader_among else other, follower]
         for node in stopped:
@@ -176,7 +176,7 @@ def test_a_cut_off_server_confirms_nothing(
 
 def is_confirmed(journal: NatsJournal) -> bool:
     try:
-        journal.confirm("s")
+        journal.confirm()
     except JournalLost:
         return False
     return True

@@ -12,7 +12,14 @@ import msgspec
 import pytest
 
 from stenod_cluster import limits
-from stenod_cluster.journal import ForeignMessage, JournalLost, Kind, Owner, Publication
+from stenod_cluster.journal import (
+    ForeignMessage,
+    JournalLost,
+    Kind,
+    Owner,
+    Publication,
+    subject_of_name,
+)
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name
 from stenod_cluster.trust import Trust
@@ -173,7 +180,7 @@ def test_a_full_stream_refuses_and_keeps_what_it_has(
     # A busy disk takes longer for a large message; what is sent again would leave a doubt.
     monkeypatch.setattr(limits, "RESEND_S", READY_S)
     chosen = options(three_nodes)
-    stream = stream_name(chosen.cluster, 0)
+    stream = stream_name(chosen.cluster)
     with journal_with(chosen) as journal:
         journal.wait_ready(READY_S)
         config = ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})["config"]
@@ -219,8 +226,8 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
     with journal_with(chosen) as journal:
         [first] = journal.publish([FIRST])
         assert isinstance(first, int)
-        stream = stream_name(chosen.cluster, 0)
-        foreign = ask(three_nodes, f"steno.{chosen.cluster}.f.0.s", "hello")["seq"]
+        stream = stream_name(chosen.cluster)
+        foreign = ask(three_nodes, f"steno.{chosen.cluster}.s.s", "hello")["seq"]
         # A replica that lags would answer with the message before.
         three_nodes.wait_for_messages(stream, 3, foreign)
 
@@ -252,7 +259,7 @@ def test_a_message_of_another_program_is_named_and_stays(three_nodes: NatsCluste
         ({"subjects": ["{cluster}.>"]}, "subjects is"),
         ({"storage": "memory"}, "storage is memory, and has to be file"),
         ({"allow_direct": False}, "allow_direct is false, and has to be true"),
-        ({"metadata": {"steno_streams": "4"}}, "(replication.streams) is 4, and has to be 1"),
+        ({"allow_atomic": False}, "allow_atomic is false, and has to be true"),
     ],
 )  # fmt: skip
 def test_a_stream_with_other_settings_is_refused(
@@ -261,7 +268,7 @@ def test_a_stream_with_other_settings_is_refused(
     from stenod_cluster.streams import stream_config
 
     chosen = options(three_nodes)
-    config = stream_config(chosen, 0)
+    config = stream_config(chosen)
     if "subjects" in setting:
         setting = {"subjects": [f"{chosen.cluster}.>"]}
     created = ask(three_nodes, f"$JS.API.STREAM.CREATE.{config['name']}", config | setting)
@@ -284,24 +291,10 @@ def test_three_replicas_on_one_server_are_refused(one_node: NatsCluster) -> None
 
 
 def test_a_path_that_is_too_long_is_named(three_nodes: NatsCluster) -> None:
+    long = subject_of_name("x" * 3000)
     with journal_with(options(three_nodes)) as journal:
-        [found] = journal.publish([Publication("x" * 3000, 0, ANN, Kind.OWN, b"")])
+        [found] = journal.publish([Publication(long, 0, ANN, Kind.NAME, b"")])
         with pytest.raises(OSError, match="use a shorter one"):
-            journal.last("x" * 3000)
+            journal.last(long)
     assert isinstance(found, OSError)
     assert found.errno == ENAMETOOLONG
-
-
-def test_folders_are_divided_among_several_streams(three_nodes: NatsCluster) -> None:
-    chosen = options(three_nodes, streams=3)
-    with journal_with(chosen) as journal:
-        journal.wait_ready(READY_S)
-        found = journal.publish(
-            [Publication(f"s{number}/sub", 0, ANN, Kind.OWN, b"") for number in range(12)]
-        )
-        assert all(isinstance(each, int) for each in found)
-        assert journal.folders() == {f"s{number}/sub": 1 for number in range(12)}
-        streams = journal.state().streams
-    assert len(streams) == 3
-    assert sum(stream.messages for stream in streams) == 12
-    assert all(stream.messages for stream in streams)

@@ -78,7 +78,7 @@ def test_a_missing_stream_is_created_by_an_explicit_act_only(three_nodes: NatsCl
     with ready(chosen, Trust(None, Request.CREATE)) as journal:
         stored(journal, "s", 0)
     with ready(chosen, Trust(None)) as journal:
-        assert journal.folders() == {"s": 1}
+        assert journal.counts() == {"s": 1}
 
 
 def test_a_stream_that_was_made_again_is_refused_until_it_is_joined_again(
@@ -88,9 +88,9 @@ def test_a_stream_that_was_made_again_is_refused_until_it_is_joined_again(
     (root / "stenod.join").write_text("create")
     (root / "stenod.join").chmod(0o600)
     with ready(chosen, Trust(root)) as journal:
-        before = journal.stream_of("s")
+        before = journal.stream()
         first = stored(journal, "s", 0)
-        rebuild(three_nodes, stream_name(chosen.cluster, 0))
+        rebuild(three_nodes, stream_name(chosen.cluster))
 
         # No look at the stream was due: what is published finds it.
         assert isinstance(put(journal, "never", 0), ForeignStream)
@@ -102,15 +102,15 @@ def test_a_stream_that_was_made_again_is_refused_until_it_is_joined_again(
     (root / "stenod.join").write_text("again")
     (root / "stenod.join").chmod(0o600)
     with ready(chosen, Trust(root)) as journal:
-        assert journal.stream_of("s") != before
+        assert journal.stream() != before
         stored(journal, "s", 0)
     with ready(chosen, Trust(root)) as journal:
-        assert "s" in journal.folders()
+        assert "s" in journal.counts()
 
 
 def test_a_stream_that_is_gone_is_not_made_again(three_nodes: NatsCluster) -> None:
     chosen, trust = options(three_nodes), Trust(None, Request.CREATE)
-    stream = stream_name(chosen.cluster, 0)
+    stream = stream_name(chosen.cluster)
     with ready(chosen, trust) as journal:
         stored(journal, "s", 0)
         ask(three_nodes, f"$JS.API.STREAM.DELETE.{stream}", {})
@@ -124,7 +124,7 @@ def test_a_stream_that_is_gone_is_not_made_again(three_nodes: NatsCluster) -> No
 def test_a_stream_that_was_restored_from_an_old_copy_is_refused(count: int) -> None:
     with NatsCluster(count) as cluster:
         chosen, trust = options(cluster), Trust(None, Request.CREATE)
-        stream = stream_name(chosen.cluster, 0)
+        stream = stream_name(chosen.cluster)
         with ready(chosen, trust) as journal:
             first = stored(journal, "s", 0)
             asyncio.run(restore_old_copy(cluster, stream, lambda: stored(journal, "s", first)))
@@ -138,7 +138,7 @@ def test_a_stream_that_was_restored_from_an_old_copy_is_refused(count: int) -> N
         other_host = Trust(None)
         other_host._known = dict(trust._known)
         with ready(chosen, again) as journal:
-            assert journal.folders() == {"s": 1}
+            assert journal.counts() == {"s": 1}
             stored(journal, "s", first)
         # What this one knows of the stream is of before the loss.
         with joined(chosen, "bob", other_host) as other, pytest.raises(ForeignStream):
@@ -152,7 +152,7 @@ def test_a_daemon_that_waits_for_its_leader_does_not_doubt_the_stream(
     with ready(chosen, Trust(None, Request.CREATE)) as journal:
         at = stored(journal, "s", 0)
         for _ in range(3):
-            frail_nodes.wait_for_leader(stream_name(chosen.cluster, 0)).restart()
+            frail_nodes.wait_for_leader(stream_name(chosen.cluster)).restart()
             for _ in range(20):
                 at = stored(journal, "s", at)
         frail_nodes.wait_ready()

@@ -1,5 +1,6 @@
 """Blows: what a crash run does to daemons and servers, by a seed."""
 
+import base64
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from crash import families
 from crash.world import CLUSTER, STREAM, Host, World
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
+from stenod_cluster.journal import subject_of_name
 from stenod_cluster.subjects import subject_of
 from support.nats_cluster import Node, wait_until
 from support.nats_requests import ask
@@ -231,7 +233,10 @@ def _fill_stream(world: World, blow: Blow) -> None:
 
 def _publish_foreign(world: World, blow: Blow) -> None:
     """Another program publishes to a session's subject, and an operator removes its message."""
-    foreign = ask(world.cluster, subject_of(CLUSTER, 1, blow.session), "hello")
+    place = subject_of(CLUSTER, subject_of_name(blow.session))
+    named = ask(world.cluster, f"$JS.API.STREAM.MSG.GET.{STREAM}", {"last_by_subj": place})
+    identity = base64.b64decode(named["message"]["data"]).decode().partition(" ")[0]
+    foreign = ask(world.cluster, subject_of(CLUSTER, identity), "hello")
     wait_for_s(blow.outage_s)
     removal = {"seq": foreign["seq"]}
     removed = ask(world.cluster, f"$JS.API.STREAM.MSG.DELETE.{STREAM}", removal)

@@ -23,7 +23,7 @@ from support.nats_cluster import NatsCluster, Node
 from support.proxy import Proxy
 
 CLUSTER = "crash"
-STREAM = f"STENO_{CLUSTER}_0"
+STREAM = f"STENO_{CLUSTER}"
 
 REPORT_S = 30.0
 

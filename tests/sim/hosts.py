@@ -44,9 +44,9 @@ class MortalJournal:
         self._chance = chance
         self._is_dead = False
         self.under_way = 0
-        self.folders, self.purge = journal.folders, journal.purge
+        self.names, self.counts, self.purge = journal.names, journal.counts, journal.purge
         self.listen = journal.listen
-        self.stream_of = journal.stream_of
+        self.stream, self.last_of, self.confirm = journal.stream, journal.last_of, journal.confirm
         self.is_silent = False
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
@@ -75,17 +75,17 @@ class MortalJournal:
         self._is_dead = True
         self._journal.close()
 
-    def last(self, folder: str) -> Message | None:
+    def last(self, subject: str) -> Message | None:
         """See `Journal`."""
-        return self._asked("last", folder, lambda: self._journal.last(folder))
+        return self._asked("last", subject, lambda: self._journal.last(subject))
 
-    def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
+    def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """See `Journal`."""
-        yield from self._asked("read", folder, lambda: self._journal.read(folder, after, last))
+        yield from self._asked("read", subject, lambda: self._journal.read(subject, after, last))
 
-    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
+    def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """See `Journal`."""
-        self._asked("note", folder, lambda: self._journal.note_taken(folder, host, owner))
+        self._asked("note", name, lambda: self._journal.note_taken(name, host, owner))
 
     def taken_from(self, host: str) -> list[Message]:
         """See `Journal`."""
@@ -97,7 +97,7 @@ class MortalJournal:
             self._journal.announce(owner, topic, body)
 
     def _publish(self, publication: Publication) -> int | OSError:
-        call = Call("publish", publication.folder, publication.kind)
+        call = Call("publish", publication.subject, publication.kind)
         try:
             return self._disk._change(call, lambda: self._journal.publish([publication])[0])
         except OSError as error:

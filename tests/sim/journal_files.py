@@ -1,21 +1,21 @@
 """The files of a session as its messages in the journal say, worked out apart from the product."""
 
 from steno_protocol.journal_entries import AnyEntry, Append, Copy, Create, Cut, Name, decode_entries
-from stenod_cluster.journal import Kind, Message
+from stenod_cluster.journal import Kind, Message, subject_of_name
 from support.memory_journal import MemoryStream
 
 
 class JournalFiles:
-    """The files of one folder, kept up to date with the servers' messages.
+    """The files of one session, kept up to date with the servers' messages.
 
     Args:
         stream: the servers.
-        folder: the path of the folder.
+        name: the name of the session.
     """
 
-    def __init__(self, stream: MemoryStream, folder: str) -> None:
+    def __init__(self, stream: MemoryStream, name: str) -> None:
         self._stream = stream
-        self._folder = folder
+        self._name = name
         self._last = 0
         self._is_snapshot = False
         self._parts: list[AnyEntry] = []
@@ -24,8 +24,7 @@ class JournalFiles:
 
     def now(self) -> dict[str, bytes]:
         """The content of each name."""
-        messages = self._stream._messages.get(self._folder, [])
-        for message in messages:
+        for message in self._messages():
             assert isinstance(message, Message)
             if message.sequence > self._last:
                 self._take(message)
@@ -35,8 +34,15 @@ class JournalFiles:
     @property
     def last(self) -> Message | None:
         """The last message."""
-        messages = self._stream._messages.get(self._folder)
+        messages = self._messages()
         return messages[-1] if messages and isinstance(messages[-1], Message) else None
+
+    def _messages(self) -> list[Message | int]:
+        labels = self._stream._messages.get(subject_of_name(self._name), [])
+        label = labels[-1] if labels else None
+        if not isinstance(label, Message):
+            return []
+        return self._stream._messages.get(label.label.identity, [])
 
     def _take(self, message: Message) -> None:
         match message.kind:

@@ -290,13 +290,19 @@ def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> Non
 
 
 def _store_without_a_fence(self: MemoryStream, publication: Publication) -> int | OSError:
-    last = _last_of(self, publication.folder)
-    after = publication.after if last is None else last.sequence
-    return _store(self, msgspec.structs.replace(publication, after=after))
+    also = tuple(_behind_the_last(self, each) for each in publication.also)
+    return _store(self, msgspec.structs.replace(_behind_the_last(self, publication), also=also))
 
 
-def _last_of(stream: MemoryStream, folder: str) -> Message | None:
-    messages = stream._messages.get(folder)
+def _behind_the_last(stream: MemoryStream, publication: Publication) -> Publication:
+    last = _last_of(stream, publication.subject)
+    return (
+        publication if last is None else msgspec.structs.replace(publication, after=last.sequence)
+    )
+
+
+def _last_of(stream: MemoryStream, subject: str) -> Message | None:
+    messages = stream._messages.get(subject)
     return messages[-1] if messages and isinstance(messages[-1], Message) else None
 
 
@@ -329,9 +335,10 @@ def _holds_by_size(self: Mirror, manifest: Any) -> bool:
     )
 
 
-def _own_by_reading(self: Ownership, path: str, last: Message | None) -> Any:
+def _own_by_reading(self: Ownership, path: str, identity: str) -> Any:
+    last = self.journal.last(identity)
     if last is None:
-        return _own(self, path, last)
+        return _own(self, path, identity)
     self._check_free(path, last.owner)
     return last.sequence, last
 

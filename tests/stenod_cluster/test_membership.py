@@ -17,7 +17,7 @@ from stenod_cluster.facts import (
     Syncing,
     broken_promises,
 )
-from stenod_cluster.journal import Kind, Publication
+from stenod_cluster.journal import Kind, Label, Publication, subject_of_name
 from stenod_cluster.membership import Membership
 from stenod_cluster.mirror import Mark
 from support.memory_journal import MemoryJournal, MemoryStream
@@ -53,19 +53,22 @@ def member(stream: MemoryStream, folder: Path, name: str) -> Membership:
     return made
 
 
-def publish(
-    stream: MemoryStream, owner: Membership, folder: str, kind: Kind, after: int = 0
-) -> None:
-    """Let a daemon publish a message without a body."""
+def publish(stream: MemoryStream, owner: Membership, name: str, kind: Kind, after: int = 0) -> None:
+    """Let a daemon publish a message about a name."""
     journal = MemoryJournal(stream, "publisher")
-    [found] = journal.publish([Publication(folder, after, owner._hosts.owner, kind, b"")])
+    label = Label(f"id-of-{name}", "").body()
+    subject = subject_of_name(name)
+    [found] = journal.publish([Publication(subject, after, owner._hosts.owner, kind, label)])
     assert isinstance(found, int)
 
 
-def publish_own(stream: MemoryStream, owner: Membership, *folders: str) -> None:
-    """Let a daemon own folders."""
-    for folder in folders:
-        publish(stream, owner, folder, Kind.OWN)
+def publish_own(stream: MemoryStream, owner: Membership, *names: str) -> None:
+    """Let a daemon own sessions."""
+    journal = MemoryJournal(stream, "publisher")
+    for name in names:
+        publish(stream, owner, name, Kind.NAME)
+        own = Publication(f"id-of-{name}", 0, owner._hosts.owner, Kind.OWN, b"")
+        assert isinstance(journal.publish([own])[0], int)
 
 
 def test_a_new_daemon_knows_the_living_ones_before_it_serves(tmp_path: Path) -> None:
@@ -83,8 +86,8 @@ def test_a_session_that_came_from_another_daemon_is_listed_before_it_is_opened(
 ) -> None:
     stream = MemoryStream()
     one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
-    journal, owner = MemoryJournal(stream, "three"), two._hosts.owner
-    assert journal.publish([Publication("demo", 0, owner, Kind.OWN, b"")]) == [1]
+    owner = two._hosts.owner
+    publish_own(stream, two, "demo")
     (there,), (here,) = one.others("", "", 9), two.others("", "", 9)
     assert (there.session, there.endpoint, there.is_own) == ("demo", owner.endpoint, False)
     assert (here.session, here.is_own) == ("demo", True)
@@ -94,8 +97,8 @@ def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_pa
     stream = MemoryStream()
     one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
     publish_own(stream, one, "a", "c")
-    foreign = stream.publish_foreign("b")
-    stream.publish_foreign("no session/\udcff")
+    foreign = stream.publish_foreign(subject_of_name("b"))
+    stream.publish_foreign(subject_of_name("no session/\udcff"))
     assert [each.session for each in two.others("", "", 9)] == ["a", "c"]
     report = two.report("", None, 9)
     assert report.trouble == ""
@@ -118,8 +121,10 @@ def test_removed_sessions_cut_no_list_short(tmp_path: Path) -> None:
     stream = MemoryStream()
     one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
     publish_own(stream, one, "a", "b", "c", "d", "e")
-    for number, name in enumerate("abc", 1):
-        publish(stream, one, name, Kind.GONE, after=number)
+    for name in "abc":
+        last = stream.last("", subject_of_name(name))
+        assert last is not None
+        publish(stream, one, name, Kind.GONE, after=last.sequence)
     listed = two.others("", "", 1)
     assert [each.session for each in listed if each.endpoint] == ["d"]
     assert [each.session for each in listed if not each.endpoint] == ["a", "b", "c"]

@@ -18,7 +18,7 @@ ANN = Owner("ann", "a1", "tcp://10.0.0.1:7117")
 
 
 def put(journal: Journal, after: int) -> int | OSError:
-    """Publish one message to the folder s."""
+    """Publish one message of the session s."""
     return journal.publish([Publication("s", after, ANN, Kind.CHANGE, b"x")])[0]
 
 
@@ -30,7 +30,7 @@ def test_a_fault_decides_whether_a_doubtful_message_is_stored(fault: Fault, coun
 
     assert isinstance(put(journal, 0), InDoubt)
     stream.settle()
-    assert journal.folders().get("s", 0) == count
+    assert journal.counts().get("s", 0) == count
 
 
 def test_a_late_message_comes_as_long_as_its_fence_holds() -> None:
@@ -40,7 +40,7 @@ def test_a_late_message_comes_as_long_as_its_fence_holds() -> None:
     assert isinstance(put(journal, 0), InDoubt)
     assert journal.last("s") is None
 
-    stream.settle("s")
+    stream.settle()
 
     found = put(journal, 0)
     assert isinstance(found, Fenced)
@@ -56,7 +56,7 @@ def test_a_late_message_comes_never_behind_another_one() -> None:
         put(journal, 0)
         is_stored = isinstance(put(journal, 0), int)
         stream.settle()
-        assert journal.folders() == {"s": 1}
+        assert journal.counts() == {"s": 1}
         outcomes.add(is_stored)
     assert outcomes == {True, False}
 
@@ -71,14 +71,14 @@ def test_a_host_that_is_cut_off_reads_publishes_and_hears_nothing() -> None:
     bob.announce(ANN, "lost", b"")
     assert isinstance(put(ann, 0), JournalLost)
     assert isinstance(put(bob, 0), int)
-    for read in (lambda: ann.last("s"), ann.folders, lambda: list(ann.read("s", 0, 1))):
+    for read in (lambda: ann.last("s"), ann.counts, lambda: list(ann.read("s", 0, 1))):
         with pytest.raises(JournalLost):
             read()
 
     stream.heal("ann")
     bob.announce(ANN, "alive", b"")
     assert heard == ["alive"]
-    assert ann.folders() == {"s": 1}
+    assert ann.counts() == {"s": 1}
 
 
 def test_a_stale_replica_lacks_the_last_message() -> None:

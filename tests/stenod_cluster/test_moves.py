@@ -1,8 +1,7 @@
-"""Moves of folders in a cluster: renames, deletions and forks of sessions of several hosts."""
+"""Names of sessions in a cluster: renames, deletions and restorations on several hosts."""
 
-import itertools
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from errno import EIO
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.errors import BadRequest, Held
-from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Publication
-from support.memory_journal import MemoryStream
+from stenod_cluster import limits
+from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Publication, subject_of_name
+from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
 KEY = "k"
@@ -46,15 +46,20 @@ def delete(host: Host, session: str) -> None:
     tree = host.disk.open_root(host.tree)
     trash = host.disk.open_folder(tree, ".trash", create=True)
     parent = host.disk.open_folder(tree, above[0]) if above else tree
-    host.disk.move(parent, name, trash, name, KEY)
+    host.disk.move(parent, name, trash, trash_of(session), KEY)
     for handle in {trash, parent, tree}:
         host.disk.close(handle)
 
 
+def trash_of(session: str) -> str:
+    """The name of a deleted session's folder in the trash."""
+    return f"1.{KEY}.{session.replace('/', '~')}"
+
+
 def kinds(stream: MemoryStream) -> dict[str, Kind]:
-    """The last message of each session."""
-    found = {folder: stream.last("", folder) for folder in stream.folders("")}
-    return {folder: last.kind for folder, last in found.items() if last is not None}
+    """The last message of each name."""
+    found = {name: stream.last("", subject_of_name(name)) for name in stream.names("")}
+    return {name: last.kind for name, last in found.items() if last is not None}
 
 
 # --- ids that are free ---------------------------------------------------------------------------
@@ -78,7 +83,7 @@ def test_asking_for_a_deleted_session_leaves_its_id_free(
     for host in (one, two):
         host.hosts.tell_alive()
         assert host.ownership.acquire("t") is None
-    assert kinds(stream) == {"t": Kind.GONE}
+    assert kinds(stream)["t"] is Kind.GONE
 
 
 def test_of_two_hosts_that_make_a_deleted_session_again_one_succeeds(one: Host, two: Host) -> None:
@@ -133,13 +138,13 @@ def test_a_session_below_that_another_host_owns_keeps_its_parent_where_it_is(
 ) -> None:
     if not is_here:
         shutil.rmtree(Path(family.tree, "p", "c"))
-    before = stream.folders("")
+    before = stream.subjects("")
     with pytest.raises(BadRequest) as refused:
         act(family, "p")
     assert refused.value.session == "p/c"
     assert "the daemon at ipc:///two owns the session 'p/c'" in refused.value.message
     assert "`steno cluster move p/c ipc:///one`" in refused.value.message
-    assert stream.folders("") == before
+    assert stream.subjects("") == before
     assert read(family, "p") == line("above")
     assert read(two, "p/c") == line("below") + line("theirs")
 
@@ -162,7 +167,9 @@ def test_a_session_below_moves_although_only_the_journal_has_it(family: Host, tw
     family.now += 100.0
     delete(family, "p")
     assert (
-        Path(family.tree, ".trash", "p", "c", "context.jsonl").read_bytes().endswith(line("theirs"))
+        Path(family.tree, ".trash", trash_of("p"), "c", "context.jsonl")
+        .read_bytes()
+        .endswith(line("theirs"))
     )
     two.now += 100.0
     assert read(two, "p/c") is None
@@ -184,10 +191,10 @@ def test_a_place_that_another_host_has_is_taken(
     write(one, "p", "above")
     write(one, "p/c", "below")
     write(two, place, "theirs")
-    before = stream.folders("")
+    before = stream.subjects("")
     with pytest.raises(FileExistsError):
         rename(one, "p")
-    assert stream.folders("") == before
+    assert stream.subjects("") == before
     # Also when that host is dead.
     one.now += 100.0
     with pytest.raises(FileExistsError):
@@ -196,438 +203,325 @@ def test_a_place_that_another_host_has_is_taken(
     assert read(one, "p/c") == line("below")
 
 
-# --- moves that fail half-way --------------------------------------------------------------------
+# --- moves that fail or end with their process ---------------------------------------------------
+
+FAMILY = {"p": line("above"), "p/c": line("below")}
 
 
-@contextmanager
-def failing(stream: MemoryStream, number: int) -> Generator[None]:
-    """Let the servers refuse one message, after so many that they take."""
-    original, messages = stream.publish, itertools.count()
-
-    def publish(host: str, publication: Publication) -> int | OSError:
-        if next(messages) == number:
-            return JournalLost(None, "no majority")
-        return original(host, publication)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "publish", publish)
-        yield
+def at_each_place(host: Host) -> dict[str, bytes]:
+    found = {name: read(host, name) for name in ("p", "p/c", "q", "q/c")}
+    return {name: text for name, text in found.items() if text is not None}
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_a_rename_that_the_journal_fails_leaves_both_sessions_at_their_place(
-    one: Host, two: Host, stream: MemoryStream, number: int
-) -> None:
+def moved_to(goal: str) -> dict[str, bytes]:
+    return {f"{goal}{name[1:]}": text for name, text in FAMILY.items()}
+
+
+@pytest.fixture
+def pair(one: Host) -> Host:
+    """A host with the sessions p and p/c."""
     write(one, "p", "above")
     write(one, "p/c", "below")
-    with failing(stream, number), pytest.raises(JournalLost):
-        rename(one, "p")
-    two.now += 100.0
-    assert (read(two, "p"), read(two, "p/c")) == (line("above"), line("below"))
-    assert (read(two, "q"), read(two, "q/c")) == (None, None)
-    one.now += 100.0
-    two.now -= 100.0
-    rename(one, "p")
-    assert (read(one, "q"), read(one, "q/c")) == (line("above"), line("below"))
+    return one
 
 
-def test_a_rename_that_the_disk_fails_leaves_the_session_at_its_place(
-    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+def test_a_family_moves_in_one_batch_that_names_the_command(
+    pair: Host, stream: MemoryStream
 ) -> None:
-    write(one, "p", "above")
+    published: list[Publication] = []
+    publish = stream.publish
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            stream, "publish", lambda host, each: published.append(each) or publish(host, each)
+        )
+        pair.ownership.acquire("p/c")
+        published.clear()
+        rename(pair, "p")
+    (batch,) = published
+    names = [(each.subject, each.kind, each.move) for each in batch.batch if each.move]
+    assert names == [
+        ("@p", Kind.GONE, KEY),
+        ("@q", Kind.NAME, KEY),
+        ("@p/c", Kind.GONE, KEY),
+        ("@q/c", Kind.NAME, KEY),
+    ]
 
+
+def test_a_move_that_the_journal_refuses_changes_nothing(
+    pair: Host, two: Host, stream: MemoryStream
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "publish", lambda *_: JournalLost(None, "no majority"))
+        with pytest.raises(JournalLost):
+            rename(pair, "p")
+    two.now += 100.0
+    assert at_each_place(two) == FAMILY
+    pair.now += 100.0
+    two.now -= 100.0
+    rename(pair, "p")
+    assert at_each_place(pair) == moved_to("q")
+
+
+def test_a_move_that_the_disk_fails_took_place_nevertheless(
+    pair: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(EIO, "the disk failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(one.local, "move", fail)
-        with pytest.raises(OSError, match="the disk failed"):
-            rename(one, "p")
-    # It did not take place, whoever is asked.
-    assert not one.disk.moves.renamed_elsewhere("p", "q", KEY)
-    two.now += 100.0
-    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
-    assert read(two, "p") == line("above")
-    assert read(two, "q") is None
-
-
-def test_a_session_above_is_gone_from_the_journal_last(one: Host, stream: MemoryStream) -> None:
-    write(one, "p", "above")
-    write(one, "p/c", "below")
-    gone: list[str] = []
-    original = stream.publish
-
-    def publish(host: str, publication: Publication) -> int | OSError:
-        if publication.kind is Kind.GONE:
-            gone.append(publication.folder)
-        return original(host, publication)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "publish", publish)
-        delete(one, "p")
-    assert gone == ["p/c", "p"]
-
-
-# --- moves that end with their process -----------------------------------------------------------
+        patch.setattr(pair.local, "move", fail)
+        with pytest.raises(OSError, match="this disk failed"):
+            rename(pair, "p")
+    for host in (pair, two):
+        assert host.disk.name_changes.moved("p", KEY) == "q"
+        assert at_each_place(host) == moved_to("q")
+        two.now += 100.0
+    # Its copy followed, with the files that it had.
+    assert not Path(pair.tree, "p").exists()
+    assert not Path(pair.tree, "q", "quarantine").exists()
 
 
 @contextmanager
-def ending_before_the_disk_moves(host: Host) -> Generator[None]:
-    """Let the process of a host end, at the latest when its disk moves a folder."""
+def dying(host: Host, *, is_stored: bool) -> Generator[None]:
+    """Let the process of a host end before or behind its batch of names."""
+    publish = host.journal.publish
 
-    def move(*_: object) -> None:
+    def publish_and_die(publications: Sequence[Publication]) -> list[int | OSError]:
+        if not any(each.move for one in publications for each in one.batch):
+            return publish(publications)
+        if is_stored:
+            publish(publications)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host.local, "move", move)
+        patch.setattr(host.journal, "publish", publish_and_die)
         with pytest.raises(KeyboardInterrupt):
             yield
     host.start()
 
 
-def cut_short(host: Host, stream: MemoryStream, number: int) -> None:
-    """Rename p to q, and let the process end when it publishes its message of that number."""
-    original, messages = stream.publish, itertools.count()
-
-    def publish(name: str, publication: Publication) -> int | OSError:
-        if next(messages) == number:
-            raise KeyboardInterrupt
-        return original(name, publication)
-
-    with pytest.MonkeyPatch.context() as patch, ending_before_the_disk_moves(host):
-        patch.setattr(stream, "publish", publish)
-        rename(host, "p")
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_a_rename_that_was_cut_short_leaves_each_session_at_one_place(
-    one: Host, two: Host, stream: MemoryStream, number: int
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_rename_whose_host_died_is_whole_or_did_not_begin(
+    pair: Host, two: Host, *, is_stored: bool
 ) -> None:
-    die_moving_a_family(one, stream, number)
-    is_moved = one.disk.settle_move("p", "q", KEY)
-    # Both are at q in the journal, and p is gone, with the fourth message.
-    assert is_moved is (number == 4)
-    there, gone = ("q", "p") if is_moved else ("p", "q")
-    for host in (one, two):
-        assert (read(host, there), read(host, f"{there}/c")) == (line("above"), line("below"))
-        assert (read(host, gone), read(host, f"{gone}/c")) == (None, None)
-        two.now += 100.0
+    with dying(pair, is_stored=is_stored):
+        rename(pair, "p")
+    wanted = moved_to("q") if is_stored else FAMILY
+    two.now += 100.0
+    for host in (two, pair):
+        assert host.disk.name_changes.moved("p", KEY) == ("q" if is_stored else None)
+        assert at_each_place(host) == wanted
+        pair.now += 100.0
 
 
-def test_a_rename_that_the_successor_of_its_host_has_seen_takes_place(
+@pytest.mark.parametrize("act", [rename, delete])
+def test_a_host_that_lost_a_session_unnoticed_moves_nothing(
+    pair: Host, two: Host, stream: MemoryStream, act: Callable[[Host, str], None]
+) -> None:
+    pair.ownership.acquire("p")
+    stream.partition("one")
+    two.now += 100.0
+    write(two, "p", "theirs")
+    stream.heal("one")
+    with pytest.raises(Held) as refused:
+        act(pair, "p")
+    assert refused.value.endpoint == "ipc:///two"
+    assert at_each_place(two) == {**FAMILY, "p": FAMILY["p"] + line("theirs")}
+    assert pair.disk.name_changes.moved("p", KEY) is None
+
+
+def test_a_deletion_settles_what_became_of_an_append_before_it(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
     write(one, "p", "above")
-    cut_short(one, stream, 2)
+    log = one.open("p").log
+    stream.force("one", Fault.UNANSWERED)
+    log.append(line("in doubt"))
+    with pytest.raises(InDoubt):
+        log.sync()
+    one.close()
+    delete(one, "p")
+    restore(two, "p")
+    assert read(two, "p") == line("above") + line("in doubt")
+
+
+def test_a_copy_follows_its_session_to_another_name(one: Host, two: Host) -> None:
+    write(one, "p", "above")
     two.now += 100.0
-    write(two, "q", "theirs")
-    assert one.disk.settle_move("p", "q", KEY)
-    assert read(one, "p") is None
+    write(two, "p", "theirs")
+    inode = Path(one.tree, "p", "context.jsonl").stat().st_ino
+    rename(two, "p")
+    one.ownership.tidy("p")
+    assert Path(one.tree, "q", "context.jsonl").stat().st_ino == inode
     one.now += 100.0
     assert read(one, "q") == line("above") + line("theirs")
 
 
-def test_a_session_that_was_handed_over_is_not_taken_back(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
+def test_a_copy_of_a_session_whose_place_is_taken_here_is_removed(one: Host, two: Host) -> None:
     write(one, "p", "above")
-    cut_short(one, stream, 0)
-    write(two, "q", "theirs")
-    two.ownership.release_to("q", one.hosts.owner)
-    assert not one.disk.settle_move("p", "q", KEY)
-    assert read(one, "q") == line("theirs")
-
-
-def test_a_session_that_was_opened_at_its_new_place_since_stays(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    cut_short(one, stream, 1)
-    write(one, "q", "more")
-    assert not one.disk.settle_move("p", "q", KEY)
     two.now += 100.0
-    assert read(two, "q") == line("above") + line("more")
+    rename_at(two, "p", "q")
+    folder = Path(one.tree, "q")
+    folder.mkdir()
+    (folder / "notes.txt").write_text("another program's")
+    one.ownership.tidy("p")
+    assert not Path(one.tree, "p").exists()
+    one.now += 100.0
+    assert read(one, "q") == line("above")
+    assert (folder / "notes.txt").exists()
 
 
-def test_a_moved_session_stays_although_its_old_id_was_used_again(
+def rename_at(host: Host, name: str, new_name: str) -> None:
+    host.ownership.acquire(name)
+    rename(host, name, new_name)
+
+
+def test_a_copy_of_a_deleted_session_goes_to_the_trash_of_its_disk(one: Host, two: Host) -> None:
+    write(one, "p", "above")
+    two.now += 100.0
+    two.ownership.acquire("p")
+    delete(two, "p")
+    one.ownership.tidy("p")
+    assert Path(one.tree, ".trash", trash_of("p"), "context.jsonl").read_bytes() == line("above")
+    assert not Path(one.tree, "p").exists()
+
+
+def test_an_id_leads_to_another_session_after_a_deletion(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
-    write(one, "p", "above")
-    cut_short(one, stream, 2)
+    write(one, "p", "old")
+    first = stream.identity_of("p")
+    delete(one, "p")
     two.now += 100.0
     write(two, "p", "new")
-    assert not one.disk.settle_move("p", "q", KEY)
-    assert read(two, "p") == line("new")
-    assert read(one, "q") == line("above")
+    assert stream.identity_of("p") != first
     one.now += 100.0
+    assert read(one, "p") == line("new")
+    assert not Path(one.tree, "p", "quarantine").exists()
+    # A repeat of the deletion answers, and deletes nothing.
+    assert one.disk.name_changes.moved("p", KEY) == f".trash/{trash_of('p')}"
     assert read(one, "p") == line("new")
 
 
-def test_an_id_that_another_host_took_is_not_where_a_session_moved(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    write(two, "q", "theirs")
-    with ending_before_the_disk_moves(one):
-        delete(one, "p")
-    assert not one.disk.settle_move("p", "q", KEY)
-    assert read(one, "p") == line("above")
-    assert read(two, "q") == line("theirs")
-
-
-def test_a_restoration_that_was_cut_short_is_taken_back(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    delete(one, "p")
-    tree = one.disk.open_root(one.tree)
-    trash = one.disk.open_folder(tree, ".trash")
-    with ending_before_the_disk_moves(one):
-        one.disk.move(trash, "p", tree, "p")
-    assert not one.disk.settle_move(".trash/p", "p", KEY)
-    assert read(one, "p") is None
-    two.now += 100.0
-    assert read(two, "p") is None
-
-
-# --- moves that a repeat at another host finishes -----------------------------------------------
-
-
-def repeat(host: Host) -> None:
-    """Do the rename of p to q under its key, as a daemon does that another one may have begun."""
-    host.ownership.acquire("p")
-    if not host.disk.moves.renamed_elsewhere("p", "q", KEY):
-        host.ownership.acquire("q")
-        rename(host, "p")
-
-
-AT_Q = {"p": None, "p/c": None, "q": line("above"), "q/c": line("below")}
-
-
-def die_moving_a_family(host: Host, stream: MemoryStream, number: int) -> None:
-    """As `cut_short`, with the session p/c below p."""
-    write(host, "p", "above")
-    write(host, "p/c", "below")
-    cut_short(host, stream, number)
-
-
-def at_each_place(host: Host) -> dict[str, bytes | None]:
-    return {session: read(host, session) for session in ("p", "p/c", "q", "q/c")}
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_a_rename_that_was_cut_short_is_finished_by_its_repeat_at_another_host(
-    one: Host, two: Host, stream: MemoryStream, number: int
-) -> None:
-    die_moving_a_family(one, stream, number)
-    two.now += 100.0
-    for _ in range(2):
-        repeat(two)
-        assert at_each_place(two) == AT_Q
-    two.hosts.tell_alive()
-    one.disk.settle_move("p", "q", KEY)
-    one.now += 100.0
-    for host in (one, two):
-        repeat(host)
-        assert at_each_place(host) == AT_Q
-        two.now += 100.0
-
-
-def test_what_a_rename_publishes_names_its_command_until_the_session_is_changed(
-    one: Host, stream: MemoryStream
-) -> None:
+def test_a_copy_below_another_name_than_its_own_is_no_session(one: Host, two: Host) -> None:
     write(one, "p", "above")
     write(one, "p/c", "below")
-    rename(one, "p")
-    last = {folder: stream.last("", folder) for folder in stream.folders("")}
-    assert {folder: (each.kind, each.move, each.body) for folder, each in last.items() if each} == {
-        "p": (Kind.GONE, KEY, b"q"),
-        "p/c": (Kind.GONE, KEY, b"q/c"),
-        "q": (Kind.CHANGE, KEY, last["q"].body if last["q"] else b""),
-        "q/c": (Kind.CHANGE, KEY, last["q/c"].body if last["q/c"] else b""),
-    }
-    write(one, "q", "more")
-    changed = stream.last("", "q")
-    assert changed is not None
-    assert changed.move == ""
-
-
-def test_a_session_at_the_new_id_that_no_rename_brought_stays(one: Host, two: Host) -> None:
-    write(one, "p", "above")
-    write(one, "q", "another session")
     two.now += 100.0
-    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
-    assert read(two, "q") == line("another session")
-
-
-def test_what_another_host_left_at_the_new_place_is_not_taken_back(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    # p/c is at q/c alone then, and its last message is of the first host.
-    die_moving_a_family(one, stream, 3)
-    two.now += 100.0
-    repeat(two)
-    assert not one.disk.settle_move("p", "q", KEY)
-    assert read(two, "q/c") == line("below")
-
-
-def test_a_rename_is_begun_again_by_its_first_host_if_the_second_one_dies_in_it(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    die_moving_a_family(one, stream, 3)
-    two.now += 100.0
-    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
+    two.ownership.acquire("p/c")
+    tree = two.disk.open_root(two.tree)
+    parent = two.disk.open_folder(tree, "p")
+    two.disk.move(parent, "c", tree, "r", "another")
+    rename_at(two, "p", "q")
+    one.start()
+    one.ownership.tidy("p")
+    assert sorted(one.ownership.copies.here()) == ["q"]
     one.now += 100.0
-    assert not one.disk.settle_move("p", "q", KEY)
-    repeat(one)
-    assert at_each_place(one) == AT_Q
+    assert (read(one, "q"), read(one, "q/c"), read(one, "r")) == (
+        line("above"),
+        None,
+        line("below"),
+    )
 
 
-def test_a_rename_that_a_living_host_is_doing_is_left_to_it(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
+def test_files_without_a_mark_at_an_id_that_is_gone_are_put_aside(one: Host, two: Host) -> None:
     write(one, "p", "above")
-    cut_short(one, stream, 1)
-    one.hosts.tell_alive()
-    with pytest.raises(Held):
-        two.disk.moves.renamed_elsewhere("p", "q", KEY)
-    assert kinds(stream) == {"p": Kind.CHANGE, "q": Kind.CHANGE}
-
-
-def test_a_session_that_another_command_moved_away_was_not_renamed(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    rename(one, "p", "elsewhere")
+    Path(one.tree, "p", "journal.mark").unlink()
     two.now += 100.0
-    assert not two.disk.moves.renamed_elsewhere("p", "q", KEY)
-    assert not two.disk.moves.renamed_elsewhere("p", "elsewhere", "another key")
-    assert two.disk.moves.renamed_elsewhere("p", "elsewhere", KEY)
-    assert two.disk.moves.deleted_elsewhere("p", KEY) is None
-
-
-@pytest.fixture(params=["purged", "kept"])
-def old_messages(
-    request: pytest.FixtureRequest, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether the servers remove the messages before that a folder is gone, as they are asked."""
-
-    def fail(*_: object) -> None:
-        raise JournalLost(None, "no majority")
-
-    if request.param == "kept":
-        monkeypatch.setattr(stream, "purge", fail)
-
-
-@pytest.mark.usefixtures("old_messages")
-def test_a_rename_that_its_own_host_finished_at_its_start_is_known_to_others(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    cut_short(one, stream, 2)
-    assert one.disk.settle_move("p", "q", KEY)
-    two.now += 100.0
-    assert two.disk.moves.renamed_elsewhere("p", "q", KEY)
-    assert read(two, "q") == line("above")
-
-
-@pytest.mark.usefixtures("old_messages")
-def test_a_rename_that_another_host_finished_stays_known_when_its_first_host_is_back(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    cut_short(one, stream, 1)
-    two.now += 100.0
-    repeat(two)
-    two.hosts.tell_alive()
-    assert not one.disk.settle_move("p", "q", KEY)
-    # What the disk of the first host still has of p goes aside, and the others do not list it.
-    Path(one.tree, "p", "context.mark").write_bytes(b"{}")
+    rename_at(two, "p", "q")
     assert read(one, "p") is None
-    assert kinds(stream)["p"] is Kind.GONE
     assert [each.name for each in Path(one.tree, "p").iterdir()] == ["quarantine"]
-    assert one.disk.moves.renamed_elsewhere("p", "q", KEY)
-    messages = stream.folders("")
-    assert read(one, "p") is None
-    assert stream.folders("") == messages
 
 
-@pytest.mark.parametrize("is_stored", [True, False])
-def test_a_session_is_gone_although_nobody_answers_who_says_so(
-    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool
-) -> None:
-    write(one, "p", "above")
-    cut_short(one, stream, 1)
-    two.now += 100.0
-    repeat(two)
-    original = stream.publish
-
-    def publish(host: str, publication: Publication) -> int | OSError:
-        if publication.kind is not Kind.GONE:
-            return original(host, publication)
-        if is_stored:
-            original(host, publication)
-        return InDoubt(None, "the answer was lost")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stream, "publish", publish)
-        with pytest.raises(JournalLost):
-            read(one, "p")
-    assert read(one, "p") is None
-    assert kinds(stream)["p"] is Kind.GONE
-    assert two.disk.moves.renamed_elsewhere("p", "q", KEY)
-
-
-def test_an_id_whose_old_files_are_here_can_be_used_again(
-    one: Host, two: Host, stream: MemoryStream
-) -> None:
-    write(one, "p", "above")
-    cut_short(one, stream, 1)
-    two.now += 100.0
-    repeat(two)
-    assert one.ownership.writable("p").is_new
-    write(one, "p", "new")
-    assert read(one, "p") == line("new")
-
-
-@pytest.mark.parametrize("is_published", [True, False])
-def test_a_deletion_is_answered_by_another_host_and_taken_back_by_none(
-    one: Host, two: Host, *, is_published: bool
-) -> None:
-    write(one, "p", "above")
-    if is_published:
-        with ending_before_the_disk_moves(one):
-            delete(one, "p")
-    two.now += 100.0
-    assert two.disk.moves.deleted_elsewhere("p", KEY) == (".trash/p" if is_published else None)
-    if not is_published:
-        delete(two, "p")
-    two.hosts.tell_alive()
-    for host in (one, two):
-        assert read(host, "p") is None
-        assert host.disk.moves.deleted_elsewhere("p", KEY) == ".trash/p"
-
-
-def test_a_deletion_that_nobody_answered_is_done_again_by_its_own_host(
+def test_a_session_that_is_used_below_an_id_that_is_gone_stays_where_it_is(
     one: Host, two: Host
 ) -> None:
     write(one, "p", "above")
-    with ending_before_the_disk_moves(one):
-        delete(one, "p")
-    assert one.disk.moves.deleted_elsewhere("p", KEY) is None
-    assert read(one, "p") == line("above")
-    # Another host does not take it for done either.
     two.now += 100.0
-    assert two.disk.moves.deleted_elsewhere("p", KEY) is None
-    assert read(two, "p") == line("above")
-    one.now += 200.0
-    delete(one, "p")
-    assert Path(one.tree, ".trash", "p", "context.jsonl").exists()
+    two.ownership.acquire("p")
+    delete(two, "p")
+    write(one, "p/c", "new")
+    one.ownership.tidy("p")
+    assert sorted(one.ownership.copies.here()) == ["p/c"]
+    assert read(one, "p/c") == line("new")
 
 
-def test_a_session_of_a_deleted_id_outlives_a_repeat_of_the_deletion(one: Host, two: Host) -> None:
+def test_more_sessions_than_a_batch_takes_stay_where_they_are(
+    pair: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOVED_TOGETHER_MAX", 1)
+    with pytest.raises(BadRequest, match="2 sessions would go together"):
+        rename(pair, "p")
+    assert at_each_place(pair) == FAMILY
+
+
+# --- the trash -----------------------------------------------------------------------------------
+
+
+def restore(host: Host, session: str) -> None:
+    """Restore a session as a daemon does."""
+    host.disk.name_changes.fetch_deleted(session)
+    tree = host.disk.open_root(host.tree)
+    trash = host.disk.open_folder(tree, ".trash")
+    host.disk.move(trash, trash_of(session), tree, session, "undelete")
+
+
+def test_any_host_restores_what_another_one_deleted(pair: Host, two: Host) -> None:
+    delete(pair, "p")
+    restore(two, "p")
+    assert at_each_place(two) == FAMILY
+    assert pair.disk.name_changes.moved("p", "undelete") == "p"
+    # What the first host has in its trash is where the session is now.
+    assert read(pair, f".trash/{trash_of('p')}") is None
+    pair.now += 100.0
+    assert at_each_place(pair) == FAMILY
+    assert list(Path(pair.tree, ".trash").iterdir()) == []
+
+
+def test_a_session_that_another_host_restored_is_restored_once(one: Host, two: Host) -> None:
     write(one, "p", "above")
     delete(one, "p")
+    restore(two, "p")
+    rename(two, "p", "r")
+    with pytest.raises(FileNotFoundError):
+        restore(one, "p")
+    assert at_each_place(one) == {}
+
+
+def remove_from_trash(host: Host, session: str) -> None:
+    """Remove a deleted session for good, as the daemon does."""
+    tree = host.disk.open_root(host.tree)
+    trash = host.disk.open_folder(tree, ".trash")
+    for name in (trash_of(session),):
+        shutil.rmtree(Path(host.tree, ".trash", name, "c"), ignore_errors=True)
+        for each in Path(host.tree, ".trash", name).iterdir():
+            each.unlink()
+        host.disk.remove_folder(trash, name)
+
+
+def test_what_is_removed_from_the_trash_leaves_the_journal(
+    pair: Host, stream: MemoryStream
+) -> None:
+    delete(pair, "p")
+    assert len(stream.counts()) == 2
+    remove_from_trash(pair, "p")
+    assert stream.counts() == {}
+    assert set(kinds(stream)) == {"p", "p/c"}
+
+
+def test_a_trash_that_lags_removes_nothing_that_was_restored(pair: Host, two: Host) -> None:
+    delete(pair, "p")
+    restore(two, "p")
+    remove_from_trash(pair, "p")
+    assert at_each_place(two) == FAMILY
+
+
+def test_a_host_whose_root_is_gone_has_all_names_again(
+    pair: Host, two: Host, stream: MemoryStream
+) -> None:
+    rename(pair, "p")
+    two.now += 100.0
     write(two, "p", "new")
-    assert two.disk.moves.deleted_elsewhere("p", KEY) == ".trash/p"
-    assert read(two, "p") == line("new")
+    shutil.rmtree(pair.tree)
+    again = Host(stream, "one", pair.tree)
+    again.now = 500.0
+    assert at_each_place(again) == {**moved_to("q"), "p": line("new")}

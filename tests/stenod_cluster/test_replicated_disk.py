@@ -146,7 +146,7 @@ def test_a_session_from_before_joins_whole(one: Host, two: Host, stream: MemoryS
     (folder / "context.jsonl").write_bytes(line("1") * 60_000)
     (folder / "state.json").write_bytes(b"{}")
     one.open("old")
-    assert stream.folders("one")["old"] > 2
+    assert stream.counts()[stream.identity_of("old")] > 2
     succeed(two, one)
     two.open("old")
     assert two.content("old") == one.content("old")
@@ -281,8 +281,8 @@ def test_parts_of_a_failed_commit_are_void(
     assert two.content("s")["context.jsonl"].endswith(line("y"))
 
 
-@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
-def test_a_session_whose_deletion_failed_goes_on(
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED])
+def test_a_deletion_without_an_answer_took_place_or_did_not(
     one: Host, two: Host, stream: MemoryStream, fault: Fault
 ) -> None:
     log = one.open("s").log
@@ -293,14 +293,32 @@ def test_a_session_whose_deletion_failed_goes_on(
     trash = one.disk.open_folder(tree, ".trash", create=True)
     stream.force("one", fault)
     with pytest.raises(OSError):
-        one.disk.move(tree, "s", trash, "s")
-    log = one.open("s").log
-    log.append(line("2"))
-    log.sync()
+        one.disk.move(tree, "s", trash, "1.k.s", "k")
+    is_deleted = fault is Fault.UNANSWERED
     succeed(two, one)
-    two.open("s")
-    assert two.content("s") == one.content("s")
-    assert two.content("s")["context.jsonl"] == line("1") + line("2")
+    for host in (one, two):
+        assert host.disk.name_changes.moved("s", "k") == (".trash/1.k.s" if is_deleted else None)
+        assert (host.ownership.acquire("s") is None) == is_deleted
+        host.now += 200.0
+        host.hosts.tell_ended()
+
+
+def test_what_comes_late_of_a_deletion_deletes_nothing_that_goes_on(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    log = one.open("s").log
+    log.append(line("1"))
+    log.sync()
+    one.close()
+    tree = one.disk.open_root(one.tree)
+    trash = one.disk.open_folder(tree, ".trash", create=True)
+    stream.force("one", Fault.LATE)
+    with pytest.raises(OSError):
+        one.disk.move(tree, "s", trash, "1.k.s", "k")
+    is_deleted = one.ownership.acquire("s") is None
+    stream.settle()
+    succeed(two, one)
+    assert (two.ownership.acquire("s") is None) == is_deleted
 
 
 def test_a_stale_writer_cannot_rewrite_although_its_host_may_succeed(one: Host, two: Host) -> None:
@@ -426,7 +444,7 @@ def test_a_snapshot_makes_the_journal_short_and_changes_no_file(
         log.sync()
     log.replace([Copy(0, 0, len(line("1"))), line("new")], REVERT)
     one.ownership.shorten("s")
-    assert stream.folders("one")["s"] == 2
+    assert stream.counts()[stream.identity_of("s")] == 2
     log.append(line("behind"))
     log.sync()
     succeed(two, one)
@@ -498,12 +516,12 @@ def test_a_file_that_another_program_edited_does_not_become_the_journals(
     log = one.open("s").log
     log.append(line("1"))
     log.sync()
-    before = stream.folders("one")["s"]
+    before = stream.counts()[stream.identity_of("s")]
     with Path(one.tree, "s", "context.jsonl").open("r+b") as file:
         file.write(b"[")
     with pytest.raises(OSError, match="another program"):
         one.ownership.shorten("s")
-    assert stream.folders("one")["s"] >= before
+    assert stream.counts()[stream.identity_of("s")] >= before
     succeed(two, one)
     two.open("s")
     assert two.content("s")["context.jsonl"] == line("1")
@@ -723,12 +741,12 @@ def test_what_was_refused_for_a_foreign_message_is_not_published_later(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
     log, folder = synced_log(one)
-    foreign = stream.publish_foreign("s")
+    foreign = stream.publish_foreign(folder.identity)
     log.append(line("refused"))
     with pytest.raises(ForeignMessage):
         log.sync()
     log.discard_unsynced()
-    stream.remove_foreign("s", foreign)
+    stream.remove_foreign(folder.identity, foreign)
     log.append(line("2"))
     log.sync()
     assert folder.is_published

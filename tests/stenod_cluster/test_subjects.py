@@ -1,49 +1,48 @@
-"""Subjects of folders: each folder has one, and none is another's."""
+"""Subjects of sessions and names: each has one, and none is another's."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stenod_cluster import subjects
+from stenod_cluster.journal import subject_of_name
 
 SEGMENTS = st.text(min_size=1, max_size=20).filter(lambda text: "/" not in text)
-FOLDERS = st.lists(SEGMENTS, min_size=1, max_size=4).map("/".join)
+NAMES = st.lists(SEGMENTS, min_size=1, max_size=4).map("/".join)
 
 
-@given(FOLDERS, st.integers(1, 8))
-def test_a_folder_comes_back_from_its_subject(folder: str, streams: int) -> None:
-    subject = subjects.subject_of("team", streams, folder)
+@given(NAMES)
+def test_a_name_comes_back_from_its_subject(name: str) -> None:
+    subject = subjects.subject_of("team", subject_of_name(name))
 
-    assert subjects.folder_of(subject) == folder
+    assert subjects.path_of(subject) == name
     assert subject.isascii()
     assert not set(subject) & set(" *>\t\r\n\0")
     assert all(subject.split("."))
+    assert subject.startswith(subjects.names_subjects("team", None).removesuffix(">"))
 
 
-@given(FOLDERS, FOLDERS)
-def test_two_folders_have_two_subjects(one: str, other: str) -> None:
-    same = subjects.subject_of("team", 3, one) == subjects.subject_of("team", 3, other)
-    assert same is (one == other)
+@given(NAMES, NAMES)
+def test_two_names_have_two_subjects(one: str, other: str) -> None:
+    found = {subjects.subject_of("team", subject_of_name(each)) for each in (one, other)}
+    assert (len(found) == 1) is (one == other)
 
 
-@given(FOLDERS, st.integers(1, 8))
-def test_a_subject_lies_in_the_stream_of_its_folder(folder: str, streams: int) -> None:
-    shard = subjects.shard_of(folder, streams)
-    wildcard = subjects.stream_subjects("team", shard)
-
-    assert 0 <= shard < streams
-    assert subjects.subject_of("team", streams, folder).startswith(wildcard.removesuffix(">"))
-    assert subjects.shard_of(f"{folder.partition('/')[0]}/sub", streams) == shard
+def test_a_session_is_no_name() -> None:
+    session = subjects.subject_of("team", "0a1b")
+    assert session == "steno.team.s.0a1b"
+    assert session != subjects.subject_of("team", subject_of_name("0a1b"))
 
 
-def test_the_shard_of_a_folder_never_changes() -> None:
-    # The messages of a folder would not be found again.
-    assert [subjects.shard_of(name, 5) for name in ("demo", "a/b", "ä", "talk")] == [3, 2, 0, 0]
-
-
-def test_a_path_that_is_too_long_for_a_subject_is_refused() -> None:
+def test_a_name_that_is_too_long_for_a_subject_is_refused() -> None:
     with pytest.raises(OSError, match="use a shorter one"):
-        subjects.subject_of("team", 1, "x" * 2000)
+        subjects.subject_of("team", subject_of_name("x" * 2000))
+
+
+def test_a_session_with_the_longest_name_can_be_deleted() -> None:
+    name = "x" * 1980
+    subjects.subject_of("team", subject_of_name(name))
+    subjects.subject_of("team", subject_of_name(f".trash/1764000000.{'k' * 64}.{name}"))
 
 
 def test_a_topic_comes_back_from_its_subject() -> None:

@@ -1,7 +1,6 @@
 """`python -m support.daemon_that_dies_moving`: a daemon that kills itself at its first move.
 
-What is published before a folder moves is in the journal by then. The environment's `PUBLISHED`
-says how much of it: `come`, what is at the new place, or `all`.
+The environment's `PUBLISHED` says whether the journal has the move by then: `none` or `all` of it.
 """
 
 import os
@@ -11,7 +10,7 @@ from typing import Final
 
 from stenod.cli import main
 from stenod.store.posix import PosixDisk
-from stenod_cluster.disk import ReplicatedDisk
+from stenod_cluster.names import Names
 
 PUBLISHED: Final = "STENO_TEST_PUBLISHED"
 
@@ -23,6 +22,6 @@ def die(*_: object) -> None:
 
 if __name__ == "__main__":
     PosixDisk.move = die  # type: ignore[method-assign]
-    if os.environ[PUBLISHED] == "come":
-        ReplicatedDisk._leave = die  # type: ignore[method-assign]
+    if os.environ[PUBLISHED] == "none":
+        Names._published = die  # type: ignore[assignment]
     sys.exit(main())

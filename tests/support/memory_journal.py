@@ -26,6 +26,8 @@ from stenod_cluster.journal import (
     Message,
     Owner,
     Publication,
+    name_of_subject,
+    subject_of_name,
 )
 
 
@@ -53,7 +55,7 @@ UNPUBLISHED = (*IN_DOUBT, Fault.UNREACHED)
 
 @dataclass
 class MemoryStream:
-    """The servers: all messages of all folders.
+    """The servers: all messages of all subjects.
 
     Attributes:
         seed: of the faults.
@@ -73,7 +75,7 @@ class MemoryStream:
         self._random = random.Random(self.seed)
         self._forced: dict[str, deque[Fault]] = defaultdict(deque)
         self._messages: dict[str, list[Message | int]] = {}
-        self._late: dict[str, list[Publication]] = defaultdict(list)
+        self._late: list[Publication] = []
         self._notes: dict[str, list[Message]] = defaultdict(list)
         self._sequence = 0
         self._parted: set[str] = set()
@@ -101,24 +103,23 @@ class MemoryStream:
         with self._lock:
             self._forced[host].extend(faults)
 
-    def settle(self, folder: str | None = None) -> None:
-        """Store what is late, as far as its fence holds."""
+    def settle(self) -> None:
+        """Store what is late, as far as its fences hold."""
         with self._lock:
-            for each in [folder] if folder is not None else list(self._late):
-                for publication in self._late.pop(each, ()):
-                    self._store(publication)
+            while self._late:
+                self._store(self._late.pop(0))
 
-    def publish_foreign(self, folder: str) -> int:
+    def publish_foreign(self, subject: str) -> int:
         """Store a message of another program. Returns its sequence."""
         with self._lock:
             self._sequence += 1
-            self._messages.setdefault(folder, []).append(self._sequence)
+            self._messages.setdefault(subject, []).append(self._sequence)
             return self._sequence
 
-    def remove_foreign(self, folder: str, sequence: int) -> None:
+    def remove_foreign(self, subject: str, sequence: int) -> None:
         """Remove a message of another program."""
         with self._lock:
-            self._messages[folder].remove(sequence)
+            self._messages[subject].remove(sequence)
 
     # --- the journals -----------------------------------------------------------------------------
 
@@ -132,14 +133,14 @@ class MemoryStream:
         with self._lock:
             if host in self._parted:
                 return JournalLost(None, "no server is reached")
-            self._let_late_arrive(publication.folder)
+            self._let_late_arrive(publication.batch)
             match self._fault(host, UNPUBLISHED):
                 case Fault.UNREACHED:
                     return JournalLost(None, "no server was reached")
                 case Fault.DROPPED:
                     return InDoubt(None, "the message was lost")
                 case Fault.LATE:
-                    self._late[publication.folder].append(publication)
+                    self._late.append(publication)
                     return InDoubt(None, "the message is late")
                 case Fault.UNANSWERED:
                     self._store(publication)
@@ -147,52 +148,71 @@ class MemoryStream:
                 case _:
                     return self._store(publication)
 
-    def last(self, host: str, folder: str) -> Message | None:
+    def last(self, host: str, subject: str) -> Message | None:
         """The last message, or the one before it."""
         with self._lock:
             self.check_reached(host)
-            messages = self._messages.get(folder, [])
-            if self._fault(host, (Fault.STALE,)) is not None:
+            messages = self._messages.get(subject, [])
+            is_name = name_of_subject(subject) is not None
+            if not is_name and self._fault(host, (Fault.STALE,)) is not None:
                 messages = messages[:-1] or messages
-            return _checked(folder, messages[-1]) if messages else None
+            return _checked(subject, messages[-1]) if messages else None
 
-    def read(self, host: str, folder: str, after: int, last: int) -> list[Message]:
+    def read(self, host: str, subject: str, after: int, last: int) -> list[Message]:
         """The messages from behind `after` up to `last`."""
         with self._lock:
             self.check_reached(host)
             found = [
-                _checked(folder, message)
-                for message in self._messages.get(folder, [])
+                _checked(subject, message)
+                for message in self._messages.get(subject, [])
                 if after < _number(message) <= last
             ]
         if after < last and (not found or found[-1].sequence != last):
             raise JournalLost(None, f"no replica has message {last}")
         return found
 
-    def folders(self, host: str, above: str | None = None) -> dict[str, int]:
-        """The number of messages by folder, of all or of those below one."""
-        prefix = "" if above is None else f"{above}/"
+    def subjects(self, host: str) -> dict[str, int]:
+        """The number of messages of each subject that has any."""
         with self._lock:
             self.check_reached(host)
-            return {
-                folder: len(found)
-                for folder, found in self._messages.items()
-                if found and folder.startswith(prefix)
-            }
+            return {subject: len(found) for subject, found in self._messages.items() if found}
 
-    def purge(self, host: str, folder: str, before: int) -> None:
+    def names(self, host: str = "", above: str | None = None) -> list[str]:
+        """The names, all or those below one."""
+        found = [name_of_subject(each) for each in self.subjects(host)]
+        prefix = "" if above is None else f"{above}/"
+        return [name for name in found if name is not None and name.startswith(prefix)]
+
+    def counts(self, host: str = "") -> dict[str, int]:
+        """The number of messages of each session."""
+        found = self.subjects(host)
+        return {each: count for each, count in found.items() if name_of_subject(each) is None}
+
+    def identity_of(self, name: str) -> str:
+        """The session that a name leads to, or led to before it was gone."""
+        last = self.last("", subject_of_name(name))
+        assert last is not None
+        return last.label.identity
+
+    def session(self, name: str) -> Message | None:
+        """The last message of the session that a name leads to; None if it leads to none."""
+        last = self.last("", subject_of_name(name))
+        gone = last is None or last.kind is Kind.GONE
+        return None if gone else self.last("", self.identity_of(name))
+
+    def purge(self, host: str, subject: str, before: int) -> None:
         """Remove the messages below a sequence."""
         with self._lock:
             self.check_reached(host)
-            kept = [each for each in self._messages.get(folder, []) if _number(each) >= before]
-            self._messages[folder] = kept
+            kept = [each for each in self._messages.get(subject, []) if _number(each) >= before]
+            self._messages[subject] = kept
 
-    def note_taken(self, reader: str, folder: str, host: str, owner: Owner) -> None:
+    def note_taken(self, reader: str, subject: str, host: str, owner: Owner) -> None:
         """Leave a note for a host."""
         with self._lock:
             self.check_reached(reader)
             self._sequence += 1
-            body = folder.encode(errors="surrogateescape")
+            body = subject.encode(errors="surrogateescape")
             self._notes[host].append(Message(self._sequence, owner, Kind.OWN, body, self.now()))
 
     def taken_from(self, host: str, after: int) -> list[Message]:
@@ -213,10 +233,12 @@ class MemoryStream:
         """Deliver to `hear` what is announced from now on."""
         self._hearers.append((host, hear))
 
-    def _let_late_arrive(self, folder: str) -> None:
-        """What is late comes before the next message of its folder, or not at all."""
-        late = self._late.pop(folder, [])
+    def _let_late_arrive(self, batch: Sequence[Publication]) -> None:
+        """What is late comes before the next message of its subjects, or not at all."""
+        subjects = {each.subject for each in batch}
+        late = [one for one in self._late if subjects & {each.subject for each in one.batch}]
         for publication in late:
+            self._late.remove(publication)
             if self._random.random() < 0.5:
                 self._store(publication)
 
@@ -230,20 +252,22 @@ class MemoryStream:
         return None
 
     def _store(self, publication: Publication) -> int | OSError:
-        messages = self._messages.setdefault(publication.folder, [])
-        newest = messages[-1] if messages else 0
-        if _number(newest) > publication.after:
-            return _overtaken(publication.folder, newest)
-        if _number(newest) < publication.after:
-            return JournalLost(None, f"the servers have messages up to {_number(newest)} only")
-        if self._size() + len(publication.body) > self.capacity:
+        batch = publication.batch
+        for each in batch:
+            messages = self._messages.get(each.subject, [])
+            newest = messages[-1] if messages else 0
+            if _number(newest) > each.after:
+                return _overtaken(each.subject, newest)
+            if _number(newest) < each.after:
+                return JournalLost(None, f"the servers have messages up to {_number(newest)} only")
+        if self._size() + sum(len(each.body) for each in batch) > self.capacity:
             return OSError(ENOSPC, "the stream is full")
-        self._sequence += 1
-        message = Message(
-            self._sequence, publication.owner, publication.kind, publication.body, self.now(),
-            publication.move,
-        )  # fmt: skip
-        messages.append(message)
+        for each in batch:
+            self._sequence += 1
+            message = Message(
+                self._sequence, each.owner, each.kind, each.body, self.now(), each.move
+            )
+            self._messages.setdefault(each.subject, []).append(message)
         return self._sequence
 
     def _size(self) -> int:
@@ -273,10 +297,10 @@ class MemoryJournal:
         await anyio.lowlevel.checkpoint()
         return self.publish(publications)
 
-    def note_taken(self, folder: str, host: str, owner: Owner) -> None:
+    def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host."""
         self._check_open()
-        self._stream.note_taken(self._host, folder, host, owner)
+        self._stream.note_taken(self._host, name, host, owner)
 
     def taken_from(self, host: str) -> list[Message]:
         """Returns the new notes for a host."""
@@ -285,40 +309,43 @@ class MemoryJournal:
         self._noted = max([self._noted, *(each.sequence for each in found)])
         return found
 
-    def stream_of(self, folder: str) -> str:
-        """Returns the identity of the only stream."""
-        del folder
+    def stream(self) -> str:
+        """Returns the identity of the stream."""
         return self._stream.identity
 
-    def confirm(self, folder: str) -> None:
+    def confirm(self) -> None:
         """Raise JournalLost for a host that is cut off."""
-        del folder
         self._check_open()
         self._stream.check_reached(self._host)
 
-    def last(self, folder: str) -> Message | None:
-        """Returns a folder's last message, or an older one."""
+    def last(self, subject: str) -> Message | None:
+        """Returns a subject's last message, or an older one."""
         self._check_open()
-        return self._stream.last(self._host, folder)
+        return self._stream.last(self._host, subject)
 
-    def last_of(self, folders: Sequence[str]) -> list[Message | ForeignMessage | None]:
-        """Returns the last message of each of several folders."""
-        return [self._last_or_foreign(folder) for folder in folders]
+    def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
+        """Returns the last message of each of several subjects."""
+        return [self._last_or_foreign(subject) for subject in subjects]
 
-    def read(self, folder: str, after: int, last: int) -> Iterator[Message]:
-        """Returns a folder's messages from behind `after` up to `last`."""
+    def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
+        """Returns a subject's messages from behind `after` up to `last`."""
         self._check_open()
-        yield from self._stream.read(self._host, folder, after, last)
+        yield from self._stream.read(self._host, subject, after, last)
 
-    def folders(self, above: str | None = None) -> dict[str, int]:
-        """Returns the folders with messages, with the number of their messages."""
+    def names(self, above: str | None = None) -> list[str]:
+        """Returns the names with messages."""
         self._check_open()
-        return self._stream.folders(self._host, above)
+        return self._stream.names(self._host, above)
 
-    def purge(self, folder: str, before: int) -> None:
-        """Remove a folder's messages with a sequence below `before`."""
+    def counts(self) -> dict[str, int]:
+        """Returns the number of messages of each session."""
         self._check_open()
-        self._stream.purge(self._host, folder, before)
+        return self._stream.counts(self._host)
+
+    def purge(self, subject: str, before: int) -> None:
+        """Remove a subject's messages with a sequence below `before`."""
+        self._check_open()
+        self._stream.purge(self._host, subject, before)
 
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """Tell all hosts something."""
@@ -336,13 +363,13 @@ class MemoryJournal:
     def _publish(self, publication: Publication) -> int | OSError:
         if self._is_closed:
             return JournalLost(None, "the journal is closed")
-        if len(publication.body) > limits.JOURNAL_BODY_BYTES_MAX:
+        if max(len(each.body) for each in publication.batch) > limits.JOURNAL_BODY_BYTES_MAX:
             return OSError(EMSGSIZE, "the message is too large for the servers")
         return self._stream.publish(self._host, publication)
 
-    def _last_or_foreign(self, folder: str) -> Message | ForeignMessage | None:
+    def _last_or_foreign(self, subject: str) -> Message | ForeignMessage | None:
         try:
-            return self.last(folder)
+            return self.last(subject)
         except ForeignMessage as error:
             return error
 
@@ -359,13 +386,13 @@ def _number(message: Message | int) -> int:
     return message if isinstance(message, int) else message.sequence
 
 
-def _checked(folder: str, message: Message | int) -> Message:
+def _checked(subject: str, message: Message | int) -> Message:
     if isinstance(message, int):
-        raise ForeignMessage(folder, message)
+        raise ForeignMessage(subject, message)
     return message
 
 
-def _overtaken(folder: str, newest: Message | int) -> OSError:
+def _overtaken(subject: str, newest: Message | int) -> OSError:
     if isinstance(newest, int):
-        return ForeignMessage(folder, newest)
-    return Fenced(folder, newest)
+        return ForeignMessage(subject, newest)
+    return Fenced(subject, newest)

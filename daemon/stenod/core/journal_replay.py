@@ -30,7 +30,7 @@ class JournalReplay:
             body: its content.
 
         Returns:
-            The entries that took effect; None stands for an empty folder that the later ones begin
+            The entries that took effect; None stands for an empty folder, which a snapshot begins
             with.
 
         Raises:
@@ -47,12 +47,7 @@ class JournalReplay:
                 return self._change([*self._parts, *decode_entries(body)])
             case _:
                 self._parts, self._is_snapshot = [], False
-                if kind != "gone":
-                    return []
-                # Without the purged messages nobody knows how many files there were, so all begin
-                # alike; 1 is the next file of a folder that the journal never had.
-                self.manifest = Manifest(next_file=2)
-                return [None]
+                return []
 
     def _change(self, entries: list[AnyEntry]) -> list[AnyEntry | None]:
         is_snapshot, self._is_snapshot, self._parts = self._is_snapshot, False, []

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 from steno_protocol.commands import Delete, DeleteStream, Trash, Undelete
-from steno_protocol.errors import Conflict, Held, NotFound
+from steno_protocol.errors import Conflict
 from steno_protocol.replies import Deleted, Moved, TrashReport
-from stenod.operations.operation import Operation, Parts, looking_up
-from stenod.operations.unsettled_moves import UnsettledMoves
+from stenod.operations.operation import Operation, looking_up
 from stenod.sessions import streams, trash
 from stenod.sessions.session import file_of
 from stenod.sessions.session_folders import Place
@@ -14,24 +13,15 @@ from stenod.store import usage
 
 
 class Deletions(Operation):
-    """What goes to the trash, and what comes back from it.
-
-    Args:
-        parts: what they work with.
-        moves: settles the moves that were cut short.
-    """
-
-    def __init__(self, parts: Parts, moves: UnsettledMoves) -> None:
-        super().__init__(parts)
-        self._moves = moves
+    """What goes to the trash, and what comes back from it."""
 
     async def delete(self, command: Delete) -> Deleted:
         """Move a session to the trash."""
         place = self._trees.place(command.session)
-        done = await self._found_in_trash(place, command)
+        with looking_up(command):
+            done = await self._deleted_elsewhere(place, command)
         if done is None:
-            with looking_up(command):
-                done = await self._deleted_elsewhere(place, command)
+            done = await self._found_in_trash(place, command)
         if done is not None:
             # A session that was created with this id since is not deleted.
             return done
@@ -106,8 +96,6 @@ class Deletions(Operation):
     async def undelete(self, command: Undelete) -> Moved:
         """Move a session out of the trash."""
         place = self._trees.place(command.session)
-        with looking_up(command):
-            await self._moves.settle(command.key)
         done = await self._restored(place, command)
         if done is not None:
             return done
@@ -117,36 +105,22 @@ class Deletions(Operation):
             done = await self._restored(place, command)
             if done is not None:
                 return done
+            await self._fetch_deleted(place)
             now = self._services.wall()
-            try:
-                return await self._services.read(
-                    lambda: trash.restore(
-                        self._disk, self._trees, place, command, now, self._expiry_s
-                    )
-                )
-            except NotFound:
-                await self._check_trash_elsewhere(place)
-                raise
-
-    async def _check_trash_elsewhere(self, place: Place) -> None:
-        """Refuse to restore a session that is in another daemon's trash.
-
-        Raises:
-            Held: the client is to go there.
-        """
-        member = self._sessions.member
-        if member is None or place.shared:
-            return
-        endpoint = await self._services.read(lambda: member.trash_of(place.session))
-        if endpoint is not None:
-            raise Held(
-                f"the daemon at {endpoint} deleted the session and has it in its trash: send the"
-                " command there; clients do so by themselves",
-                session=place.session,
-                endpoint=endpoint,
+            return await self._services.read(
+                lambda: trash.restore(self._disk, self._trees, place, command, now, self._expiry_s)
             )
 
+    async def _fetch_deleted(self, place: Place) -> None:
+        """Bring what other daemons of the cluster deleted into this trash."""
+        member = self._sessions.member
+        if member is not None and not place.shared:
+            await self._services.read(lambda: member.fetch_deleted(place.session))
+
     async def _restored(self, place: Place, command: Undelete) -> Moved | None:
+        with looking_up(command):
+            if await self._moved_to(place, command.key) == place.session:
+                return Moved(session=place.session, folder=place.path)
         return await self._done_before(
             command, lambda: trash.restored(self._disk, self._trees, place, command)
         )
@@ -165,12 +139,7 @@ class Deletions(Operation):
 
     async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:
         """Return the answer to a repeat of what another daemon of the cluster did."""
-        member = self._sessions.member
-        if member is None or place.shared:
-            return None
-        found = await self._services.read(
-            lambda: member.deleted_elsewhere(place.session, command.key)
-        )
+        found = await self._moved_to(place, command.key)
         if found is None:
             return None
         return trash.done_elsewhere(place, found.rpartition("/")[2], self._expiry_s)

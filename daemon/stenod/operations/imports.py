@@ -7,7 +7,6 @@ from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoErro
 from steno_protocol.replies import SessionStat
 from stenod.operations.descriptions import Descriptions
 from stenod.operations.operation import Operation, Parts, looking_up
-from stenod.operations.unsettled_moves import UnsettledMoves
 from stenod.sessions import taking_in
 from stenod.store.usage import tree_bytes
 
@@ -17,13 +16,11 @@ class Imports(Operation):
 
     Args:
         parts: what they work with.
-        moves: settles the moves that were cut short.
         descriptions: tell what a session is.
     """
 
-    def __init__(self, parts: Parts, moves: UnsettledMoves, descriptions: Descriptions) -> None:
+    def __init__(self, parts: Parts, descriptions: Descriptions) -> None:
         super().__init__(parts)
-        self._moves = moves
         self._descriptions = descriptions
 
     async def take_in(self, command: TakeIn) -> SessionStat:
@@ -31,9 +28,9 @@ class Imports(Operation):
         place = self._trees.place(command.session)
         wanted = taking_in.Wanted(command, place)
         with looking_up(command):
-            await self._moves.settle(command.key)
+            was_done = await self._moved_to(place, command.key) == place.session
             taken = await self._acquire_new(place)
-        was_done = await self._was_taken_in(wanted)
+        was_done = was_done or await self._was_taken_in(wanted)
         if not was_done:
             if taken is not None:
                 raise taken

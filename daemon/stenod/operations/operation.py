@@ -10,7 +10,7 @@ from steno_protocol import limits
 from steno_protocol.commands import Delete, DeleteStream, Fork, List, Rename, TakeIn, Undelete
 from steno_protocol.errors import ErrorCode, Exists, Held, OutcomeUnknown
 from steno_protocol.replies import SessionEntry
-from stenod.sessions import trash
+from stenod.sessions import moves, trash
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
@@ -96,6 +96,26 @@ class Operation:
         """
         with looking_up(command):
             return await self._services.read(find)
+
+    async def took_place(self, command: KeyedCommand) -> bool:
+        """Return whether a daemon of the cluster served a command that names a session."""
+        place = self._trees.place(command.session)
+        return await self._moved_to(place, command.key) is not None
+
+    async def _moved_to(self, place: Place, key: str) -> str | None:
+        """Return where a daemon of the cluster brought a session by the command with a key."""
+        member = self._sessions.member
+        if member is None or place.shared:
+            return None
+
+        def find() -> str | None:
+            found = member.moved(place.session, key)
+            if found is None:
+                # What this disk knows to be begun did not take place.
+                moves.forget_begun(self._disk, self._trees, place, key)
+            return found
+
+        return await self._services.read(find)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from steno_protocol.commands import (
     Verify,
     WholeCommand,
 )
-from steno_protocol.errors import ErrorCode, OutcomeUnknown
+from steno_protocol.errors import ErrorCode, Exists, NotFound, OutcomeUnknown
 from steno_protocol.replies import Deleted, Moved, SessionStat, StreamList, Verification
 from stenod.operations.collection import Collector
 from stenod.operations.deletions import Deletions
@@ -28,7 +28,6 @@ from stenod.operations.imports import Imports
 from stenod.operations.operation import KeyedCommand, Parts
 from stenod.operations.renames import Renames
 from stenod.operations.sweep import Sweep
-from stenod.operations.unsettled_moves import UnsettledMoves
 from stenod.operations.verifications import Verifications
 
 
@@ -40,7 +39,6 @@ class Operations:
 
     Attributes:
         deletions: list the trash, too.
-        moves: the moves of a cluster that were cut short.
         sweep: removes what nobody needs any longer.
         collector: serves `gc`, and follows the rules of retention.
     """
@@ -50,10 +48,9 @@ class Operations:
         self._descriptions = Descriptions(parts)
         self._verifications = Verifications(parts)
         self._forks = Forks(parts)
-        self.moves = UnsettledMoves(parts)
-        self.deletions = Deletions(parts, self.moves)
-        self._renames = Renames(parts, self.moves)
-        self._imports = Imports(parts, self.moves, self._descriptions)
+        self.deletions = Deletions(parts)
+        self._renames = Renames(parts)
+        self._imports = Imports(parts, self._descriptions)
         self.collector = Collector(parts, self.deletions)
         self.sweep = Sweep(parts, self._is_under_way)
         self._under_way: set[tuple[str, str]] = set()
@@ -81,7 +78,16 @@ class Operations:
                 return StreamList(streams=[part.entry for part in parts])
             case _:
                 with self._alone(command):
-                    return await self._serve_alone(command)
+                    return await self._serve_decided(command)
+
+    async def _serve_decided(self, command: KeyedCommand) -> SessionStat | Deleted | Moved:
+        try:
+            return await self._serve_alone(command)
+        except (Exists, NotFound):
+            # In a cluster an earlier copy without an answer may have taken place meanwhile.
+            if not await self.deletions.took_place(command):
+                raise
+            return await self._serve_alone(command)
 
     async def _serve_alone(self, command: KeyedCommand) -> SessionStat | Deleted | Moved:
         match command:

@@ -7,7 +7,6 @@ from steno_protocol.errors import ErrorCode, Held, NotFound, OutcomeUnknown, Ste
 from steno_protocol.replies import Moved
 from steno_protocol.timeline_entries import RENAMED, TimelineEntry
 from stenod.operations.operation import Operation, Parts, looking_up, take_room
-from stenod.operations.unsettled_moves import UnsettledMoves
 from stenod.sessions import rename
 from stenod.sessions.moves import Move
 from stenod.sessions.rename import Renamed, Wanted
@@ -19,12 +18,10 @@ class Renames(Operation):
 
     Args:
         parts: what they work with.
-        moves: settles the moves that were cut short.
     """
 
-    def __init__(self, parts: Parts, moves: UnsettledMoves) -> None:
+    def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self._moves = moves
         # A rename that follows completes an earlier one, perhaps while that completes itself.
         self._completing = anyio.Lock()
 
@@ -34,8 +31,7 @@ class Renames(Operation):
         wanted = Wanted(command, source, target)
         rename.check(wanted)
         with looking_up(command):
-            await self._moves.settle(command.key)
-            found = await self._renamed(wanted) or await self._renamed_elsewhere(wanted)
+            found = await self._renamed_elsewhere(wanted) or await self._renamed(wanted)
         if found is None:
             self._sessions.check_taking()
             take_room(self._services, source.session)
@@ -57,19 +53,13 @@ class Renames(Operation):
         )
 
     async def _renamed_elsewhere(self, wanted: Wanted) -> Renamed | None:
-        """Return the result of a repeat of what a daemon of the cluster did that died since."""
-        member, source, target = self._sessions.member, wanted.source, wanted.target
-        if member is None or source.shared:
+        """Return the result of a repeat of what any daemon of the cluster did."""
+        found = await self._moved_to(wanted.source, wanted.command.key)
+        if found != wanted.target.session:
             return None
-        key = wanted.command.key
-        is_done = await self._services.read(
-            lambda: member.renamed_elsewhere(source.session, target.session, key)
+        return await self._services.read(
+            lambda: rename.done_elsewhere(self._disk, self._trees, wanted)
         )
-        if not is_done:
-            return None
-        # A living daemon that owns it has the record of the command, and answers the repeat.
-        await self._sessions.acquire(target.session)
-        return rename.done_elsewhere(wanted)
 
     async def _rename_closed(self, wanted: Wanted) -> Renamed:
         async with self._sessions.ended(wanted.source, wanted.target):

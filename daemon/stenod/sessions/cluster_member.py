@@ -98,52 +98,27 @@ class ClusterMember(Protocol):
         """
         ...
 
-    def settle_move(self, source: str, session: str, key: str) -> bool:
-        """Settle a move that was cut short before its folder moved; the journal may have more.
+    def moved(self, session: str, key: str) -> str | None:
+        """Return where the command with a key brought a session, on whichever daemon.
 
         Args:
-            source: the path of the folder in the session tree, which may be one in the trash.
-            session: the session that it was to be.
+            session: the id before a rename or deletion, or behind a rename or restoration.
             key: of the command.
 
         Returns:
-            Whether the folder is at its new place now.
+            The id, or the path in the session tree of a folder in the trash; None if no such
+            command took place.
 
         Raises:
             OSError: the journal or the disk failed.
         """
         ...
 
-    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
-        """Return whether another daemon renamed a session by the command with a key.
-
-        What it began and cannot finish any more is taken back, so that this daemon can do it.
+    def fetch_deleted(self, session: str) -> None:
+        """Bring what any daemon deleted under the id of a session into the trash of this disk.
 
         Raises:
-            Held: that daemon lives, and may go on.
-            OSError: the journal or the disk failed.
-        """
-        ...
-
-    def deleted_elsewhere(self, session: str, key: str) -> str | None:
-        """Return where another daemon has what it deleted by the command with a key.
-
-        Returns:
-            The path in the session tree there; None if no daemon deleted the session by that.
-
-        Raises:
-            OSError: the journal failed.
-        """
-        ...
-
-    def trash_of(self, session: str) -> str | None:
-        """Return where clients reach the living daemon whose trash has a session.
-
-        Returns:
-            None if no other daemon deleted it, or that one is dead.
-
-        Raises:
-            OSError: the journal failed.
+            StenoError, OSError: the journal or the disk failed.
         """
         ...
 

@@ -6,9 +6,8 @@
 A session moves in one system call, which leaves no trace of its command. The record is therefore
 written before the move, as `rename`, `undelete` or `take_in`, and gets its final name, `renamed`,
 `undeleted` or `taken_in`, when all of the command is durable. The inode of the session's folder
-shows in between whether the move took place. In a cluster the journal has the session at its new
-place before that: a command that ended in between is settled at the next start. Records expire with
-the trash.
+shows in between whether the move took place; in a cluster the journal decides that. Records expire
+with the trash.
 Everything here blocks.
 """
 
@@ -212,40 +211,23 @@ class Moves:
                 remove(self._disk, self._folder, earlier.name)
 
 
-class Unmoved(msgspec.Struct, frozen=True):
-    """A command that was begun, and whose folder is still at its old place.
-
-    Attributes:
-        record: its record.
-        source: the path of the folder in the tree.
-        target: the session that it was to be.
-    """
-
-    record: Record
-    source: str
-    target: str
+def is_complete(disk: Disk, trees: SessionFolders, place: Place, key: str) -> bool:
+    """Whether this disk knows a command to be complete."""
+    with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as held:
+        tree = close_with(held, disk, trees.open_tree(place))
+        found = held.enter_context(opened(disk, tree))
+        record = None if found is None else found.with_key(key)
+        return record is not None and record.is_done
+    return False
 
 
-def unmoved(disk: Disk, tree: int, key: str | None = None) -> list[Unmoved]:
-    """Return the commands of a tree that were begun and moved nothing, all or the one of a key."""
-    with opened(disk, tree) as found:
-        if found is None:
-            return []
-        records = [each for each in found.all() if not each.is_done and key in {None, each.key}]
-        moves = [(record, found.read(record)) for record in records]
-    return [
-        Unmoved(record, source, move.target)
-        for record, move in moves
-        if move is not None
-        and (source := _source_path(record, move))
-        and _inode(disk, tree, source) == move.inode
-    ]
-
-
-def forget(disk: Disk, tree: int, record: Record) -> None:
-    """Remove the record of a command that moved nothing; a failure leaves it harmless."""
-    with opened(disk, tree) as found:
-        if found is not None:
+def forget_begun(disk: Disk, trees: SessionFolders, place: Place, key: str) -> None:
+    """Remove the record of a command that was begun, and that the cluster does not have."""
+    with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as held:
+        tree = close_with(held, disk, trees.open_tree(place))
+        found = held.enter_context(opened(disk, tree))
+        record = None if found is None else found.with_key(key)
+        if found is not None and record is not None and not record.is_done:
             found.forget(record)
 
 

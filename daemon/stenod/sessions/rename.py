@@ -152,9 +152,10 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
     return Renamed(_answer(target))
 
 
-def done_elsewhere(wanted: Wanted) -> Renamed:
-    """Return the result of a rename by another daemon, which need not have recorded it."""
-    return Renamed(_answer(wanted.target))
+def done_elsewhere(disk: Disk, trees: SessionFolders, wanted: Wanted) -> Renamed:
+    """Return the result of a rename that the cluster has, whichever daemon did it."""
+    is_complete = moves.is_complete(disk, trees, wanted.source, wanted.command.key)
+    return Renamed(_answer(wanted.target), is_complete=is_complete)
 
 
 def incomplete(disk: Disk, trees: SessionFolders, place: Place) -> list[tuple[str, Move]]:

@@ -224,7 +224,8 @@ def restore(
             "restored",
         )
         name = place.segments[-1]
-        moves.carry(found, record, lambda: disk.move(trash, entry.name, parent, name), texts)
+        key = command.key
+        moves.carry(found, record, lambda: disk.move(trash, entry.name, parent, name, key), texts)
         try:
             disk.fsync(parent)  # the restoration is durable from here on
             disk.fsync(trash)

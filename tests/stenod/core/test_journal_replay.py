@@ -64,14 +64,6 @@ def test_a_snapshot_that_another_message_interrupts_is_void() -> None:
     assert manifest == fed(before, ("change", [SECOND]))[0]
 
 
-def test_a_removed_folder_is_empty_and_alike_for_all_that_read_on() -> None:
-    manifest, entries = fed(("change", [CREATE, FIRST, Create(2, "b")]), ("gone", b""))
-    assert manifest == Manifest(2)
-    assert entries[-1] is None
-    # The messages before are purged.
-    assert manifest == fed(("gone", b""))[0]
-
-
 def test_a_message_of_another_program_is_refused() -> None:
     with pytest.raises(Corrupt, match="no change of a session"):
         fed(("change", b"hello"))

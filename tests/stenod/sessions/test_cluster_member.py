@@ -62,10 +62,8 @@ class ScriptedMember:
         elsewhere: what `others` lists.
         given: the sessions that were handed over, and to whom.
         shortened: the sessions whose journal was made short.
-        settled: the moves that were cut short, from where and to which session.
-        renamed: what other daemons have renamed, by old id, new id and key.
-        in_other_trash: the sessions that another living daemon has in its trash.
-        removed: where other daemons have what they deleted, by id and key.
+        brought: where commands brought sessions in the cluster, by id and key.
+        fetched: the sessions whose deleted ones were asked for.
     """
 
     def __init__(self) -> None:
@@ -75,10 +73,8 @@ class ScriptedMember:
         self.elsewhere: list[Elsewhere] = []
         self.given: list[tuple[str, str]] = []
         self.shortened: list[str] = []
-        self.settled: list[tuple[str, str]] = []
-        self.renamed: set[tuple[str, str, str]] = set()
-        self.in_other_trash: set[str] = set()
-        self.removed: dict[tuple[str, str], str] = {}
+        self.brought: dict[tuple[str, str], str] = {}
+        self.fetched: list[str] = []
 
     def own(self, session: str, *, for_reading: bool = False) -> None:
         """See `ClusterMember`."""
@@ -117,26 +113,15 @@ class ScriptedMember:
         self.given.append((session, host))
         self.held.add(session)
 
-    def settle_move(self, source: str, session: str, key: str) -> bool:
+    def moved(self, session: str, key: str) -> str | None:
         """See `ClusterMember`."""
-        del key
         if self.is_cut_off:
             raise JournalLost(None, "no server answers")
-        self.settled.append((source, session))
-        return False
+        return self.brought.get((session, key))
 
-    def renamed_elsewhere(self, session: str, new_session: str, key: str) -> bool:
+    def fetch_deleted(self, session: str) -> None:
         """See `ClusterMember`."""
-        self.own(session)
-        return (session, new_session, key) in self.renamed
-
-    def deleted_elsewhere(self, session: str, key: str) -> str | None:
-        """See `ClusterMember`."""
-        return self.removed.get((session, key))
-
-    def trash_of(self, session: str) -> str | None:
-        """See `ClusterMember`."""
-        return OTHER if session in self.in_other_trash else None
+        self.fetched.append(session)
 
     def report(self, prefix: str, after: str | None, limit: int) -> ClusterReport:
         """See `ClusterMember`."""
@@ -252,7 +237,7 @@ async def test_a_repeat_of_what_another_daemon_renamed_is_answered_and_recorded(
     async with daemon.running():
         # The session came here under its new id with its takeover.
         await ask(daemon, "o", Open(session="other"))
-        member.renamed.add((SESSION, "other", "k2"))
+        member.brought[SESSION, "k2"] = "other"
         command = Rename(session=SESSION, new_session="other", key="k2", by="planner")
         for name in ("b", "c"):
             moved = await ask(daemon, name, command)
@@ -268,7 +253,7 @@ async def test_a_repeat_of_what_a_living_daemon_renamed_goes_there(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
     async with daemon.running():
-        member.renamed.add((SESSION, "other", "k2"))
+        member.brought[SESSION, "k2"] = "other"
         member.held.add("other")
         refused = await ask(daemon, "b", Rename(session=SESSION, new_session="other", key="k2"))
         assert isinstance(refused, ErrorReply)
@@ -279,7 +264,7 @@ async def test_a_repeat_of_what_another_daemon_deleted_names_its_trash(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
     async with daemon.running():
-        member.removed[SESSION, "k2"] = f".trash/1764000000.k2.{SESSION}"
+        member.brought[SESSION, "k2"] = f".trash/1764000000.k2.{SESSION}"
         deleted = await ask(daemon, "b", Delete(session=SESSION, key="k2"))
         assert isinstance(deleted, Deleted)
         assert deleted.trash == f"{TREE}/.trash/1764000000.k2.{SESSION}"
@@ -289,27 +274,27 @@ async def test_a_repeat_of_what_another_daemon_deleted_names_its_trash(
         assert refused.code == "not_found"
 
 
-async def test_a_session_is_restored_where_the_trash_has_it(
+async def test_what_other_daemons_deleted_is_fetched_before_a_restoration(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
     async with daemon.running():
-        member.in_other_trash.add(SESSION)
         refused = await ask(daemon, "u1", Undelete(session=SESSION, key="k1"))
         assert isinstance(refused, ErrorReply)
-        assert (refused.code, refused.endpoint) == ("held", OTHER)
-        assert "in its trash" in refused.message
-        member.in_other_trash.clear()
-        refused = await ask(daemon, "u2", Undelete(session=SESSION, key="k1"))
-        assert isinstance(refused, ErrorReply)
         assert refused.code == "not_found"
-        # What this daemon has in its own trash needs no other.
-        await written(daemon)
-        await ask(daemon, "c", Delete(session=SESSION, key="k2"))
-        member.in_other_trash.add(SESSION)
-        assert isinstance(await ask(daemon, "d", Undelete(session=SESSION, key="k3")), Moved)
+        assert member.fetched == [SESSION]
 
 
-def begin_move(daemon: DaemonInProcess, key: str, inode: int | None = None) -> None:
+async def test_a_repeat_of_what_another_daemon_restored_is_answered(
+    daemon: DaemonInProcess, member: ScriptedMember
+) -> None:
+    async with daemon.running():
+        member.brought[SESSION, "k1"] = SESSION
+        moved = await ask(daemon, "u", Undelete(session=SESSION, key="k1"))
+        assert isinstance(moved, Moved)
+        assert (moved.session, member.fetched) == (SESSION, [])
+
+
+def begin_move(daemon: DaemonInProcess, key: str) -> None:
     """Leave the record of a rename to `other` whose process ended before the move."""
     disk = daemon.disk
     tree = disk.open_root(TREE)
@@ -318,58 +303,39 @@ def begin_move(daemon: DaemonInProcess, key: str, inode: int | None = None) -> N
     with moves.opened(disk, tree, create=True) as found:
         assert found is not None
         record = moves.Record(1_764_000_000, key, "rename", SESSION)
-        found.begin(record, moves.Move(SESSION, "other", inode or session.inode))
+        found.begin(record, moves.Move(SESSION, "other", session.inode))
     disk.close(tree)
 
 
-async def test_a_move_that_was_cut_short_is_settled_once_at_the_start(
-    daemon: DaemonInProcess, member: ScriptedMember
-) -> None:
-    async with daemon.running():
-        await written(daemon)
-        await close_all(daemon)
-        begin_move(daemon, "k2")
-        for _ in range(2):
-            await daemon.operations.moves.settle()
-        assert member.settled == [(SESSION, "other")]
-
-
-async def test_a_move_that_cannot_be_settled_at_the_start_is_settled_by_its_repeat(
+async def test_a_begun_move_that_the_cluster_does_not_have_is_begun_again(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
     async with daemon.running():
         await written(daemon)
         begin_move(daemon, "k2")
         member.is_cut_off = True
-        await daemon.operations.moves.settle()
         command = Rename(session=SESSION, new_session="other", key="k2")
         refused = await ask(daemon, "b", command)
         assert isinstance(refused, ErrorReply)
-        assert refused.code == "storage_failed"
+        assert (refused.code, refused.outcome) == ("storage_failed", "unknown")
         member.is_cut_off = False
         assert isinstance(await ask(daemon, "c", command), Moved)
-        assert member.settled == [(SESSION, "other")]
 
 
-async def test_a_move_whose_folder_has_moved_needs_no_settling(
-    daemon: DaemonInProcess, member: ScriptedMember
-) -> None:
-    async with daemon.running():
-        await written(daemon)
-        begin_move(daemon, "k2", inode=123_456)
-        await daemon.operations.moves.settle()
-        assert member.settled == []
-
-
-async def test_a_repeat_settles_the_move_of_its_key(
+async def test_a_begun_move_is_not_done_because_another_command_moved_the_folder(
     daemon: DaemonInProcess, member: ScriptedMember
 ) -> None:
     async with daemon.running():
         await written(daemon)
         begin_move(daemon, "k2")
-        moved = await ask(daemon, "b", Rename(session=SESSION, new_session="other", key="k2"))
-        assert isinstance(moved, Moved)
-        assert member.settled == [(SESSION, "other")]
+        # As a copy follows its session.
+        tree = daemon.disk.open_root(TREE)
+        await close_all(daemon)
+        daemon.disk.move(tree, SESSION, tree, "other")
+        daemon.disk.close(tree)
+        refused = await ask(daemon, "b", Rename(session=SESSION, new_session="other", key="k2"))
+        assert isinstance(refused, ErrorReply)
+        assert refused.code in {"exists", "not_found"}
 
 
 async def test_a_rename_is_completed_by_the_owner_of_its_session_alone(
@@ -381,6 +347,7 @@ async def test_a_rename_is_completed_by_the_owner_of_its_session_alone(
         await ask(daemon, "b", command)
         await close_all(daemon)
         reopen_move(daemon)
+        member.brought[SESSION, "k2"] = "other"
         member.held.add("other")
         refused = await ask(daemon, "c", command)
         assert isinstance(refused, ErrorReply)

@@ -1,0 +1,230 @@
+"""The copies of sessions on this disk, which follow the names of their sessions.
+
+A folder's mark says which session its files are. Where the name of a folder leads to another
+session or to none, another daemon moved the session: its copy here moves to where the session is
+now, or is removed.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from weakref import WeakValueDictionary
+
+from steno_protocol import paths
+from stenod.store.disk import Disk
+from stenod_cluster import limits
+from stenod_cluster.journal import ForeignMessage, Journal, Kind, Message, subject_of_name
+from stenod_cluster.mirror import (
+    is_name,
+    put_aside,
+    read_mark,
+    session_files,
+    take_out,
+)
+
+
+class Copies:
+    """The session folders of one tree.
+
+    Args:
+        disk: the disk of the session tree, without replication.
+        tree: the path of the session tree.
+        journal: the messages of all sessions and names.
+        host: this root.
+        is_used_below: whether this daemon uses a session below a name.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        tree: str,
+        journal: Journal,
+        host: str,
+        is_used_below: Callable[[str], bool],
+    ) -> None:
+        self._disk = disk
+        self._tree = tree
+        self._journal = journal
+        self._host = host
+        self._is_used_below = is_used_below
+        self._opening: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def opened(self, path: str, *, create: bool = False) -> Generator[int]:
+        """Open a folder of the tree until the block ends; FileNotFoundError if there is none."""
+        handle = self._disk.open_root(self._tree, create=create)
+        try:
+            for segment in filter(None, path.split("/")):
+                parent, handle = handle, self._disk.open_folder(handle, segment, create=create)
+                self._disk.close(parent)
+            yield handle
+        finally:
+            self._disk.close(handle)
+
+    def is_here(self, path: str) -> bool:
+        """Whether this disk has a session's files at a path."""
+        try:
+            with self.opened(path) as handle:
+                return self._disk.stat_name(handle, paths.CONTEXT) is not None
+        except OSError:
+            return False
+
+    def here(self, path: str = "") -> Iterator[str]:
+        """Yield the names of the sessions on this disk, at and below a path."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            with self.opened(path) as folder:
+                found = self._disk.names(folder)
+            if path and paths.CONTEXT in found:
+                yield path
+            for name in sorted(found):
+                below = f"{path}/{name}".removeprefix("/")
+                if is_name(below) or (not is_name(path) and is_name(name)):
+                    yield from self.here(below)
+
+    def stale(self) -> Iterator[str]:
+        """Yield the names of copies on this disk whose sessions have another name, or are gone."""
+        there = list(self.here())
+        for start in range(0, len(there), limits.READ_TOGETHER_MAX):
+            part = there[start : start + limits.READ_TOGETHER_MAX]
+            names = self._journal.last_of([subject_of_name(path) for path in part])
+            for path, name in zip(part, names, strict=True):
+                if not isinstance(name, ForeignMessage) and self._is_stale(path, name):
+                    yield path
+
+    def _is_stale(self, path: str, name: Message | None) -> bool:
+        with suppress(OSError), self.opened(path) as folder:
+            return self._identity(folder) not in {None, _leads_to(name)}
+        return False
+
+    @contextmanager
+    def alone(self, path: str) -> Generator[None]:
+        """One opening of a folder at a time: two threads must not mirror one folder."""
+        with self._lock_of(path):
+            yield
+
+    def make_room(self, path: str, name: Message | None) -> bool:
+        """Put away what is at a name and is not its session; `alone` with the name.
+
+        Args:
+            path: the name.
+            name: its last message.
+
+        Returns:
+            Whether the folder has files that the journal never had.
+        """
+        is_unjoined = self._put_away(path, name)
+        if name is not None and name.kind is Kind.NAME and name.label.other:
+            with self._free(name.label.other) as is_free:
+                _ = is_free and self._move(name.label.other, path, name.label.identity)
+        return is_unjoined
+
+    def _put_away(self, path: str, name: Message | None) -> bool:
+        there = _leads_to(name)
+        try:
+            with self.opened(path) as folder:
+                if not session_files(self._disk, folder):
+                    return False
+                found = self._identity(folder)
+                if there is not None and found in {None, there}:
+                    return False
+                if name is None and (found is None or self._journal.last(found) is None):
+                    return True
+                if found is None:
+                    # The session is elsewhere, and nobody knows whether it is this one.
+                    put_aside(self._disk, folder)
+        except FileNotFoundError:
+            return False
+        if found is not None and not self._has_gone(path, name, found):
+            with self.opened(path) as folder:
+                take_out(self._disk, folder)
+        self.remove_empty(path)
+        return False
+
+    def _identity(self, folder: int) -> str | None:
+        """The session whose files an open folder has, as far as its mark says."""
+        mark = read_mark(self._disk, folder, self._host)
+        is_known = mark is not None and mark.stream == self._journal.stream()
+        return mark.identity if mark is not None and is_known else None
+
+    def _has_gone(self, path: str, name: Message | None, identity: str) -> bool:
+        """Move a copy to where its session went from here; False if it is to be removed."""
+        goal = ""
+        for each in self._journal.read(subject_of_name(path), 0, name.sequence if name else 0):
+            if each.kind is Kind.GONE and each.label.identity == identity:
+                goal = each.label.other
+        last = self._journal.last(subject_of_name(goal)) if goal else None
+        if _leads_to(last) != identity:
+            return False
+        with self._free(goal) as is_free:
+            return is_free and self._move(path, goal, identity)
+
+    def _move(self, source: str, goal: str, identity: str) -> bool:
+        """Move the copy of a session, with those below it, if its new place is free here.
+
+        What is left at the old place is put away when that is used.
+        """
+        if self._is_used_below(source):
+            return False
+        above, _, name = source.rpartition("/")
+        new_above, _, new_name = goal.rpartition("/")
+        with suppress(OSError):
+            with self.opened(source) as folder:
+                if self._identity(folder) != identity:
+                    return False
+            self.remove_empty(goal)
+            self._put_unknown_aside(source)
+            with self.opened(above) as parent, self.opened(new_above, create=True) as target:
+                if self._disk.stat_name(target, new_name) is not None:
+                    return False
+                self._disk.move(parent, name, target, new_name)
+                self._disk.fsync(target)
+                self._disk.fsync(parent)
+            # Copies that were stale below the old place are stale below the new one.
+            for each in [each for each in self.here(goal) if each != goal]:
+                with self._free(each) as is_free:
+                    _ = is_free and self._put_away(each, self._journal.last(subject_of_name(each)))
+            return True
+        return False
+
+    def _put_unknown_aside(self, above: str) -> None:
+        """Put files without a mark aside that are below a folder about to move.
+
+        They are copies of sessions that the journal has here; elsewhere they would be new ones.
+        """
+        for path in [each for each in self.here(above) if each != above]:
+            with self.opened(path) as folder:
+                is_unknown = self._identity(folder) is None
+                if is_unknown and self._journal.last(subject_of_name(path)) is not None:
+                    put_aside(self._disk, folder)
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder if it has only empty ones; nothing else is touched."""
+        above, _, name = path.rpartition("/")
+        with suppress(OSError):
+            with self.opened(path) as folder:
+                below = self._disk.names(folder)
+            for each in below:
+                self.remove_empty(f"{path}/{each}")
+            with self.opened(above) as folder:
+                self._disk.remove_folder(folder, name)
+
+    @contextmanager
+    def _free(self, path: str) -> Generator[bool]:
+        """Be alone with a second folder, or not: two threads could wait for each other."""
+        lock = self._lock_of(path)
+        is_free = lock.acquire(blocking=False)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                lock.release()
+
+    def _lock_of(self, path: str) -> threading.Lock:
+        with self._lock:
+            return self._opening.setdefault(path, threading.Lock())
+
+
+def _leads_to(name: Message | None) -> str | None:
+    """The session that a name leads to, by its last message."""
+    return None if name is None or name.kind is Kind.GONE else name.label.identity

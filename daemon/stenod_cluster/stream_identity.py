@@ -1,0 +1,261 @@
+"""The identity of the stream: whether it is the one that this root used, with all of its messages.
+
+A stream that was deleted and made again, or restored from an old copy, has the name of the one
+before. The time of its creation, a marker message in it, and the highest sequence that this root
+knows tell it from that one.
+"""
+
+import asyncio
+import base64
+import secrets
+from contextlib import suppress
+from errno import EINVAL, ENOENT
+from typing import Any, Final, NamedTuple
+
+from stenod_cluster import limits
+from stenod_cluster.jetstream import Rejected, api
+from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
+from stenod_cluster.nats_connection import (
+    Connection,
+    NoRespondersError,
+    NotConnectedError,
+    UnansweredError,
+)
+from stenod_cluster.options import ReplicationOptions
+from stenod_cluster.streams import differences, stream_config
+from stenod_cluster.subjects import marker_subject, stream_name
+from stenod_cluster.trust import Known, Request, Trust
+from stenod_cluster.verdicts import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Refused, failure_of
+from stenod_cluster.wire import EXPECTED, SEQUENCE, TIME, headers_in
+
+_CONFIG_DIFFERS: Final = 10058
+
+
+class Suspicion(Exception):
+    """The stream lacks what this root knows, which may pass.
+
+    Attributes:
+        why: what it lacks.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Found(NamedTuple):
+    """A message as the leader of a stream has it.
+
+    Attributes:
+        sequence: its number.
+        headers: its headers, with those of a direct read.
+        body: its content.
+    """
+
+    sequence: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class StreamIdentity:
+    """What is known of the stream of a cluster.
+
+    Args:
+        connection: the connection to the servers.
+        options: the cluster.
+        trust: the streams that this root knows.
+
+    Attributes:
+        created: when it was created; empty before the first look.
+        identity: its identity; empty before the first look.
+        stored: the highest sequence that is known.
+    """
+
+    def __init__(self, connection: Connection, options: ReplicationOptions, trust: Trust) -> None:
+        self.created = ""
+        self.identity = ""
+        self.stored = 0
+        self._connection = connection
+        self._options = options
+        self._trust = trust
+        self._name = stream_name(options.cluster)
+
+    async def check(self) -> dict[str, Any]:
+        """Returns what the servers say of the stream, if it is the right one.
+
+        Raises:
+            Suspicion: it lacks what this root knows.
+            ForeignStream: it is another one than this root used.
+            JournalLost: nobody answered.
+            OSError: it is not there, or has other settings.
+        """
+        stored = self.stored
+        try:
+            found = await self._info()
+        except Rejected as error:
+            raise refusal(error, self._name) from None
+        different = differences(self._options, found["config"])
+        if different:
+            raise OSError(
+                EINVAL,
+                f"stream {self._name} has settings that steno cannot work with:"
+                f" {'; '.join(different)}. Change it with `nats stream edit {self._name}`, or"
+                " choose another replication.cluster",
+            )
+        await self._check_known(found["created"], found["state"]["last_seq"], stored)
+        return found
+
+    async def check_same(self, sequence: int, count: int) -> None:
+        """Check that messages went to the stream that was looked at; remove them from another.
+
+        Args:
+            sequence: that of the last one.
+            count: how many they are.
+
+        Raises:
+            ForeignStream: it did not.
+            JournalLost, Rejected: nobody says so.
+        """
+        wait_s = limits.MONITOR_S
+        found = await api(self._connection, "STREAM.INFO", self._name, {}, wait_s)
+        if found["created"] != self.created:
+            for each in range(sequence - count + 1, sequence + 1):
+                request = {"seq": each}
+                await api(self._connection, "STREAM.MSG.DELETE", self._name, request, wait_s)
+            raise other_stream(self._name)
+
+    async def end_request(self) -> None:
+        """What the operator asked for was done."""
+        if self._trust.request is not Request.NONE:
+            await asyncio.to_thread(self._trust.end_request)
+
+    async def _info(self) -> dict[str, Any]:
+        """Returns what the servers say of the stream, which is created if the operator said so."""
+        name, wait_s = self._name, limits.RESEND_S
+        try:
+            return await api(self._connection, "STREAM.INFO", name, {}, wait_s)
+        except Rejected as error:
+            if error.code != STREAM_NOT_FOUND:
+                raise
+        request, known = self._trust.request, self._trust.known(name)
+        if known is not None and request is not Request.AGAIN:
+            raise Suspicion(f"the servers have lost stream {name}")
+        if request is Request.NONE:
+            raise OSError(
+                ENOENT,
+                f"the servers have no stream {name}: on one host, once, run"
+                " `steno cluster join --create`",
+            )
+        config = stream_config(self._options)
+        try:
+            return await api(self._connection, "STREAM.CREATE", name, config, wait_s)
+        except Rejected as error:
+            if error.code != _CONFIG_DIFFERS:
+                raise
+        # Another daemon or an operator created it meanwhile.
+        return await api(self._connection, "STREAM.INFO", name, {}, wait_s)
+
+    async def _check_known(self, created: str, last: int, stored: int) -> None:
+        """Compare the stream with what this root knows of it, and remember it.
+
+        Args:
+            created: when it was created.
+            last: its last sequence.
+            stored: the highest sequence that this daemon knew before it asked.
+
+        Raises:
+            Suspicion: it lacks what this root knows.
+            ForeignStream: it is another one than this root used.
+        """
+        known, is_again = self._trust.known(self._name), self._trust.request is Request.AGAIN
+        marker = await self._marker()
+        if known is not None and not is_again:
+            self._compare(known, created, marker, last, stored)
+        elif marker is None or (
+            known is not None and known.identity == _identity(created, marker) and last < known.last
+        ):
+            # A new marker tells the stream after a loss from the one before, on all hosts.
+            marker = await self._new_marker(marker)
+            last = max(last, marker.sequence)
+        assert marker is not None
+        known = Known(_identity(created, marker), last)
+        self.created, self.identity = created, known.identity
+        self.stored = last if is_again else max(self.stored, last)
+        await asyncio.to_thread(self._trust.accept, self._name, known)
+
+    def _compare(
+        self, known: Known, created: str, marker: Found | None, last: int, stored: int
+    ) -> None:
+        """Raise if the stream is not the one that this root knows, or lacks messages."""
+        if known.identity.partition(" ")[0] != created:
+            raise other_stream(self._name)
+        if marker is None:
+            raise Suspicion(f"stream {self._name} has lost its first message")
+        if known.identity != _identity(created, marker):
+            raise ForeignStream(
+                None, f"another host joined stream {self._name} again after a loss: {REMEDY}"
+            )
+        if last < max(stored, known.last):
+            raise Suspicion(
+                f"stream {self._name} has messages up to {last}, and its servers acknowledged"
+                f" {max(stored, known.last)}"
+            )
+
+    async def _marker(self) -> Found | None:
+        subject = marker_subject(self._options.cluster)
+        return await last_at_leader(self._connection, self._name, subject)
+
+    async def _new_marker(self, before: Found | None) -> Found:
+        """Publish a marker behind the last one; returns the one that the stream has then."""
+        subject = marker_subject(self._options.cluster)
+        headers = {EXPECTED: str(before.sequence if before else 0)}
+        body = secrets.token_hex(16).encode()
+        with suppress(NotConnectedError, NoRespondersError, UnansweredError):
+            await self._connection.request(subject, body, limits.RESEND_S, headers)
+        # Two hosts may do it at the same time: the stream has the marker of one of them.
+        found = await self._marker()
+        if found is None or found == before:
+            raise JournalLost(None, f"stream {self._name} does not take its marker")
+        return found
+
+
+async def last_at_leader(
+    connection: Connection, stream: str, subject: str, wait_s: float = limits.MONITOR_S
+) -> Found | None:
+    """Returns a subject's last message as the stream's leader has it; None if it has none.
+
+    Raises:
+        JournalLost: nobody answered.
+        OSError: the servers refuse it.
+    """
+    request = {"last_by_subj": subject}
+    try:
+        answer = await api(connection, "STREAM.MSG.GET", stream, request, wait_s)
+    except Rejected as error:
+        if error.code == NO_MESSAGE_FOUND:
+            return None
+        raise refusal(error, stream) from None
+    message = answer["message"]
+    headers = headers_in(base64.b64decode(message.get("hdrs", "")))
+    headers |= {SEQUENCE: str(message["seq"]), TIME: message["time"]}
+    return Found(int(message["seq"]), headers, base64.b64decode(message.get("data", "")))
+
+
+def other_stream(name: str) -> ForeignStream:
+    """Return the error for a stream that was made since this root used the one of its name."""
+    return ForeignStream(
+        None, f"stream {name} was made again since this root used it, and is another one: {REMEDY}"
+    )
+
+
+def refusal(error: Rejected, stream: str) -> OSError:
+    """Return a refusal of the servers as an error that says what to do."""
+    match failure_of(error.error, stream):
+        case Refused() as refused:
+            return refused.error()
+        case passing:
+            return OSError(EINVAL, passing.reason)
+
+
+def _identity(created: str, marker: Found) -> str:
+    return f"{created} {marker.body.decode(errors='replace')}"
