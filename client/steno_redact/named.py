@@ -187,26 +187,28 @@ def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
     for stem in STEMS:
         at = low.find(stem)
         while at >= 0:
-            found = _at(text, stem, at)
+            found = _at(text, low, stem, at)
             if found is not None:
                 yield found
             # Names inside of what is masked are masked; and each text is looked at once.
             at = low.find(stem, at + len(stem) if found is None else max(at + len(stem), found[1]))
 
 
-def _at(text: str, stem: str, at: int) -> tuple[int, int, str] | None:
+def _at(text: str, low: str, stem: str, at: int) -> tuple[int, int, str] | None:
     """The secret after a name that contains the stem at a place."""
     if stem in {"auth", "cookie"} and (header := _HEADER.match(text, at)) is not None:
         return _in_header(text, header)
-    match = _ASSIGNMENTS[stem].match(text, at)
+    name = _NAMES[stem].match(low, at)
     before = text[max(0, at - _BEFORE_CHARS) : at]
+    # First, because a value may be long, and its text is full of other names.
+    if name is None or not is_secret_name(before, text[at : name.end()]):
+        return None
+    match = _ASSIGNMENTS[stem].match(text, at)
     if match is None:
         match = _OPTIONS[stem].match(text, at) if _is_option(before) else None
         if match is None:
             return None
     elif match["name"].lower() == "pass" and _is_a_count(before, match):
-        return None
-    if not is_secret_name(before, match["name"]):
         return None
     if not _is_value(match, text[match.end() : match.end() + 1]):
         return None

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol.errors import BadRequest
+from steno_redact import named
 from steno_redact.limits import MATCHES_MIN, SCAN_CHARS_MAX
 from steno_redact.patterns import BUILT_IN, DEFAULT, Own, Patterns, patterns_of
 from steno_redact.redactor import Redactor
@@ -222,6 +223,13 @@ def test_no_built_in_pattern_takes_more_than_linear_time() -> None:
     # half of the text has to take half of the time, and not a quarter.
     growth = {name: took / _took_s(text[: len(text) // 2]) for name, (text, took) in slow.items()}
     assert {name: grown for name, grown in growth.items() if grown > 3} == {}
+
+
+def test_a_name_that_is_no_secret_has_its_value_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A value may have 8 192 characters, and each of them may begin another such name.
+    monkeypatch.setattr(named, "_ASSIGNMENTS", {})
+    text = "key=page_token=bypass=" * 3
+    assert list(named.spans(text, text)) == []
 
 
 def test_a_pattern_that_backtracks_elsewhere_ends_at_once() -> None:
