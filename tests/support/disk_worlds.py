@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from steno_protocol import paths
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
 from stenod_cluster.disk import ReplicatedDisk
@@ -143,6 +144,10 @@ class _Reached(ReplicatedDisk):
             finally:
                 self.close(parent)
         return handle
+
+    def names(self, folder: int) -> list[str]:
+        """See `Disk`; without the mark of what the journal has, which sessions pass over."""
+        return [name for name in super().names(folder) if name != paths.JOURNAL_MARK]
 
 
 class ReplicatedWorld:
