@@ -186,7 +186,8 @@ class Machine:
         session = self.session_of(file)
         assert session is not None
         with steno.connect_sync(self._root) as client:
-            names = {each.name for each in client.session(session).streams()} - {"source"}
+            names = {each.name for each in client.session(session).streams()}
+            names -= {"source", "tool-results"}
             stream = client.session(session).stream(names.pop())
             return b"".join(lines_of(each.data for each in stream.records(strict=True)))
 
@@ -197,7 +198,10 @@ class Machine:
             wait_for_fact(lambda: self.context(turn.file) == wanted, _RUN_S, "another context")
         except AssertionError:
             raise AssertionError("\n".join(_differences(self.context(turn.file), wanted))) from None
-        assert self.kept(turn.file) == turn.file.read_bytes()
+        # What a program writes behind its answer changes no context, and comes later.
+        wait_for_fact(
+            lambda: self.kept(turn.file) == turn.file.read_bytes(), _RUN_S, "the file's bytes"
+        )
 
 
 def _differences(found: list[Said], wanted: list[Said]) -> Iterator[str]:
