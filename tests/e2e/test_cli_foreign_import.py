@@ -12,6 +12,7 @@ import pytest
 
 import steno
 from steno_agents.following import lines_of
+from steno_agents.limits import FOLLOWED_RECORDS_MAX
 from steno_cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
 from steno_cli.commands import import_
 from steno_cli.entry import main
@@ -300,6 +301,26 @@ def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
         ]
     assert roles == [["user", "assistant"], ["assistant"]]
     run("stop")
+
+
+@pytest.mark.slow
+def test_a_transcript_of_any_number_of_records_is_imported_whole(
+    root: Path, tmp_path: Path
+) -> None:
+    # A follower leaves the context as it is beyond its bound; an import has none.
+    count = FOLLOWED_RECORDS_MAX + 1
+    file = write(
+        tmp_path / "p" / "s.jsonl",
+        [
+            node(str(each), str(each - 1) if each else None, "user", f"m{each}")
+            for each in range(count)
+        ],
+    )
+    assert Steno(root)("import", str(file)).code == 0
+    with steno.connect_sync(root) as client:
+        [entry] = client.sessions()
+        texts = [each.record["content"] for each in client.session(entry.session).records()]
+    assert texts == [f"m{each}" for each in range(count)]
 
 
 def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: Path) -> None:
