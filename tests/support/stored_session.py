@@ -106,6 +106,7 @@ class StoredSession:
             views = {paths.CONTEXT: context, paths.WIRE: wire}
             return verify(self.disk, folder, SESSION, views, live=None, failed_syncs=FailedSyncs())
         finally:
+            self.disk.close(folder)
             for view in {context, wire}:
                 view.release()
 

@@ -78,14 +78,19 @@ def readable_size(
 ) -> int:
     """Returns the readable bytes of a session's file, without reading all of it.
 
-    The file is synced first, so that no reader gets lines that a power cut could lose.
+    No reader gets lines that a power cut could lose: the file is synced first, unless it ends at
+    its recovery point, which is written behind a sync.
 
     Raises:
         Unproven: an earlier sync of the file failed, so a sync proves nothing.
     """
-    failed_syncs.sync_to_read(disk, handle, name)
+    failed_syncs.refuse_unproven(disk.stat(handle), name)
     end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
-    return end.readable_size(end.recovery_point())
+    recovery_point = end.recovery_point()
+    if recovery_point is not None and recovery_point.bytes == end.size:
+        return recovery_point.bytes
+    failed_syncs.sync_to_read(disk, handle, name)
+    return end.readable_size(recovery_point)
 
 
 def apply_checkpoint_floor(replay: Replay, entries: list[TimelineEntry], generation: int) -> None:

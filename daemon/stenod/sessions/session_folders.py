@@ -360,7 +360,12 @@ class SessionFolders:
         self, place: Place, views: Mapping[str, FileView], *, live: int | None
     ) -> Verification:
         """Check all files of a session; see `verify.verify`."""
-        folder = self.open_folder(place)
+        with self.opened(place) as folder:
+            return self._verify(folder, place, views, live=live)
+
+    def _verify(
+        self, folder: int, place: Place, views: Mapping[str, FileView], *, live: int | None
+    ) -> Verification:
         return verify.verify(
             self._disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
         )
@@ -372,13 +377,17 @@ class SessionFolders:
             NotFound: the session does not exist.
             Unproven: its durable length is unknown until it is opened.
         """
-        views = {paths.CONTEXT: self.readable(place, None).view}
-        try:
-            views[paths.WIRE] = self.readable_stream(place, paths.WIRE).view
-            return self.verify(place, views, live=None)
-        finally:
-            for view in views.values():
-                view.release()
+        views: dict[str, FileView] = {}
+        with self.opened(place) as folder:
+            present = crash_recovery.present_generation(self._disk, folder)
+            try:
+                views[paths.CONTEXT] = self._readable(folder, place, paths.CONTEXT, present).view
+                if self._disk.stat_name(folder, paths.WIRE) is not None:
+                    views[paths.WIRE] = self._readable(folder, place, paths.WIRE, 0).view
+                return self._verify(folder, place, views, live=None)
+            finally:
+                for view in views.values():
+                    view.release()
 
     def timeline(self, place: Place) -> list[TimelineEntry]:
         """Return a session's timeline, rotations by other programs included."""

@@ -14,7 +14,7 @@ from stenod.store.names import streams
 
 
 class DiskFolder:
-    """A session's open folder for a check, which closes the folder and its files.
+    """A session's open folder for a check.
 
     Only one of its files is open at a time, because all sessions share the daemon's handles.
 
@@ -61,16 +61,12 @@ class DiskFolder:
         if view is not None and (offset < view.size or not size):
             return view.read(size, offset)
         if self._opened is None or self._opened[0] != name:
-            self._close_file()
+            self.close()
             self._opened = (name, self._disk.open_read(self._folder, name))
         return self._disk.read(self._opened[1], size, offset)
 
     def close(self) -> None:
-        """Close the folder and the open file in it."""
-        self._close_file()
-        self._disk.close(self._folder)
-
-    def _close_file(self) -> None:
+        """Close the open file in it."""
         opened, self._opened = self._opened, None
         if opened is not None:
             self._disk.close(opened[1])
@@ -85,7 +81,7 @@ def verify(
     live: int | None,
     failed_syncs: FailedSyncs,
 ) -> Verification:
-    """Check all files of a session, and close its folder.
+    """Check all files of a session.
 
     Args:
         disk: the disk it lies on.

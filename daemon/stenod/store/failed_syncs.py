@@ -48,6 +48,15 @@ class FailedSyncs:
         """Add a file of which a sync failed."""
         self._files.add((file.device, file.inode))
 
+    def refuse_unproven(self, file: FileStat, name: str) -> None:
+        """Refuse to read a file of which a sync failed.
+
+        Raises:
+            Unproven: a sync of the file failed, and its bytes were not written again.
+        """
+        if self.has(file):
+            raise Unproven(errno.EIO, "a sync of this file failed; open its session first", name)
+
     def sync_to_read(self, disk: Disk, handle: int, name: str) -> None:
         """Sync a file that no writer has open, before it is read.
 
@@ -56,7 +65,6 @@ class FailedSyncs:
             OSError: this sync failed.
         """
         found = disk.stat(handle)
-        if self.has(found):
-            raise Unproven(errno.EIO, "a sync of this file failed; open its session first", name)
+        self.refuse_unproven(found, name)
         with self.syncing(found):
             disk.fdatasync(handle)

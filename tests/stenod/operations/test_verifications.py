@@ -6,12 +6,13 @@ from typing import TypeVar
 
 import pytest
 
+from steno_protocol import paths
 from steno_protocol.commands import Open, Verify
 from steno_protocol.replies import ErrorReply, Verification
 from support import daemon_in_process
 from support.asking import ask, close_all
-from support.daemon_in_process import DaemonInProcess
-from support.lines import append, user
+from support.daemon_in_process import ROOT, DaemonInProcess
+from support.lines import append, foreign, user
 from support.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.anyio
@@ -43,11 +44,25 @@ async def test_a_closed_session_is_checked_in_one_hop(monkeypatch: pytest.Monkey
         assert len(hops) == 1
 
 
+async def test_a_file_that_ends_at_its_recovery_point_is_read_without_a_sync() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await _store(daemon)
+        before = len(disk.calls)
+        await ask(daemon, "v1", Verify(session="demo"))
+        assert [call.method for call in disk.calls[before:]] == []
+        disk.foreign.append(f"{ROOT}/{paths.SESSIONS}/demo/{paths.CONTEXT}", foreign("theirs"))
+        await ask(daemon, "v2", Verify(session="demo"))
+        assert [call.method for call in disk.calls[before:]] == ["fdatasync"]
+
+
 async def test_a_session_with_a_failed_sync_is_opened_before_it_is_checked() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():
         await _store(daemon)
+        disk.foreign.append(f"{ROOT}/{paths.SESSIONS}/demo/{paths.CONTEXT}", foreign("theirs"))
         disk.fail_next("fdatasync", errno.EIO)
         failed = await ask(daemon, "v1", Verify(session="demo"))
         assert isinstance(failed, ErrorReply)

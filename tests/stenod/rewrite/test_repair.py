@@ -346,6 +346,7 @@ def test_verify_reports_a_missing_present_generation() -> None:
     found.disk.unlink(folder, paths.CONTEXT)
     views = {paths.CONTEXT: context, paths.WIRE: context}
     report = verify(found.disk, folder, SESSION, views, live=None, failed_syncs=FailedSyncs())
+    found.disk.close(folder)
     assert [(each.kind, each.file) for each in report.findings] == [("no_context", "context.jsonl")]
 
 
