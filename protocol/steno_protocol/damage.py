@@ -110,15 +110,18 @@ class Scanner(msgspec.Struct):
         self.crc = zlib.crc32(data, self.crc)
         at = 0
         while (end := data.find(b"\n", at)) >= 0:
-            self._hold(data[at:end])
-            yield from self._line(ended=True)
+            if self._held:
+                self._hold(data[at:end])
+                yield from self._line(b"".join(self._parts), self._held, ended=True)
+            else:
+                yield from self._line(data[at:end], end - at, ended=True)
             at = end + 1
         self._hold(data[at:])
 
     def finish(self) -> Iterator[Finding]:
         """Note the end of the file, and return its last findings."""
         if self._held:
-            yield from self._line(ended=False)
+            yield from self._line(b"".join(self._parts), self._held, ended=False)
         yield from map(self._finding, self.schema.finish(self._start))
         if self._crlf:
             what = f"{self._crlf} lines end with CR LF, which readers skip as white space"
@@ -130,10 +133,11 @@ class Scanner(msgspec.Struct):
         if part and self._held <= limits.LINE_CHECKED_BYTES_MAX:
             self._parts.append(part)
 
-    def _line(self, *, ended: bool) -> Iterable[Finding]:
-        """Check one line that is complete, by its newline or the end of the file."""
-        data = b"".join(self._parts)
-        size = self._held
+    def _line(self, data: bytes, size: int, *, ended: bool) -> Iterable[Finding]:
+        """Check one line that is complete, by its newline or the end of the file.
+
+        Of a line that is longer than `LINE_CHECKED_BYTES_MAX` only the `size` is known.
+        """
         spot = Spot(self._start, size + ended, self.lines + 1)
         self._parts, self._held = [], 0
         self._start += size + ended
