@@ -224,14 +224,21 @@ class Conversation:
         return _indented(shown)
 
     def _result(self, text: str) -> list[str]:
-        if not self._full and len(text) > RESULT_LINE_CHARS_MAX:
-            text = "\n".join(map(_folded_line, text.split("\n")))
-        return self._folded(self._text(text), indent=_INDENT)
+        hidden = 0
+        if not self._full:
+            lines = _with_escapes(text).split("\n")
+            if self._width is None:
+                # Without a width a line stays one line, so those that are left out need no layout.
+                hidden = len(lines[RESULT_LINES_MAX:])
+                lines = lines[:RESULT_LINES_MAX]
+            text = "\n".join(map(_folded_line, lines))
+        return self._folded(self._text(text), hidden, indent=_INDENT)
 
-    def _folded(self, lines: list[str], indent: str = "") -> list[str]:
-        if self._full or len(lines) <= RESULT_LINES_MAX:
+    def _folded(self, lines: list[str], hidden: int = 0, indent: str = "") -> list[str]:
+        """The lines, folded if there are too many, with those that are `hidden` already."""
+        rest = len(lines) + hidden - RESULT_LINES_MAX + 1
+        if self._full or rest <= 1:
             return lines
-        rest = len(lines) - RESULT_LINES_MAX + 1
         more = f"… {count(rest, 'more line')}, shown with --full"
         return [*lines[: RESULT_LINES_MAX - 1], indent + self._style(more, "dim")]
 
