@@ -38,6 +38,13 @@ def viewer(steno: Steno) -> Iterator[RunningViewer]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def writing(steno: Steno) -> Iterator[RunningViewer]:
+    """A viewer that changes sessions, for all tests with sessions of their own."""
+    with viewing(steno, "--write") as running:
+        yield running
+
+
 def test_the_token_is_in_the_fragment_which_no_server_sees(viewer: RunningViewer) -> None:
     before, _, fragment = viewer.visit.printed.partition("#")
     assert viewer.visit.token not in before
@@ -565,73 +572,73 @@ def test_a_viewer_that_only_reads_refuses_changes(viewer: RunningViewer) -> None
     assert viewer.visit.get("hello")["may_write"] is False
 
 
-def test_changes_are_made_at_the_state_that_the_page_has_seen(root: Path) -> None:
-    steno = Steno(root)
-    steno("append", "talk", "one", "--create")
-    with viewing(steno, "--write") as viewer:
-        visit = viewer.visit
-        on = {"session": "talk"}
-        made = visit.post("change", kind="checkpoint", expect="0:1", **on)
-        assert made.json() == {"session": "talk", "head": "0:2", "checkpoint": 0}
-        steno("append", "talk", "two")
-        incarnation = visit.get("session", session="talk")["incarnation"]
-        shown = f"0@0:1@{incarnation}"
-        stale = visit.post("change", kind="revert", checkpoint=shown, expect="0:2", **on)
-        assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
-        assert steno("--json", "stat", "talk").document["head"] == "0:3"
-        visit.post("change", kind="revert", checkpoint=shown, expect="0:3", why="wrong", **on)
-        assert steno("--json", "stat", "talk").document["head"] == "1:1"
-        visit.post("change", kind="restore", generation=0, expect="1:1", **on)
-        assert steno("--json", "stat", "talk").document["head"] == "2:3"
-        forked = visit.post("change", kind="fork", new="talk-fork", at="2:1", **on)
-        assert forked.json()["session"] == "talk-fork"
-        assert steno("--json", "stat", "talk-fork").document["head"].endswith(":1")
+def test_changes_are_made_at_the_state_that_the_page_has_seen(
+    writing: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "moved", "one", "--create")
+    visit = writing.visit
+    on = {"session": "moved"}
+    made = visit.post("change", kind="checkpoint", expect="0:1", **on)
+    assert made.json() == {"session": "moved", "head": "0:2", "checkpoint": 0}
+    steno("append", "moved", "two")
+    incarnation = visit.get("session", session="moved")["incarnation"]
+    shown = f"0@0:1@{incarnation}"
+    stale = visit.post("change", kind="revert", checkpoint=shown, expect="0:2", **on)
+    assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
+    assert steno("--json", "stat", "moved").document["head"] == "0:3"
+    visit.post("change", kind="revert", checkpoint=shown, expect="0:3", why="wrong", **on)
+    assert steno("--json", "stat", "moved").document["head"] == "1:1"
+    visit.post("change", kind="restore", generation=0, expect="1:1", **on)
+    assert steno("--json", "stat", "moved").document["head"] == "2:3"
+    forked = visit.post("change", kind="fork", new="moved-fork", at="2:1", **on)
+    assert forked.json()["session"] == "moved-fork"
+    assert steno("--json", "stat", "moved-fork").document["head"].endswith(":1")
 
 
-def test_a_page_of_a_session_that_was_made_anew_reverts_nothing(root: Path) -> None:
-    steno = Steno(root)
-    steno("append", "talk", "one", "--create")
-    steno("checkpoint", "talk")
-    with viewing(steno, "--write") as viewer:
-        incarnation = viewer.visit.get("session", session="talk")["incarnation"]
-        steno("delete", "talk")
-        steno("append", "talk", "other", "--create")
-        steno("checkpoint", "talk")
-        stale = viewer.visit.post(
-            "change", kind="revert", session="talk", expect="0:2",
-            checkpoint=f"0@0:1@{incarnation}",
-        )  # fmt: skip
-        assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
-    assert steno("--json", "stat", "talk").document["head"] == "0:2"
+def test_a_page_of_a_session_that_was_made_anew_reverts_nothing(
+    writing: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "anew", "one", "--create")
+    steno("checkpoint", "anew")
+    incarnation = writing.visit.get("session", session="anew")["incarnation"]
+    steno("delete", "anew")
+    steno("append", "anew", "other", "--create")
+    steno("checkpoint", "anew")
+    stale = writing.visit.post(
+        "change", kind="revert", session="anew", expect="0:2",
+        checkpoint=f"0@0:1@{incarnation}",
+    )  # fmt: skip
+    assert (stale.status_code, stale.json()["error"]["code"]) == (409, "conflict")
+    assert steno("--json", "stat", "anew").document["head"] == "0:2"
 
 
-def test_a_checkpoint_that_a_revert_copied_is_named_where_the_page_shows_it(root: Path) -> None:
-    steno = Steno(root)
-    steno("append", "talk", "one", "--create")
+def test_a_checkpoint_that_a_revert_copied_is_named_where_the_page_shows_it(
+    writing: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "copied", "one", "--create")
     for _ in range(2):
-        steno("checkpoint", "talk")
-    steno("revert", "talk", "1")
-    with viewing(steno, "--write") as viewer:
-        incarnation = viewer.visit.get("session", session="talk")["incarnation"]
-        made = viewer.visit.post(
-            "change", kind="revert", session="talk", expect="1:2",
-            checkpoint=f"0@1:1@{incarnation}",
-        )  # fmt: skip
-        assert (made.status_code, made.json()["head"]) == (200, "2:1")
+        steno("checkpoint", "copied")
+    steno("revert", "copied", "1")
+    incarnation = writing.visit.get("session", session="copied")["incarnation"]
+    made = writing.visit.post(
+        "change", kind="revert", session="copied", expect="1:2",
+        checkpoint=f"0@1:1@{incarnation}",
+    )  # fmt: skip
+    assert (made.status_code, made.json()["head"]) == (200, "2:1")
 
 
-def test_titles_and_labels_of_somebody_else_are_not_overwritten(root: Path) -> None:
-    steno = Steno(root)
-    steno("append", "talk", "one", "--create")
-    with viewing(steno, "--write") as viewer:
-        visit = viewer.visit
-        on = {"session": "talk"}
-        assert visit.post("change", kind="title", title="a", was="", **on).status_code == 200
-        assert visit.post("change", kind="title", title="b", was="", **on).status_code == 409
-        given = visit.post("change", kind="labels", labels=["x", "y"], was=[], **on)
-        assert given.status_code == 200
-        assert visit.post("change", kind="labels", labels=[], was=["x"], **on).status_code == 409
-    stat = steno("--json", "stat", "talk").document
+def test_titles_and_labels_of_somebody_else_are_not_overwritten(
+    writing: RunningViewer, steno: Steno
+) -> None:
+    steno("append", "titled", "one", "--create")
+    visit = writing.visit
+    on = {"session": "titled"}
+    assert visit.post("change", kind="title", title="a", was="", **on).status_code == 200
+    assert visit.post("change", kind="title", title="b", was="", **on).status_code == 409
+    given = visit.post("change", kind="labels", labels=["x", "y"], was=[], **on)
+    assert given.status_code == 200
+    assert visit.post("change", kind="labels", labels=[], was=["x"], **on).status_code == 409
+    stat = steno("--json", "stat", "titled").document
     assert (stat["title"], stat["labels"]) == ("a", ["x", "y"])
 
 
@@ -641,10 +648,10 @@ def test_titles_and_labels_of_somebody_else_are_not_overwritten(root: Path) -> N
      {"kind": "revert", "checkpoint": "0@now", "expect": "0:1"},
      {"kind": "checkpoint", "expect": "now"}, {"kind": "checkpoint"}],
 )  # fmt: skip
-def test_what_is_no_change_changes_nothing(root: Path, document: dict[str, object]) -> None:
-    steno = Steno(root)
-    steno("append", "talk", "one", "--create")
-    with viewing(steno, "--write") as viewer:
-        response = viewer.visit.post("change", **{"session": "talk", **document})
-        assert response.status_code == 400
-    assert steno("--json", "stat", "talk").document["head"] == "0:1"
+def test_what_is_no_change_changes_nothing(
+    writing: RunningViewer, steno: Steno, document: dict[str, object]
+) -> None:
+    before = steno("--json", "append", "unchanged", "one", "--create").document["head"]
+    response = writing.visit.post("change", **{"session": "unchanged", **document})
+    assert response.status_code == 400
+    assert steno("--json", "stat", "unchanged").document["head"] == before
