@@ -9,18 +9,18 @@ from pathlib import Path
 from steno import BlockingClient
 from steno_agents.opencode import DATABASE as OPENCODE
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
-from steno_cli.connection import connected
+from steno_cli.connection import connected, own_root
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.following import Followed, mark_gone, notes_of
-from steno_cli.foreign_sources import EmptyTranscript, ForeignSource, find_foreign
-from steno_cli.import_sources import ImportSource, damaged_lines, find
-from steno_cli.known_files import KnownFiles
-from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_cli.source_tree import SourceTree, database_at
-from steno_cli.taking_in import Importer, Source, folder_aside, nest_in, own_root, work_bytes
-from steno_cli.work_dirs import note_work_dirs
+from steno_follow.following import Followed, mark_gone, notes_of
+from steno_follow.foreign_sources import EmptyTranscript, ForeignSource, find_foreign
+from steno_follow.known_files import KnownFiles
+from steno_follow.masking import writing_redactor
+from steno_follow.session_folders import ImportSource, ImpossibleId, damaged_lines, find
+from steno_follow.source_tree import SourceTree, database_at
+from steno_follow.taking_in import Importer, Source, folder_aside, nest_in, work_bytes
+from steno_follow.work_dirs import note_work_dirs
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, number
@@ -86,14 +86,17 @@ def _transcripts(given: Path, database: Path | None) -> AbstractContextManager[P
     if database is None:
         return nullcontext(given)
     # Imported here: no other import needs SQLite.
-    from steno_cli.opencode_database import as_transcripts  # noqa: PLC0415
+    from steno_follow.opencode_database import as_transcripts  # noqa: PLC0415
 
     return as_transcripts(database)
 
 
 def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
     is_named = options.session is not None
-    found, left_out = _find(source_tree, options.session)
+    try:
+        found, left_out = _find(source_tree, options.session)
+    except ImpossibleId as error:
+        raise WrongUsage(error.message) from None
     for path, why in left_out:
         _print_left_out(output, None, path, why)
     refused = len(left_out)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from steno_agents.limits import RAW_BYTES
-from steno_cli.source_tree import SourceTree
+from steno_follow.source_tree import SourceTree
 
 _encode = msgspec.json.Encoder().encode
 

@@ -7,8 +7,7 @@ from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 from steno.values import decode_line
-from steno_cli.exits import WrongUsage
-from steno_cli.source_tree import SourceTree
+from steno_follow.source_tree import SourceTree
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
@@ -17,6 +16,10 @@ _SKIPPED_SUFFIXES: Final = (".mark", ".new")
 """The suffixes of files that belong to one copy of a session, or are unfinished."""
 
 _START: Final = Position(0, 0)
+
+
+class ImpossibleId(BadRequest):
+    """No import can give a session this id."""
 
 
 class SourceFile(NamedTuple):
@@ -122,7 +125,7 @@ def find(
 
     Raises:
         NotFound: the folder has no session.
-        WrongUsage: the id or prefix is not possible in this root.
+        ImpossibleId: the id or prefix is not possible in this root.
     """
     if tree.only is not None:
         lone = _lone(tree, PurePath(tree.only), contexts)
@@ -218,16 +221,16 @@ def check_session_id(start: str) -> None:
     """Refuse an id, or the prefix of ids, that no new session of this root can have.
 
     Raises:
-        BadRequest, WrongUsage: the id is not possible.
+        BadRequest, ImpossibleId: the id is not possible.
     """
     mount, segments = paths.split_session(start)
     if paths.UPLOADS in segments:
-        raise WrongUsage(
+        raise ImpossibleId(
             f"no new session can have {paths.UPLOADS!r} in its id, the name of a folder in a"
             " session: import it under another id"
         )
     if mount is not None:
-        raise WrongUsage(
+        raise ImpossibleId(
             f"{start} is in a mount, which belongs to another program: copy the folder there"
             " yourself, or import it under an id without a mount"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from steno.values import decode_object
-from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote
+from steno_follow.foreign_sources import SOURCE, ForeignSource, SourceNote
 from steno_protocol import limits, paths
 from steno_protocol.records import RESERVED_KEYS
 

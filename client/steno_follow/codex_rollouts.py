@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final, cast
 from steno_agents.codex import Codex
 from steno_agents.json_lines import lenient_object
 from steno_agents.transcript import text_field
-from steno_cli import compressed
-from steno_cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
-from steno_cli.source_tree import SourceTree
+from steno_follow import compressed
+from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
+from steno_follow.source_tree import SourceTree
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from steno.local import read_regular, sync_file, sync_folder
-from steno_cli.import_sources import ImportSource
+from steno_follow.session_folders import ImportSource
 from steno_protocol import paths
 from steno_protocol.work_dirs import (
     KIMI_FILE,

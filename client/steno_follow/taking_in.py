@@ -24,12 +24,11 @@ from typing import BinaryIO, Protocol
 from steno import BlockingClient
 from steno.local import make_private, sync_file, sync_folder
 from steno.parts import new_key
-from steno_cli.connection import local_root
-from steno_cli.following import AnotherCopy, Followed, Follower
-from steno_cli.foreign_sources import ForeignSource, LineLength, unknown_context, whole_lines
-from steno_cli.import_sources import ImportSource
-from steno_cli.known_files import KnownFiles, id_of_copy
-from steno_cli.redaction import mask_files
+from steno_follow.following import AnotherCopy, Followed, Follower
+from steno_follow.foreign_sources import ForeignSource, LineLength, unknown_context, whole_lines
+from steno_follow.known_files import KnownFiles, id_of_copy
+from steno_follow.masking import mask_files
+from steno_follow.session_folders import ImportSource
 from steno_protocol import limits, paths
 from steno_protocol.commands import TakeIn
 from steno_protocol.errors import (
@@ -68,21 +67,6 @@ def work_bytes(source: Source) -> int:
     except (OSError, TooLarge):
         # The copy reports it.
         return 0
-
-
-def own_root(client: BlockingClient) -> Path:
-    """The root of the daemon, which must run on this machine.
-
-    Raises:
-        BadRequest: it runs on another machine.
-    """
-    root = local_root(client)
-    if root is None:
-        raise BadRequest(
-            f"the root {client.welcome.root} is not on this machine: copy the folder to the"
-            " machine where the daemon runs, and run the import there"
-        )
-    return root
 
 
 @contextmanager

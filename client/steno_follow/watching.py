@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from steno import BlockingClient
-from steno_cli.command_limits import (
+from steno_follow.file_watch import FileWatch, WatchedFile
+from steno_follow.following import AnotherCopy, Followed, Follower, mark_gone, notes_of
+from steno_follow.foreign_sources import SOURCE, EmptyTranscript, ForeignSource, find_one
+from steno_follow.known_files import KnownFiles, id_of_copy
+from steno_follow.limits import (
     WATCH_BACKOFF_MAX_S,
     WATCH_BACKOFF_MIN_S,
     WATCH_LOOK_BYTES,
@@ -24,13 +28,9 @@ from steno_cli.command_limits import (
     WATCH_SETTLED_S,
     WATCH_WORK_S,
 )
-from steno_cli.file_watch import FileWatch, WatchedFile
-from steno_cli.following import AnotherCopy, Followed, Follower, mark_gone, notes_of
-from steno_cli.foreign_sources import SOURCE, EmptyTranscript, ForeignSource, find_one
-from steno_cli.known_files import KnownFiles, id_of_copy
-from steno_cli.opencode_mirror import DatabaseMirror
-from steno_cli.session_indexes import IndexWatch
-from steno_cli.taking_in import folder_aside, take_in
+from steno_follow.opencode_mirror import DatabaseMirror
+from steno_follow.session_indexes import IndexWatch
+from steno_follow.taking_in import folder_aside, take_in
 from steno_protocol import paths
 from steno_protocol.errors import (
     Busy,

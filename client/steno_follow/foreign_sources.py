@@ -30,17 +30,17 @@ from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.limits import FOLLOWED_LINE_BYTES
 from steno_agents.origin import NOTES
 from steno_agents.transcript import CONVERSATION_ROLES, ForeignTranscript, History
-from steno_cli import compressed
-from steno_cli.codex_rollouts import Rollouts
-from steno_cli.command_limits import (
+from steno_follow import compressed
+from steno_follow.codex_rollouts import Rollouts
+from steno_follow.companions import new_pieces
+from steno_follow.limits import (
     TITLE_FILE_BYTES_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
-from steno_cli.companions import new_pieces
-from steno_cli.import_sources import check_session_id
-from steno_cli.session_indexes import indexes_above, names_in
-from steno_cli.source_tree import Entry, SourceTree, Walk
-from steno_cli.transcripts import detected, first_objects, line_within
+from steno_follow.recognition import detected, first_objects, line_within
+from steno_follow.session_folders import check_session_id
+from steno_follow.session_indexes import indexes_above, names_in
+from steno_follow.source_tree import Entry, SourceTree, Walk
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, StenoError, TooLarge
 
@@ -507,7 +507,7 @@ def find_foreign(tree: SourceTree, prefix: str | None) -> Found:
         prefix: the prefix of the ids, or the id of the one file; None is the name of the program.
 
     Raises:
-        WrongUsage: the prefix is no session id.
+        BadRequest, ImpossibleId: the prefix is no session id.
     """
     if prefix is not None:
         check_session_id(prefix)

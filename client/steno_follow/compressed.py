@@ -8,7 +8,7 @@ import io
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from steno_cli.command_limits import DECOMPRESSED_BYTES_MAX
+from steno_follow.limits import DECOMPRESSED_BYTES_MAX
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.installation import extra_command
 

@@ -51,8 +51,10 @@ from steno_agents.json_lines import lenient_object
 from steno_agents.limits import FOLLOWED_RECORDS_MAX, RAW_BYTES
 from steno_agents.row_log import additions
 from steno_agents.transcript import ForeignTranscript, Message
-from steno_cli.codex_rollouts import Rollouts
-from steno_cli.command_limits import (
+from steno_follow.codex_rollouts import Rollouts
+from steno_follow.companions import taken_of
+from steno_follow.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
+from steno_follow.limits import (
     FOLLOW_ATTEMPTS_MAX,
     FOLLOW_BATCH_BYTES,
     FOLLOW_BATCH_RECORDS_MAX,
@@ -60,9 +62,7 @@ from steno_cli.command_limits import (
     FOLLOW_UPDATE_FACTOR_MAX,
     TRANSCRIPT_LINE_BYTES_MAX,
 )
-from steno_cli.companions import taken_of
-from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote, too_long_line
-from steno_cli.transcripts import line_within
+from steno_follow.recognition import line_within
 from steno_present.wording import count
 from steno_protocol.commands import (
     Append,
