@@ -10,14 +10,12 @@ import select
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Final
 
 from steno import BlockingClient
 from steno.values import decode_object
 from steno_agents.writers.programs import WRITERS
-from steno_follow.foreign_sources import find_foreign
-from steno_follow.known_files import KnownFiles
 from steno_follow.limits import (
     HOOK_ATTEMPTS_MAX,
     HOOK_FOLDERS_MAX,
@@ -27,8 +25,9 @@ from steno_follow.limits import (
     HOOK_SETTLE_S,
 )
 from steno_follow.masking import writing_redactor
+from steno_follow.search import find_one
 from steno_follow.source_tree import SourceTree
-from steno_follow.taking_in import Importer, Unshown, folder_aside
+from steno_follow.taking_in import Importer
 from steno_protocol import paths
 from steno_protocol.errors import Busy
 
@@ -125,8 +124,7 @@ def follow(client: BlockingClient, root: Path, file: Path) -> list[str]:
 
 
 def _bring(client: BlockingClient, root: Path, file: Path) -> list[str]:
-    tree = root / paths.SESSIONS
-    importer = Importer(client, tree, KnownFiles(tree), writing_redactor(root))
-    with closing(SourceTree(file)) as source_tree, folder_aside(tree) as aside:
-        found = find_foreign(source_tree, None).sources
-        return [importer.bring(each, aside, Unshown(), is_named=False)[0].session for each in found]
+    importer = Importer(client, root / paths.SESSIONS, writing_redactor(root))
+    with closing(SourceTree(file)) as tree:
+        found = find_one(tree, PurePath(file.name))
+        return [] if found is None else [importer.bring(found)[0].session]

@@ -12,9 +12,10 @@ from steno_follow.limits import (
     DETECTED_LINE_BYTES_MAX,
     DETECTED_LINES_MAX,
 )
-from steno_protocol import limits
+from steno_follow.lines import line_within
+from steno_protocol.limits import MIB
 
-_PIECE_BYTES: Final = limits.MIB
+_PIECE_BYTES: Final = MIB
 """Bytes of one piece of a long line."""
 
 
@@ -63,35 +64,3 @@ def _first_lines(content: BinaryIO) -> Iterator[bytes]:
             yield line
         else:
             return
-
-
-def line_within(content: BinaryIO, bytes_max: int) -> bytes | None:
-    """The next line; None if it is longer, of which no more than the bound is read.
-
-    The pieces of a long line would need its memory twice, so that its end is looked for first.
-    """
-    first = content.readline(min(_PIECE_BYTES, bytes_max))
-    if first.endswith(b"\n") or len(first) < min(_PIECE_BYTES, bytes_max):
-        return first
-    if not content.seekable():
-        return _joined(content, first, bytes_max)
-    begin, size = content.tell() - len(first), len(first)
-    del first
-    while size < bytes_max:
-        piece = content.readline(min(_PIECE_BYTES, bytes_max - size))
-        size += len(piece)
-        if piece.endswith(b"\n") or not piece:
-            content.seek(begin)
-            return content.read(size)
-    return None
-
-
-def _joined(content: BinaryIO, first: bytes, bytes_max: int) -> bytes | None:
-    pieces, left = [first], bytes_max - len(first)
-    while left:
-        piece = content.readline(min(_PIECE_BYTES, left))
-        pieces.append(piece)
-        left -= len(piece)
-        if piece.endswith(b"\n") or not piece:
-            return b"".join(pieces)
-    return None

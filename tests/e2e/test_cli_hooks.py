@@ -18,7 +18,7 @@ import steno as steno_client
 from steno_cli.commands import hooks
 from steno_cli.entry import main
 from steno_follow import hooks as agent_hooks
-from steno_follow.taking_in import folder_aside
+from steno_follow.aside import folder_aside
 from support.agent_files import (
     CLAUDE_SESSION,
     CODEX,

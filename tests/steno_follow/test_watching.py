@@ -11,11 +11,12 @@ import pytest
 
 import steno
 from steno_agents.following import lines_of
+from steno_follow.aside import folder_aside
+from steno_follow.context import FollowedContext
 from steno_follow.file_watch import FileWatch
 from steno_follow.following import Follower
-from steno_follow.foreign_sources import find_one
 from steno_follow.limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
-from steno_follow.taking_in import folder_aside
+from steno_follow.search import find_one
 from steno_follow.watching import Seen, Watcher
 from support.daemon_in_thread import DaemonInThread
 
@@ -147,7 +148,7 @@ def test_a_session_that_was_left_half_done_is_completed_by_the_next_watcher(worl
     source = world.watcher.sources[str(world.file(1))]
     follower = Follower(world.client, source, None)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Follower, "_update_context", _die)
+        patched.setattr(FollowedContext, "update", _die)
         with pytest.raises(RuntimeError):
             follower.look()
     assert world.context(1) == ["one"]
@@ -217,7 +218,7 @@ def half_utf8(path: Path) -> None:
 def test_the_others_go_on_beside_a_file_that_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr("steno_follow.following.TRANSCRIPT_LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("steno_follow.lines.TRANSCRIPT_LINE_BYTES_MAX", 1000)
     for number in range(1, 4):
         world.write(number, "one")
     world.look()
@@ -234,7 +235,7 @@ def test_a_failure_is_said_once_and_tried_again_later(
     file = world.write(1, "one")
     world.look()
     world.write(1, "one", "two", "three")
-    monkeypatch.setattr("steno_follow.following.TRANSCRIPT_LINE_BYTES_MAX", 10)
+    monkeypatch.setattr("steno_follow.lines.TRANSCRIPT_LINE_BYTES_MAX", 10)
     [seen] = world.look()
     assert (seen.state, seen.path) == ("left_out", str(file))
     assert "more than steno reads" in seen.notes[0]
