@@ -20,9 +20,9 @@ adapters      classes in the place of other programs' classes
 testing       the contract of a storage of messages, as tests
 
 What stands beside the library uses the names above without an underscore: `steno_present`,
-`steno_redact`, `steno_search`, `steno_backup`, `steno_agents`, `steno_web`, `steno_view`,
-`steno_mcp` and `steno_cli`. The library imports none of them; it loads masks by name if a root asks
-for them.
+`steno_redact`, `steno_search`, `steno_backup`, `steno_agents`, `steno_follow`, `steno_web`,
+`steno_view`, `steno_mcp` and `steno_cli`. The library imports none of them; it loads masks by name
+if a root asks for them.
 """
 
 from collections.abc import Callable

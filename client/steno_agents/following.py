@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from steno_agents.json_lines import objects_of
+from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.limits import (
     DAMAGED_NAMED_MAX,
     FOLLOWED_LINE_BYTES,
@@ -173,6 +173,7 @@ class Reading:
     Args:
         kind: the format of the file.
         lookup: finds the sessions that it continues.
+        is_bounded: records beyond those of a followed conversation are only counted.
 
     Attributes:
         transcript: what the records were given to.
@@ -184,7 +185,13 @@ class Reading:
         is_full: the file has more records than a conversation may have; the rest is only counted.
     """
 
-    def __init__(self, kind: type[ForeignTranscript], lookup: Lookup | None = None) -> None:
+    def __init__(
+        self,
+        kind: type[ForeignTranscript],
+        lookup: Lookup | None = None,
+        *,
+        is_bounded: bool = True,
+    ) -> None:
         self.transcript = kind()
         if lookup is not None:
             self.transcript.lookup = lookup
@@ -195,6 +202,7 @@ class Reading:
         self.is_full = False
         self.records: int = 0
         self._kind = kind
+        self._is_bounded = is_bounded
         self._digest = Digest()
 
     @property
@@ -204,7 +212,7 @@ class Reading:
 
     def feed(self, line: bytes) -> None:
         """Read the next line, which has its newline."""
-        if self.records < FOLLOWED_RECORDS_MAX:
+        if not self._is_bounded or self.records < FOLLOWED_RECORDS_MAX:
             self._scan(line)
         else:
             self.is_full = True
@@ -224,6 +232,14 @@ class Reading:
             self.damaged_count += 1
             if len(self.damaged) < DAMAGED_NAMED_MAX:
                 self.damaged.append(Damage(self.offset, len(line)))
+
+    def record_at(self, file: BinaryIO, place: int) -> dict[str, Any] | None:
+        """Read the record at a place again, from the file or from another that it continues."""
+        if place < 0:
+            return self.transcript.inherited(place)
+        file.seek(place)
+        size = self.salvaged.get(place)
+        return lenient_object(file.readline() if size is None else file.read(size))
 
     def cursor(self, generation: int, following: bytes | memoryview = b"") -> Cursor:
         """Return the cursor behind what was read, and behind some bytes that follow."""
@@ -306,7 +322,10 @@ class Conversation:
 
 
 def messages_of(
-    transcript: ForeignTranscript, history: History, record_at: RecordAt
+    transcript: ForeignTranscript,
+    history: History,
+    record_at: RecordAt,
+    skip: Callable[[], None] = lambda: None,
 ) -> Iterator[bytes]:
     """Yield the messages of a history, as a context has them.
 
@@ -314,12 +333,15 @@ def messages_of(
         transcript: what has scanned the file.
         history: one of its histories.
         record_at: reads a record again.
+        skip: called for each message that no context takes.
     """
     converter = transcript.converter()
     for message in chain(_converted(converter, history.places, record_at), converter.finish()):
         line = line_of(message)
         if line is not None:
             yield line
+        else:
+            skip()
 
 
 def live_places(transcript: ForeignTranscript) -> list[int]:

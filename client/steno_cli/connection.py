@@ -281,6 +281,21 @@ def local_root(client: BlockingClient) -> Path | None:
     return root if _is_holder(root, client.welcome.pid) else None
 
 
+def own_root(client: BlockingClient) -> Path:
+    """The root of the daemon, which must run on this machine.
+
+    Raises:
+        BadRequest: it runs on another machine.
+    """
+    root = local_root(client)
+    if root is None:
+        raise BadRequest(
+            f"the root {client.welcome.root} is not on this machine: copy the folder to the"
+            " machine where the daemon runs, and run the import there"
+        )
+    return root
+
+
 def _is_holder(root: Path, pid: int) -> bool:
     note = local.note_of(root)
     return note is not None and note.pid == pid

@@ -13,11 +13,11 @@ import pytest
 import steno
 from steno_agents.following import lines_of
 from steno_agents.limits import FOLLOWED_RECORDS_MAX
-from steno_cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
 from steno_cli.commands import import_
 from steno_cli.entry import main
-from steno_cli.foreign_sources import Found
-from steno_cli.source_tree import SourceTree
+from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
+from steno_follow.search import Found
+from steno_follow.source_tree import SourceTree
 from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 from support.command import Steno
 

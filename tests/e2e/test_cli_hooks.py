@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import steno as steno_client
-from steno_cli import agent_hooks
 from steno_cli.commands import hooks
 from steno_cli.entry import main
-from steno_cli.taking_in import folder_aside
+from steno_follow import hooks as agent_hooks
+from steno_follow.aside import folder_aside
 from support.agent_files import (
     CLAUDE_SESSION,
     CODEX,
@@ -214,7 +214,7 @@ def test_a_hook_waits_for_another_import_and_for_the_rest_of_a_turn(
                 add_lines(file, [claude_answer("3", "2", "late")])
 
         monkeypatch.setattr(time, "sleep", pause)
-        assert agent_hooks.follow(client, file) == [CLAUDE_SESSION]
+        assert agent_hooks.follow(client, root, file) == [CLAUDE_SESSION]
         monkeypatch.undo()
         texts = [each.record.get("content") for each in client.session(CLAUDE_SESSION).records()]
     assert "late" in texts

@@ -16,7 +16,8 @@ import pytest
 
 from steno import connect_sync
 from steno._connect.folders import sync_folder
-from steno_cli import destination, kimi_folder, taking_in
+from steno_cli import destination, kimi_folder
+from steno_follow import session_folders, taking_in
 from steno_protocol.errors import Exists
 from support.command import Steno
 from support.kimi_tree import STRANGE, furnish, plant, tree_of
@@ -547,7 +548,7 @@ def test_a_copy_that_fails_leaves_no_session(
     def full(_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(taking_in, "sync_folder", full)
+    monkeypatch.setattr(session_folders, "sync_folder", full)
     assert command("import", str(tmp_path), "demo") == 1
     assert "No space left on device" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
@@ -586,14 +587,14 @@ def test_a_session_rewritten_during_the_copy_is_not_imported(
     context = tmp_path / "context.jsonl"
     context.write_text('{"role":"user","content":"x"}\n')
     monkeypatch.setenv("STENO_HOME", str(root))
-    copy = taking_in._copy
+    copy = taking_in.copy_session
 
     def copy_while_rewritten(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]
         context.rename(tmp_path / "context_1.jsonl")
         context.write_text("")
 
-    monkeypatch.setattr(taking_in, "_copy", copy_while_rewritten)
+    monkeypatch.setattr(taking_in, "copy_session", copy_while_rewritten)
     assert command("import", str(tmp_path), "demo") == 1
     assert "was rewritten while it was copied" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()

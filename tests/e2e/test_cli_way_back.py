@@ -15,7 +15,7 @@ import pytest
 import steno
 from steno_agents.writers.programs import WRITERS
 from steno_cli import opencode_database
-from steno_cli.opencode_database import as_transcripts
+from steno_follow.opencode_database import as_transcripts
 from steno_protocol.errors import BadRequest, Busy
 from support import opencode_database as database_of
 from support.command import Ran, Steno

@@ -16,7 +16,7 @@ DEADLINE_S = 60
 
 _DIE_IN_IMPORT = """
 import os, signal, sys
-from steno_cli import taking_in
+from steno_follow import taking_in
 from steno_cli.entry import main
 ask = taking_in._take_in
 def die(client, source, key):

@@ -19,6 +19,7 @@ OURS = {
     "steno_search": {"msgspec"},
     "steno_backup": {"msgspec"},
     "steno_agents": {"msgspec"},
+    "steno_follow": {"msgspec"},
     "steno_web": {"starlette", "uvicorn", "anyio"},
     "steno_view": {"anyio", "markdown_it", "msgspec", "pygments", "starlette", "uvicorn"},
     "steno_mcp": {"anyio", "mcp", "mcp_types", "msgspec", "starlette"},

@@ -12,6 +12,7 @@ from steno.llm import limits as llm_limits
 from steno.testing.stores import limits as suite_limits
 from steno_backup import limits as backup_limits
 from steno_cli import command_limits
+from steno_follow import limits as following_limits
 from steno_present import limits as present_limits
 from steno_protocol import limits
 from steno_redact import limits as redaction_limits
@@ -23,6 +24,7 @@ from support.project import SOURCES
 ROOMS = (
     limits, llm_limits, command_limits, redaction_limits, suite_limits, viewer_limits,
     search_limits, replication_limits, present_limits, backup_limits,
+    following_limits,
 )  # fmt: skip
 UNITS = {"KIB", "MIB"}
 UNIT_ENDINGS = (

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from argparse import Namespace
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from steno_cli.arguments import Subcommands, action, actions, command, optional_argument
-from steno_cli.connection import connected, refuse_endpoint, root_of
+from steno_cli.connection import connected, own_root, refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
 from steno_present import contract
@@ -65,10 +66,8 @@ def add_parser(commands: Subcommands) -> None:
 
 def _show(options: Namespace, output: Output) -> int:
     """Print the configuration of a program."""
-    from steno_cli.agent_hooks import words_of_hook  # noqa: PLC0415
-
     refuse_endpoint(options)
-    words = words_of_hook(options.program, root_of(options))
+    words = _words_of_hook(options.program, root_of(options))
     if options.program == "claude-code":
         # A hook that exits with 2 stops the agent: whatever happens, this one does not.
         line = f"{shlex.join(words)} >/dev/null 2>&1 || true"
@@ -96,7 +95,7 @@ def _run(options: Namespace, output: Output) -> int:
 
 
 def _follow(options: Namespace, output: Output) -> int:
-    from steno_cli.agent_hooks import follow, transcript_of  # noqa: PLC0415
+    from steno_follow.hooks import follow, transcript_of  # noqa: PLC0415
 
     file = transcript_of(options.program, _given(options))
     if file is None:
@@ -105,7 +104,7 @@ def _follow(options: Namespace, output: Output) -> int:
         )
         return Exit.FAILED
     with connected(options) as client:
-        for session in follow(client, file):
+        for session in follow(client, own_root(client), file):
             if output.as_json:
                 output.document({"session": session})
             else:
@@ -115,13 +114,13 @@ def _follow(options: Namespace, output: Output) -> int:
 
 def _leave(options: Namespace) -> None:
     """Leave the following to a process that outlives this one and the agent."""
-    from steno_cli.agent_hooks import transcript_of, words_of_hook  # noqa: PLC0415
+    from steno_follow.hooks import transcript_of  # noqa: PLC0415
 
     given = _given(options)
     if transcript_of(options.program, given) is None:
         # The file of a new session may come with its first message.
         return
-    words = [*words_of_hook(options.program, root_of(options)), "--wait"]
+    words = [*_words_of_hook(options.program, root_of(options)), "--wait"]
     child = subprocess.Popen(  # noqa: S603  # its own command
         words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -133,8 +132,15 @@ def _leave(options: Namespace) -> None:
 
 def _given(options: Namespace) -> bytes:
     """The JSON of the hook."""
-    from steno_cli.agent_hooks import read_bounded  # noqa: PLC0415
+    from steno_follow.hooks import read_bounded  # noqa: PLC0415
 
     if options.given is not None:
         return str(options.given).encode(errors="replace")
     return read_bounded(sys.stdin.buffer)
+
+
+def _words_of_hook(program: str, root: Path) -> list[str]:
+    """The words of the command that a hook runs."""
+    return [
+        sys.executable, "-P", "-m", "steno_cli", "--root", str(root), "hooks", "run", program,
+    ]  # fmt: skip

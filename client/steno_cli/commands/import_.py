@@ -1,26 +1,27 @@
 """`steno import`: session folders imported byte for byte, and transcripts followed to their end."""
 
 from argparse import SUPPRESS, Namespace
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import accumulate
 from pathlib import Path
 
 from steno import BlockingClient
 from steno_agents.opencode import DATABASE as OPENCODE
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
-from steno_cli.connection import connected
+from steno_cli.connection import connected, own_root
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.following import Followed, mark_gone, notes_of
-from steno_cli.foreign_sources import EmptyTranscript, ForeignSource, find_foreign
-from steno_cli.import_sources import ImportSource, damaged_lines, find
-from steno_cli.known_files import KnownFiles
-from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_cli.source_tree import SourceTree, database_at
-from steno_cli.taking_in import Importer, Source, folder_aside, nest_in, own_root, work_bytes
-from steno_cli.work_dirs import note_work_dirs
+from steno_follow.aside import folder_aside, nest_in
+from steno_follow.first_import import EmptyTranscript
+from steno_follow.foreign_source import ForeignSource
+from steno_follow.masking import writing_redactor
+from steno_follow.outcomes import Followed, Imported, notes_of
+from steno_follow.search import find_foreign
+from steno_follow.session_folders import ImportSource, ImpossibleId, damaged_lines, find
+from steno_follow.source_tree import SourceTree, database_at
+from steno_follow.taking_in import Importer, Outcome, Source, work_bytes
+from steno_follow.work_dirs import note_work_dirs
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, number
@@ -86,14 +87,16 @@ def _transcripts(given: Path, database: Path | None) -> AbstractContextManager[P
     if database is None:
         return nullcontext(given)
     # Imported here: no other import needs SQLite.
-    from steno_cli.opencode_database import as_transcripts  # noqa: PLC0415
+    from steno_follow.opencode_database import as_transcripts  # noqa: PLC0415
 
     return as_transcripts(database)
 
 
 def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
-    is_named = options.session is not None
-    found, left_out = _find(source_tree, options.session)
+    try:
+        found, left_out = _find(source_tree, options.session)
+    except ImpossibleId as error:
+        raise WrongUsage(error.message) from None
     for path, why in left_out:
         _print_left_out(output, None, path, why)
     refused = len(left_out)
@@ -101,9 +104,8 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = own_root(client) / paths.SESSIONS
         redactor_for = writing_redactor(tree.parent)
-        known = KnownFiles(tree)
-        importer = Importer(client, tree, known, redactor_for)
         with folder_aside(tree) as aside:
+            importer = Importer(client, tree, redactor_for, aside)
             sizes = [work_bytes(source) for source in found]
             progress.expect(sum(sizes))
             begins = accumulate(sizes[:-1], initial=0)
@@ -111,7 +113,9 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                 # The one before was perhaps not copied: it failed, or was imported before.
                 progress.add(begin - progress.done_bytes)
                 try:
-                    placed, there = importer.bring(source, aside, progress, is_named=is_named)
+                    placed, done = _bring(
+                        importer, source, progress, is_named=options.session is not None
+                    )
                 except StenoError as error:
                     if len(found) + len(left_out) == 1:
                         raise
@@ -122,8 +126,8 @@ def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
                     continue
                 progress.make_room()
                 imported.append(placed)
-                _print_result(output, client, placed, there)
-            for session in _mark_gone(client, source_tree, known):
+                _print_result(output, client, placed, done)
+            for session in importer.mark_gone(source_tree):
                 output.say(f"{session} is kept, and its transcript was deleted")
             own = [source for source in imported if isinstance(source, ImportSource)]
             with nest_in(aside) as nest:
@@ -164,104 +168,47 @@ def _find(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tuple
     return sources, left_out
 
 
-def _mark_gone(client: BlockingClient, tree: SourceTree, known: KnownFiles) -> Iterator[str]:
-    """Mark the sessions whose files were in a folder, and are there no more; yields their ids."""
-    if tree.only is not None:
-        return
-    for each in known.all():
-        if not each.note.is_gone and tree.is_gone(Path(each.note.path)):
-            with suppress(NotFound):
-                if mark_gone(client, each.session, each.note.path):
-                    yield each.session
+class _NotCopied(StenoError):
+    """A session could not be copied; nothing of it is in the root."""
 
 
-def _print_result(
-    output: Output, client: BlockingClient, source: Source, found: Followed | None
-) -> None:
+def _bring(
+    importer: Importer, source: Source, progress: Progress, *, is_named: bool
+) -> tuple[Source, Outcome]:
+    try:
+        return importer.bring(source, is_named=is_named, show=progress.add)
+    except OSError as error:
+        raise _NotCopied(
+            f"{error.filename or source.folder} cannot be copied ({error.strerror or error}):"
+            " nothing of the session was kept; remove the cause and import it again",
+            session=source.session,
+        ) from error
+
+
+def _print_result(output: Output, client: BlockingClient, source: Source, done: Outcome) -> None:
     stat = client.stat(source.session)
     damaged = sum(damaged_lines(Path(stat.folder, name)) for name in (paths.CONTEXT, paths.WIRE))
-    foreign = source if isinstance(source, ForeignSource) else None
     if output.as_json:
-        damaged += len(foreign.undecoded) if foreign else 0
-        damaged += found.damaged_count if found else 0
-        output.document(contract.imported(stat, source.origin, damaged, _state_of(found)))
+        damaged += done.undecoded if isinstance(done, Imported) else done.damaged_count
+        output.document(contract.imported(stat, source.origin, damaged, _state_of(done)))
     else:
         output.write(printable(stat.session))
-        if found is not None and not found.has_changed:
+        if isinstance(done, Followed) and not done.has_changed:
             output.say(f"{stat.session} was imported before and is unchanged")
         elif damaged:
             what = "line is no record" if damaged == 1 else "lines are no records"
             output.say(f"{number(damaged)} {what} in {stat.session}: kept, and skipped by readers")
-    if foreign and found:
-        for text in notes_of(found, foreign):
+    if isinstance(source, ForeignSource):
+        for text in notes_of(done, source):
             output.say(text)
-    elif foreign:
-        _print_histories(output, foreign)
-        _print_not_converted(output, foreign)
 
 
-def _state_of(found: Followed | None) -> contract.ImportState:
-    if found is None:
+def _state_of(done: Outcome) -> contract.ImportState:
+    if isinstance(done, Imported):
         return "imported"
-    if found.was_rewritten:
+    if done.was_rewritten:
         return "rewritten"
-    return "grown" if found.has_changed else "there"
-
-
-def _print_histories(output: Output, source: ForeignSource) -> None:
-    """Print how many histories beside the live one a transcript has, and where they are."""
-    for counted in source.counted:
-        named = {
-            ("other branch", "other branches"): counted.branches,
-            ("history before a compaction", "histories before a compaction"): counted.compactions,
-            ("history with withdrawn turns", "histories with withdrawn turns"): counted.rolled_back,
-        }
-        past = sum(named.values())
-        if past:
-            what = ", ".join(
-                f"{number(each)} {one if each == 1 else more}"
-                for (one, more), each in named.items()
-                if each
-            )
-            where = "generation 0" if past == 1 else f"generations 0 to {past - 1}"
-            output.say(
-                f"{source.session} also has {what}, as {where}:"
-                f" `steno show {source.session} --generation {past - 1}`"
-            )
-        if counted.unread:
-            output.say(
-                f"{number(counted.unread)} more past histories of {source.session} are kept in its"
-                " stream only"
-            )
-
-
-def _print_not_converted(output: Output, source: ForeignSource) -> None:
-    """Print how much of a transcript is not in the context of its session."""
-    if source.skipped:
-        left_out = count(len(source.skipped), "message")
-        output.say(f"{left_out} of {source.session} too long for a record, kept in its stream only")
-    for counted in source.counted:
-        if counted.elsewhere:
-            output.say(
-                f"{source.session} is a fork, and its beginning is elsewhere: the file of session"
-                f" {counted.elsewhere} is not beside it"
-            )
-        if counted.salvaged:
-            records = count(counted.salvaged, "record")
-            output.say(f"{records} of {source.session} saved from damaged lines")
-        if counted.odd:
-            messages = count(counted.odd, "message")
-            form = f"in a form of {source.format.program} that steno does not know"
-            output.say(f"{messages} of {source.session} {form}, kept in its stream only")
-    if source.undecoded:
-        lines = count(len(source.undecoded), "line")
-        what = "is no record" if len(source.undecoded) == 1 else "are no records"
-        output.say(f"{lines} of {source.session} {what}, kept in its stream only")
-    for left in source.unfinished:
-        output.say(
-            f"the last line of {source.origin} ({number(left)} bytes) has no end and is left out:"
-            " import it again once it is whole"
-        )
+    return "grown" if done.has_changed else "there"
 
 
 def _print_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:

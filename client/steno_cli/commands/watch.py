@@ -13,17 +13,16 @@ from types import FrameType
 from steno_agents.opencode import DATABASE
 from steno_agents.places import database_of, places_of
 from steno_cli.arguments import Subcommands, command, path_text
-from steno_cli.command_limits import WATCH_RESCAN_S
-from steno_cli.connection import connected
+from steno_cli.connection import connected, own_root
 from steno_cli.exits import Exit
-from steno_cli.file_watch import FileWatch
-from steno_cli.inotify import Inotify
-from steno_cli.opencode_mirror import DatabaseMirror
-from steno_cli.redaction import writing_redactor
 from steno_cli.render.output import Output
-from steno_cli.source_tree import database_at
-from steno_cli.taking_in import own_root
-from steno_cli.watching import AWAY, Seen, Watcher
+from steno_follow.file_watch import FileWatch
+from steno_follow.inotify import Inotify
+from steno_follow.limits import WATCH_RESCAN_S
+from steno_follow.masking import writing_redactor
+from steno_follow.opencode_mirror import DatabaseMirror
+from steno_follow.source_tree import database_at
+from steno_follow.watching import AWAY, Seen, Watcher
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, size

@@ -15,7 +15,7 @@ from interop.agents.mock_model import MockModel, Request
 from interop.agents.programs import Program, environment
 from interop.agents.said import Said, of_chat
 from steno_agents.following import lines_of
-from steno_cli.following import last_note
+from steno_follow.source_notes import last_note
 from support.command import Steno
 from support.pacing import wait_for_fact
 

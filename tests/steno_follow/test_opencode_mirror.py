@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import steno
-from steno_cli import opencode_database
-from steno_cli.file_watch import FileWatch
-from steno_cli.following import GONE, last_note
-from steno_cli.opencode_mirror import DatabaseMirror
-from steno_cli.watching import Seen, Watcher
+from steno_follow import opencode_database
+from steno_follow.file_watch import FileWatch
+from steno_follow.opencode_mirror import DatabaseMirror
+from steno_follow.source_notes import GONE, last_note
+from steno_follow.watching import Seen, Watcher
 from steno_redact.redactor import Redactor
 from support.daemon_in_thread import DaemonInThread
 from support.opencode_database import connected, insert

@@ -7,13 +7,13 @@ The path, the machine and the last session of each work directory with an import
 from the `kimi.json` of kimi-cli; its other entries are not copied.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from steno.local import read_regular, sync_file, sync_folder
-from steno_cli.import_sources import ImportSource
+from steno.local import read_regular, sync_folder
+from steno_follow.aside import new_file
+from steno_follow.session_folders import ImportSource
 from steno_protocol import paths
 from steno_protocol.work_dirs import (
     KIMI_FILE,
@@ -70,10 +70,7 @@ def _note(path: Path, work_dirs: dict[str, WorkDir], aside: Path) -> None:
     if merged == old:
         return
     unfinished = aside / KIMI_FILE
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as file:
+    with new_file(unfinished) as file:
         file.write(encode_work_dirs(merged.values()))
-        file.flush()
-        sync_file(file.fileno())
     unfinished.replace(path)
     sync_folder(path.parent)

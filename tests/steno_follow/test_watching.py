@@ -11,12 +11,13 @@ import pytest
 
 import steno
 from steno_agents.following import lines_of
-from steno_cli.command_limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
-from steno_cli.file_watch import FileWatch
-from steno_cli.following import Follower
-from steno_cli.foreign_sources import find_one
-from steno_cli.taking_in import folder_aside
-from steno_cli.watching import Seen, Watcher
+from steno_follow.aside import folder_aside
+from steno_follow.context import FollowedContext
+from steno_follow.file_watch import FileWatch
+from steno_follow.following import Follower
+from steno_follow.limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_follow.search import find_one
+from steno_follow.watching import Seen, Watcher
 from support.daemon_in_thread import DaemonInThread
 
 SESSION = "11111111-2222-4333-8444-{:012}"
@@ -131,7 +132,7 @@ def test_the_next_watcher_reads_no_file_that_is_complete(
         opened.append(tree.path(inside))
         return find_one(tree, inside)
 
-    monkeypatch.setattr("steno_cli.watching.find_one", noting)
+    monkeypatch.setattr("steno_follow.watching.find_one", noting)
     world.new_watcher()
     assert world.states() == {world.session(1): "grown"}
     assert opened == [world.file(1)]
@@ -147,7 +148,7 @@ def test_a_session_that_was_left_half_done_is_completed_by_the_next_watcher(worl
     source = world.watcher.sources[str(world.file(1))]
     follower = Follower(world.client, source, None)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Follower, "_update_context", _die)
+        patched.setattr(FollowedContext, "update", _die)
         with pytest.raises(RuntimeError):
             follower.look()
     assert world.context(1) == ["one"]
@@ -217,7 +218,7 @@ def half_utf8(path: Path) -> None:
 def test_the_others_go_on_beside_a_file_that_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr("steno_cli.following.TRANSCRIPT_LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("steno_follow.lines.TRANSCRIPT_LINE_BYTES_MAX", 1000)
     for number in range(1, 4):
         world.write(number, "one")
     world.look()
@@ -234,7 +235,7 @@ def test_a_failure_is_said_once_and_tried_again_later(
     file = world.write(1, "one")
     world.look()
     world.write(1, "one", "two", "three")
-    monkeypatch.setattr("steno_cli.following.TRANSCRIPT_LINE_BYTES_MAX", 10)
+    monkeypatch.setattr("steno_follow.lines.TRANSCRIPT_LINE_BYTES_MAX", 10)
     [seen] = world.look()
     assert (seen.state, seen.path) == ("left_out", str(file))
     assert "more than steno reads" in seen.notes[0]
@@ -270,7 +271,7 @@ def test_nothing_is_lost_while_the_daemon_is_away(
 def test_readers_of_large_files_leave_the_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steno_cli.watching.WATCH_READERS_MAX", 2)
+    monkeypatch.setattr("steno_follow.watching.WATCH_READERS_MAX", 2)
     for number in range(4):
         world.write(number, "one")
     world.look()
@@ -278,7 +279,7 @@ def test_readers_of_large_files_leave_the_memory(
         world.write(number, "one", "two", "three")
     world.look()
     assert len(world.watcher.followers) == 2
-    monkeypatch.setattr("steno_cli.watching.WATCH_READERS_RECORDS_MAX", 3)
+    monkeypatch.setattr("steno_follow.watching.WATCH_READERS_RECORDS_MAX", 3)
     for number in range(4):
         world.write(number, "one", "two", "three", "four", "five")
     world.look()
@@ -289,7 +290,7 @@ def test_readers_of_large_files_leave_the_memory(
 def test_a_long_file_is_taken_in_bit_by_bit_and_others_come_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steno_cli.watching.WATCH_LOOK_BYTES", 1000)
+    monkeypatch.setattr("steno_follow.watching.WATCH_LOOK_BYTES", 1000)
     texts = [f"text {number}" for number in range(20)]
     world.write(1, *texts)
     [seen] = world.look()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from steno_agents.codex import Codex
-from steno_cli import transcripts
-from steno_cli.transcripts import foreign_format
+from steno_follow import recognition
+from steno_follow.recognition import foreign_format
 
 LINE_BYTES_MAX = 100
 BYTES_MAX = 1000
@@ -15,9 +15,9 @@ KNOWN = b'{"type":"session_meta","payload":{"id":"1"}}'
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "DETECTED_LINE_BYTES_MAX", LINE_BYTES_MAX)
-    monkeypatch.setattr(transcripts, "DETECTED_BYTES_MAX", BYTES_MAX)
-    monkeypatch.setattr(transcripts, "DETECTED_LINES_MAX", 3)
+    monkeypatch.setattr(recognition, "DETECTED_LINE_BYTES_MAX", LINE_BYTES_MAX)
+    monkeypatch.setattr(recognition, "DETECTED_BYTES_MAX", BYTES_MAX)
+    monkeypatch.setattr(recognition, "DETECTED_LINES_MAX", 3)
 
 
 def is_found(folder: Path, content: bytes) -> bool:

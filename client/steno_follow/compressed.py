@@ -5,12 +5,15 @@ Python has it since 3.14; before that, the package `zstandard` does it, the extr
 
 import importlib
 import io
+import shutil
+import tempfile
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from steno_cli.command_limits import DECOMPRESSED_BYTES_MAX
+from steno_follow.limits import DECOMPRESSED_BYTES_MAX
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.installation import extra_command
+from steno_protocol.limits import COPY_BYTES
 
 SUFFIX: Final = ".zst"
 
@@ -50,7 +53,40 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
-def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
+def plain(file: BinaryIO, path: Path) -> BinaryIO:
+    """A file that reads the bytes of another one, decompressed if its name says so.
+
+    Args:
+        file: the open file, which the new one closes.
+        path: its path.
+
+    Raises:
+        BadRequest: nothing that is installed can decompress it.
+    """
+    return _decompressed(file, path) if path.name.endswith(SUFFIX) else file
+
+
+def seekable(file: BinaryIO, path: Path) -> BinaryIO:
+    """The same, for a file that is read anywhere: decompressed into one without a name.
+
+    Raises:
+        BadRequest, TooLarge: it cannot be decompressed.
+        OSError: it is damaged, or the other one cannot be written.
+    """
+    if not path.name.endswith(SUFFIX):
+        return file
+    whole = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # the caller closes it
+    try:
+        with _decompressed(file, path) as content:
+            shutil.copyfileobj(content, whole, COPY_BYTES)
+        whole.seek(0)
+    except BaseException:
+        whole.close()
+        raise
+    return whole
+
+
+def _decompressed(file: BinaryIO, path: Path) -> BinaryIO:
     """A file that reads the decompressed bytes of another one, which it closes.
 
     Args:

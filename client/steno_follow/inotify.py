@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from steno_cli.command_limits import NOTES_BYTES, NOTES_GATHERED_S
+from steno_follow.limits import NOTES_BYTES, NOTES_GATHERED_S
 
 _NONBLOCK_CLOEXEC: Final = os.O_NONBLOCK | os.O_CLOEXEC
 

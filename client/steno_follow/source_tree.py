@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Final, NamedTuple
 
 from steno.local import NotRegular, open_regular
-from steno_cli.command_limits import IMPORT_DEPTH_MAX
+from steno_follow.limits import IMPORT_DEPTH_MAX
 from steno_protocol.errors import BadRequest, NotFound, TooLarge
 from steno_protocol.private_files import kind_of
 

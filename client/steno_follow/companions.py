@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from steno_agents.limits import RAW_BYTES
-from steno_cli.source_tree import SourceTree
+from steno_follow.foreign_source import ForeignSource
+from steno_follow.naming import stem
 
 _encode = msgspec.json.Encoder().encode
 
@@ -27,9 +28,18 @@ def taken_of(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {str(each.get("file")): int(each.get("end", 0)) for each in records}
 
 
+def has_companions(source: ForeignSource, name: str) -> bool:
+    """Whether there is a folder of a name with files beside a transcript."""
+    return source.tree.has_folder(_beside(source, name))
+
+
+def _beside(source: ForeignSource, name: str) -> PurePath:
+    return source.inside.parent / stem(source.inside.name) / name
+
+
 def new_pieces(
-    tree: SourceTree,
-    folder: PurePath,
+    source: ForeignSource,
+    name: str,
     taken: Mapping[str, int],
     mask: Callable[[bytes], bytes] | None,
 ) -> Iterator[bytes]:
@@ -38,22 +48,23 @@ def new_pieces(
     A file that is removed meanwhile is passed over; a folder that does not exist has no files.
 
     Args:
-        tree: the folder of the import.
-        folder: the folder in it.
+        source: the transcript.
+        name: one of the `companions` of its format, and the stream with the records.
         taken: the bytes of each file that the stream has.
         mask: hides secrets.
     """
+    tree, folder = source.tree, _beside(source, name)
     if not tree.has_folder(folder):
         return
     for entry in tree.entries(folder):
-        name = os.fsencode(entry.name).decode(errors="replace")
-        begin = taken.get(name, 0)
+        file_name = os.fsencode(entry.name).decode(errors="replace")
+        begin = taken.get(file_name, 0)
         if entry.is_folder or tree.size(folder / entry.name) <= begin:
             continue
         with suppress(FileNotFoundError), tree.open(folder / entry.name) as file:
             file.seek(begin)
             while piece := _piece(file.read(RAW_BYTES)):
-                yield _record(name, begin, piece, mask)
+                yield _record(file_name, begin, piece, mask)
                 begin += len(piece)
                 file.seek(begin)
 

@@ -10,12 +10,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from steno import BlockingClient
-from steno_cli.command_limits import (
+from steno_follow.file_watch import FileWatch, WatchedFile
+from steno_follow.first_import import EmptyTranscript
+from steno_follow.following import Follower
+from steno_follow.foreign_source import ForeignSource
+from steno_follow.limits import (
     WATCH_BACKOFF_MAX_S,
     WATCH_BACKOFF_MIN_S,
     WATCH_LOOK_BYTES,
@@ -24,13 +29,12 @@ from steno_cli.command_limits import (
     WATCH_SETTLED_S,
     WATCH_WORK_S,
 )
-from steno_cli.file_watch import FileWatch, WatchedFile
-from steno_cli.following import AnotherCopy, Followed, Follower, mark_gone, notes_of
-from steno_cli.foreign_sources import SOURCE, EmptyTranscript, ForeignSource, find_one
-from steno_cli.known_files import KnownFiles, id_of_copy
-from steno_cli.opencode_mirror import DatabaseMirror
-from steno_cli.session_indexes import IndexWatch
-from steno_cli.taking_in import folder_aside, take_in
+from steno_follow.opencode_mirror import DatabaseMirror
+from steno_follow.outcomes import Followed, Imported, notes_of
+from steno_follow.search import find_one
+from steno_follow.session_indexes import IndexWatch
+from steno_follow.source_notes import SOURCE, mark_gone
+from steno_follow.taking_in import Importer, Outcome
 from steno_protocol import paths
 from steno_protocol.errors import (
     Busy,
@@ -114,11 +118,10 @@ class Watcher:
     ) -> None:
         self.idle: int = 0
         self._client = client
-        self._tree = tree
-        self._redactor_for = redactor_for
         self._watch = watch
         self._clock = clock
-        self._known = KnownFiles(tree)
+        self._importer = Importer(client, tree, redactor_for)
+        self._known = self._importer.known
         self._complete = {each.note.path: each for each in self._known.all()}
         self._mirrors = dict.fromkeys(mirrors, "")
         for mirror in mirrors:
@@ -273,46 +276,37 @@ class Watcher:
         return None
 
     def _follow(self, file: WatchedFile) -> Seen | None:
-        source = self.sources.get(file.path)
+        source = self.sources.get(file.path) or find_one(file.tree, file.inside)
         if source is None:
-            found = find_one(file.tree, file.inside)
-            if found is None:
-                return None
-            source = replace(found, session=self._known.session_of(found))
+            return None
         try:
-            return self._bring(source, file)
-        except AnotherCopy:
-            return self._bring(replace(source, session=id_of_copy(source)), file)
-
-    def _bring(self, source: ForeignSource, file: WatchedFile) -> Seen | None:
-        _, segments = paths.split_session(source.session)
-        redactor = self._redactor_for(source.session)
-        if not self._tree.joinpath(*segments).exists():
+            # Others wait meanwhile: of a long file, the rest comes bit by bit.
+            placed, found = self._importer.bring(
+                source, bytes_max=WATCH_LOOK_BYTES, look=partial(self._look, file)
+            )
+        except EmptyTranscript as error:
+            if error.is_known:
+                return None
+            raise
+        assert isinstance(placed, ForeignSource)
+        self.sources[file.path] = placed
+        if isinstance(found, Imported):
             self.followers.pop(file.path, None)
-            try:
-                with folder_aside(self._tree) as aside:
-                    # Others wait meanwhile: of a long file, the rest comes bit by bit.
-                    first = replace(source, bytes_max=WATCH_LOOK_BYTES)
-                    take_in(self._client, first, aside, redactor)
-            except EmptyTranscript as error:
-                if error.is_known:
-                    return None
-                raise
-            self._known.add(source.session, str(source.file), source.identity())
-            self.sources[file.path] = source
-            if file.shape is not None and file.shape.size > WATCH_LOOK_BYTES:
-                self._longer.add(file.path)
-            return Seen(source.session, str(source.file), "imported")
-        follower = self._follower(source, file, redactor)
-        # Rows of a database are whole: a message is one transaction.
-        is_settled = self._is_settled(file) or source.format.has_states
-        found = follower.look(is_settled=is_settled)
-        self.sources[file.path] = source
-        if found.has_more:
+            has_more = file.shape is not None and file.shape.size > WATCH_LOOK_BYTES
+        else:
+            has_more = found.has_more
+        if has_more:
             self._longer.add(file.path)
         else:
             self._longer.discard(file.path)
-        return _seen(found, source) if found.has_changed or found.is_continued_here else None
+        return _seen(found, placed)
+
+    def _look(
+        self, file: WatchedFile, source: ForeignSource, redactor: Redactor | None
+    ) -> Followed:
+        # Rows of a database are whole: a message is one transaction.
+        is_settled = self._is_settled(file) or source.format.has_states
+        return self._follower(source, file, redactor).look(is_settled=is_settled)
 
     def _follower(
         self, source: ForeignSource, file: WatchedFile, redactor: Redactor | None
@@ -331,7 +325,12 @@ class Watcher:
         return follower
 
 
-def _seen(found: Followed, source: ForeignSource) -> Seen:
+def _seen(found: Outcome, source: ForeignSource) -> Seen | None:
+    """What is said of a file; None if nothing has changed."""
+    if isinstance(found, Imported):
+        return Seen(source.session, str(source.file), "imported")
+    if not (found.has_changed or found.is_continued_here):
+        return None
     return Seen(
         found.session,
         str(source.file),

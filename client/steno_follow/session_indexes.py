@@ -13,8 +13,8 @@ from typing import Final
 from steno_agents.detection import FORMATS
 from steno_agents.json_lines import lenient_object
 from steno_agents.transcript import Index
-from steno_cli.command_limits import INDEX_BYTES_MAX
-from steno_cli.source_tree import SourceTree
+from steno_follow.limits import INDEX_BYTES_MAX
+from steno_follow.source_tree import SourceTree
 from steno_protocol.errors import StenoError
 
 _ABOVE_MAX: Final = 5

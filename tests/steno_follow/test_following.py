@@ -4,7 +4,6 @@ import json
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -12,10 +11,15 @@ import pytest
 
 import steno
 from steno_agents.following import lines_of
-from steno_cli.following import AnotherCopy, Followed, Follower
-from steno_cli.foreign_sources import ForeignSource, find_one
-from steno_cli.source_tree import SourceTree
-from steno_cli.taking_in import folder_aside, take_in
+from steno_follow.aside import folder_aside
+from steno_follow.first_import import write_session
+from steno_follow.following import Follower
+from steno_follow.foreign_source import ForeignSource
+from steno_follow.outcomes import Followed
+from steno_follow.search import find_one
+from steno_follow.source_notes import AnotherCopy
+from steno_follow.source_tree import SourceTree
+from steno_follow.taking_in import take_in
 from steno_protocol.commands import Command
 from steno_protocol.errors import Conflict, Exists, TooLarge
 from steno_protocol.limits import MIB
@@ -299,7 +303,7 @@ def test_a_line_that_takes_several_requests_is_completed_after_a_kill(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("steno_agents.following.RAW_BYTES", 10)
-    monkeypatch.setattr("steno_cli.following.RAW_BYTES", 10)
+    monkeypatch.setattr("steno_follow.file_stream.RAW_BYTES", 10)
     world.file.write_bytes(ONE + b"torn, and long enough for four\n" + THREE)
     with monkeypatch.context() as patched:
         call, _ = dying_at(world.client.request, 3, is_done=True)
@@ -313,7 +317,7 @@ def test_a_line_that_takes_several_requests_is_completed_after_a_kill(
 def test_a_line_that_is_too_long_is_refused_and_its_place_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steno_cli.following.TRANSCRIPT_LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("steno_follow.lines.TRANSCRIPT_LINE_BYTES_MAX", 1000)
     world.file.write_bytes(ONE + b"x" * 2000 + b"\n" + THREE)
     with pytest.raises(TooLarge, match=f"the line at byte {len(ONE)} of"):
         world.look()
@@ -349,23 +353,38 @@ def test_a_line_is_in_memory_once_whatever_part_of_its_file_is_taken(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 16 * MIB
-    monkeypatch.setattr("steno_cli.foreign_sources.FOLLOWED_LINE_BYTES", MIB)
+    monkeypatch.setattr("steno_agents.following.FOLLOWED_LINE_BYTES", MIB)
     world.file.write_bytes(ONE + lines(node("3", "2", "user", "x" * size)) + THREE)
-    source = replace(world.source, bytes_max=size)
+    source = world.source
     (tmp_path / "session").mkdir()
     tracemalloc.start()
     try:
-        source.write(tmp_path / "session", lambda _: None, None)
+        write_session(source, tmp_path / "session", lambda _: None, None, size)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert size < peak < 2 * size
 
 
+def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "session").mkdir()
+    shown: list[int] = []
+
+    def rewrite(more: int) -> None:
+        shown.append(more)
+        if len(shown) == ONE.count(b"\n"):
+            world.file.write_bytes(lines(node("1", None, "user", "other")) + THREE)
+
+    with pytest.raises(steno.Busy, match="was rewritten while it was copied"):
+        write_session(world.source, tmp_path / "session", rewrite, None)
+
+
 def test_a_result_that_comes_later_than_its_line_is_taken_in_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steno_cli.companions.RAW_BYTES", 8)
+    monkeypatch.setattr("steno_follow.companions.RAW_BYTES", 8)
     results = world.file.with_suffix("") / "tool-results"
     follower = Follower(world.client, world.source, None)
     follower.look()

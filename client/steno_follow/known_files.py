@@ -1,20 +1,17 @@
 """The files of other programs whose sessions are in a root, and the session of each file."""
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from steno.values import decode_object
-from steno_cli.foreign_sources import SOURCE, ForeignSource, SourceNote
+from steno_follow.foreign_source import ForeignSource
+from steno_follow.source_notes import SOURCE, SourceNote, without_stamp
 from steno_protocol import limits, paths
-from steno_protocol.records import RESERVED_KEYS
 
 _LAST_BYTES: Final = 16 * 1024
 """Bytes at the end of a stream that have its last note."""
-
-_DIGEST_CHARS: Final = 8
 
 
 class Known(NamedTuple):
@@ -66,7 +63,7 @@ class KnownFiles:
         _, segments = paths.split_session(source.session)
         if self._tree.joinpath(*segments).exists():
             return source.session
-        same = self._by_identity.get(source.identity(), []) if self._by_identity else []
+        same = self._by_identity.get(source.identity, []) if self._by_identity else []
         gone = [each for each in same if not os.path.lexists(each.note.path)]
         return gone[0].session if gone else source.session
 
@@ -90,15 +87,6 @@ class KnownFiles:
         self._by_identity.setdefault(known.note.identity, []).append(known)
 
 
-def id_of_copy(source: ForeignSource) -> str:
-    """The id of a file whose own id another file has, which is still there."""
-    digest = hashlib.sha256(os.fsencode(source.file)).hexdigest()[:_DIGEST_CHARS]
-    start = source.session[: limits.SESSION_ID_CHARS_MAX - _DIGEST_CHARS - 1]
-    *above, last = start.split("/")
-    last = last[: limits.SESSION_SEGMENT_CHARS_MAX - _DIGEST_CHARS - 1]
-    return "/".join([*above, f"{last}-{digest}"])
-
-
 def _known_in(folder: Path, segments: tuple[str, ...]) -> Iterator[Known]:
     try:
         with os.scandir(folder) as entries:
@@ -108,16 +96,12 @@ def _known_in(folder: Path, segments: tuple[str, ...]) -> Iterator[Known]:
         return
     if (paths.stream_file(SOURCE), False) in found:
         record = decode_object(last_line(folder / paths.stream_file(SOURCE))) or {}
-        note = SourceNote.of(_without_stamp(record))
+        note = SourceNote.of(without_stamp(record))
         if note is not None:
             yield Known("/".join(segments), note, folder)
     for name, is_folder in found:
         if is_folder and not name.startswith(".") and len(segments) < limits.SESSION_TREE_DEPTH_MAX:
             yield from _known_in(folder / name, (*segments, name))
-
-
-def _without_stamp(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in record if name not in RESERVED_KEYS}
 
 
 def last_line(path: Path) -> bytes:

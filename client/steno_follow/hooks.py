@@ -7,17 +7,16 @@ program is followed.
 import os
 import re
 import select
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Final
 
 from steno import BlockingClient
 from steno.values import decode_object
 from steno_agents.writers.programs import WRITERS
-from steno_cli.command_limits import (
+from steno_follow.limits import (
     HOOK_ATTEMPTS_MAX,
     HOOK_FOLDERS_MAX,
     HOOK_INPUT_BYTES_MAX,
@@ -25,11 +24,10 @@ from steno_cli.command_limits import (
     HOOK_RETRY_S,
     HOOK_SETTLE_S,
 )
-from steno_cli.foreign_sources import find_foreign
-from steno_cli.known_files import KnownFiles
-from steno_cli.redaction import writing_redactor
-from steno_cli.source_tree import SourceTree
-from steno_cli.taking_in import Importer, Unshown, folder_aside, own_root
+from steno_follow.masking import writing_redactor
+from steno_follow.search import find_one
+from steno_follow.source_tree import SourceTree
+from steno_follow.taking_in import Importer
 from steno_protocol import paths
 from steno_protocol.errors import Busy
 
@@ -98,7 +96,7 @@ def read_bounded(stdin: IO[bytes]) -> bytes:
     return bytes(found)
 
 
-def follow(client: BlockingClient, file: Path) -> list[str]:
+def follow(client: BlockingClient, root: Path, file: Path) -> list[str]:
     """Bring the session of a transcript up to its end, until the file stands still.
 
     Returns:
@@ -114,7 +112,7 @@ def follow(client: BlockingClient, file: Path) -> list[str]:
         if (now.st_size, now.st_mtime_ns) == shape:
             break
         try:
-            sessions = _bring(client, file)
+            sessions = _bring(client, root, file)
         except Busy:
             # Another hook imports now.
             time.sleep(HOOK_RETRY_S)
@@ -125,16 +123,8 @@ def follow(client: BlockingClient, file: Path) -> list[str]:
     return sessions
 
 
-def _bring(client: BlockingClient, file: Path) -> list[str]:
-    tree = own_root(client) / paths.SESSIONS
-    importer = Importer(client, tree, KnownFiles(tree), writing_redactor(tree.parent))
-    with closing(SourceTree(file)) as source_tree, folder_aside(tree) as aside:
-        found = find_foreign(source_tree, None).sources
-        return [importer.bring(each, aside, Unshown(), is_named=False)[0].session for each in found]
-
-
-def words_of_hook(program: str, root: Path) -> list[str]:
-    """The words of the command that a hook runs."""
-    return [
-        sys.executable, "-P", "-m", "steno_cli", "--root", str(root), "hooks", "run", program,
-    ]  # fmt: skip
+def _bring(client: BlockingClient, root: Path, file: Path) -> list[str]:
+    importer = Importer(client, root / paths.SESSIONS, writing_redactor(root))
+    with closing(SourceTree(file)) as tree:
+        found = find_one(tree, PurePath(file.name))
+        return [] if found is None else [importer.bring(found)[0].session]

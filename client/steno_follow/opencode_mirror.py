@@ -13,7 +13,7 @@ from typing import Final
 
 from steno.values import decode_object
 from steno_agents.opencode import Opencode
-from steno_cli.known_files import Known, last_line
+from steno_follow.known_files import Known, last_line
 from steno_protocol import paths
 from steno_protocol._json import whole_number
 from steno_protocol.errors import StenoError
@@ -58,7 +58,7 @@ class DatabaseMirror:
         if not shape or shape == self._shape:
             return
         # Imported here: nobody else needs SQLite.
-        from steno_cli.opencode_database import write_changed  # noqa: PLC0415
+        from steno_follow.opencode_database import write_changed  # noqa: PLC0415
 
         try:
             there = write_changed(self.database, self.folder, self._updated)

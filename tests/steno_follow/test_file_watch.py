@@ -8,9 +8,9 @@ from pathlib import Path, PurePath
 import pytest
 
 from steno_agents.places import places_of
-from steno_cli import file_watch
-from steno_cli.file_watch import FileWatch
-from steno_cli.inotify import Inotify
+from steno_follow import file_watch
+from steno_follow.file_watch import FileWatch
+from steno_follow.inotify import Inotify
 
 NOW_NS = 1_800_000_000_000_000_000
 LONG_AGO_NS = NOW_NS - 10**15

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
-from steno_cli.command_limits import WATCH_FOLDERS_MAX, WATCH_LATELY_S, WATCH_STATS_MAX
-from steno_cli.foreign_sources import perhaps_transcripts
-from steno_cli.source_tree import SourceTree, Walk
+from steno_follow.limits import WATCH_FOLDERS_MAX, WATCH_LATELY_S, WATCH_STATS_MAX
+from steno_follow.search import perhaps_transcripts
+from steno_follow.source_tree import SourceTree, Walk
 from steno_protocol.errors import NotFound, StenoError
 
 _COARSE_NS: Final = 2_000_000_000

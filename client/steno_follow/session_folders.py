@@ -1,22 +1,33 @@
 """The session folders of kimi-cli and steno outside the root, and their files to import."""
 
+import os
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
+from steno.local import sync_folder
 from steno.values import decode_line
-from steno_cli.exits import WrongUsage
-from steno_cli.source_tree import SourceTree
+from steno_follow.aside import new_file
+from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
+from steno_follow.lines import too_long_line, whole_lines
+from steno_follow.source_tree import SourceTree
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import BadRequest, Exists, NotFound
 from steno_protocol.positions import Position
+from steno_redact.records import is_same_line
+from steno_redact.redactor import Redactor
 
 _SKIPPED_SUFFIXES: Final = (".mark", ".new")
 """The suffixes of files that belong to one copy of a session, or are unfinished."""
 
 _START: Final = Position(0, 0)
+
+
+class ImpossibleId(BadRequest):
+    """No import can give a session this id."""
 
 
 class SourceFile(NamedTuple):
@@ -122,7 +133,7 @@ def find(
 
     Raises:
         NotFound: the folder has no session.
-        WrongUsage: the id or prefix is not possible in this root.
+        ImpossibleId: the id or prefix is not possible in this root.
     """
     if tree.only is not None:
         lone = _lone(tree, PurePath(tree.only), contexts)
@@ -218,16 +229,16 @@ def check_session_id(start: str) -> None:
     """Refuse an id, or the prefix of ids, that no new session of this root can have.
 
     Raises:
-        BadRequest, WrongUsage: the id is not possible.
+        BadRequest, ImpossibleId: the id is not possible.
     """
     mount, segments = paths.split_session(start)
     if paths.UPLOADS in segments:
-        raise WrongUsage(
+        raise ImpossibleId(
             f"no new session can have {paths.UPLOADS!r} in its id, the name of a folder in a"
             " session: import it under another id"
         )
     if mount is not None:
-        raise WrongUsage(
+        raise ImpossibleId(
             f"{start} is in a mount, which belongs to another program: copy the folder there"
             " yourself, or import it under an id without a mount"
         )
@@ -239,3 +250,94 @@ def _has_id(source: ImportSource) -> bool:
     except BadRequest:
         return False
     return True
+
+
+def copy_session(source: ImportSource, folder: Path, show: Callable[[int], None]) -> None:
+    """Copy the files of a session to an empty folder, durably.
+
+    Raises:
+        TooLarge: a line is longer than a daemon keeps in memory.
+        OSError: a file cannot be read or written.
+    """
+    folders = {folder}
+    for inside, below, is_folder in source.files():
+        target = folder / below
+        if is_folder:
+            # A folder comes before its files.
+            target.mkdir(mode=0o700)
+            folders.add(target)
+            continue
+        # A daemon reads the lines of these files, and keeps one at a time in memory.
+        line = _LineLength(source.tree.path(inside)) if _has_lines(below) else None
+        with source.tree.open(inside) as old, new_file(target) as new:
+            while block := old.read(limits.COPY_BYTES):
+                if line is not None:
+                    line.feed(block)
+                new.write(block)
+                show(len(block))
+            stat = os.fstat(old.fileno())
+        os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    for each in folders:
+        sync_folder(each)
+
+
+def _has_lines(below: PurePath) -> bool:
+    return len(below.parts) == 1 and below.suffix == ".jsonl"
+
+
+class _LineLength:
+    """Refuses a file with a line that is too long, block by block.
+
+    Args:
+        path: the path of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._line = 0
+
+    def feed(self, block: bytes) -> None:
+        """Look at the next block.
+
+        Raises:
+            TooLarge: a line has become too long.
+        """
+        last = block.rfind(b"\n") + 1
+        longest = self._offset - self._line + (block.find(b"\n") if last else len(block))
+        if longest > TRANSCRIPT_LINE_BYTES_MAX:
+            raise too_long_line(self._path, self._line)
+        self._line = self._offset + last if last else self._line
+        self._offset += len(block)
+
+
+def check_same(source: ImportSource, target: Path, redactor: Redactor | None) -> None:
+    """Return if the existing session begins as the source does.
+
+    Raises:
+        Exists: it does not.
+    """
+    contexts = [
+        path
+        for path in sorted(target.glob("context*.jsonl"))
+        if path.name == paths.CONTEXT or paths.generation_of(path.name) is not None
+    ]
+    if not any(_begins_with(path, source, redactor) for path in contexts):
+        raise Exists(
+            f"another session is at {target}, or this one was continued since its import:"
+            " import it under another id",
+            session=source.session,
+        )
+
+
+def _begins_with(path: Path, source: ImportSource, redactor: Redactor | None) -> bool:
+    """Whether a file begins with the whole lines of a context; an empty one only if both are.
+
+    Opening for writing truncates a partial line.
+    """
+    with source.tree.open(source.context) as wanted, path.open("rb") as file:
+        lines = whole_lines(wanted, source.origin)
+        first = next(lines, None)
+        if first is None:
+            return path.stat().st_size == 0
+        return all(is_same_line(redactor, file.readline(), line) for line in chain([first], lines))

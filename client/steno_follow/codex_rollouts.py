@@ -2,21 +2,18 @@
 
 import os
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, Final
 
 from steno_agents.codex import Codex
 from steno_agents.json_lines import lenient_object
 from steno_agents.transcript import text_field
-from steno_cli import compressed
-from steno_cli.command_limits import TRANSCRIPT_LINE_BYTES_MAX
-from steno_cli.source_tree import SourceTree
-from steno_protocol import limits
+from steno_follow import compressed
+from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
+from steno_follow.source_tree import SourceTree
 from steno_protocol.errors import StenoError
 
 _FOLDERS: Final = ("sessions", "archived_sessions")
@@ -79,7 +76,7 @@ class Rollout:
     def __init__(self, path: Path) -> None:
         with closing(SourceTree(path.parent)) as folder:
             content = folder.open(PurePath(path.name))
-        with _seekable(content, path) as file:
+        with compressed.seekable(content, path) as file:
             self._handle = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._handle)
         self.session: str | None = None
@@ -106,14 +103,3 @@ class Rollout:
         with open(self._handle, "rb", closefd=False) as file:  # no path
             file.seek(place)
             return lenient_object(file.readline(TRANSCRIPT_LINE_BYTES_MAX))
-
-
-def _seekable(content: BinaryIO, path: Path) -> BinaryIO:
-    """A file that can be read anywhere; a compressed one is decompressed into a nameless file."""
-    if not path.name.endswith(compressed.SUFFIX):
-        return content
-    whole = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # the caller closes it
-    with compressed.decompressed(content, path) as lines:
-        shutil.copyfileobj(lines, whole, limits.COPY_BYTES)
-    whole.flush()
-    return whole

@@ -6,10 +6,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import steno
-from steno_cli.following import Followed, Follower, notes_of
-from steno_cli.foreign_sources import ForeignSource, find_one
-from steno_cli.source_tree import SourceTree
-from steno_cli.taking_in import folder_aside, take_in
+from steno_follow.aside import folder_aside
+from steno_follow.following import Follower
+from steno_follow.foreign_source import ForeignSource
+from steno_follow.outcomes import Followed, notes_of
+from steno_follow.search import find_one
+from steno_follow.source_tree import SourceTree
+from steno_follow.taking_in import take_in
 from support.daemon_in_thread import DaemonInThread
 
 PARENT, FORK = "01900000-0000-7000-8000-00000000000a", "01900000-0000-7000-8000-00000000000b"

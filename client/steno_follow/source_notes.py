@@ -1,0 +1,126 @@
+"""The notes of a session about the file that it comes from, in its stream `source`."""
+
+import os
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from steno import BlockingClient
+from steno_agents.origin import NOTES
+from steno_follow.foreign_source import ForeignSource
+from steno_protocol.errors import Exists
+from steno_protocol.records import RESERVED_KEYS
+from steno_redact.redactor import Redactor
+
+SOURCE: Final = NOTES
+"""The stream with notes about the file."""
+
+GONE: Final = "source-deleted"
+"""The label of a session whose file was deleted by its program."""
+
+
+AUTHOR: Final = "steno-import"
+"""The author of all that following writes; other authors go on with a session themselves."""
+
+
+class AnotherCopy(Exists):
+    """The session follows another file with the same identity, which is still there."""
+
+
+class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A note that a session has its file up to an offset, in the stream `source`.
+
+    Attributes:
+        path: its path.
+        identity: what it is, wherever it lies.
+        title: the title that its session got from it.
+        generation: the generation of the stream with its bytes.
+        lines: the lines of that stream.
+        offset: the bytes of the file in it.
+        digest: a digest of them.
+        is_gone: the file was deleted.
+    """
+
+    path: str
+    identity: str
+    title: str = ""
+    generation: int = 0
+    lines: int = 0
+    offset: int = 0
+    digest: str = ""
+    is_gone: bool = False
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> "SourceNote | None":
+        """Return the note in a record; None if the record is none."""
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(record, cls)
+        return None
+
+
+def without_stamp(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without the keys that steno adds."""
+    return {name: record[name] for name in record if name not in RESERVED_KEYS}
+
+
+def last_note(client: BlockingClient, session: str) -> SourceNote | None:
+    """Return the last note about the file of a session; None if there is none."""
+    last = client.session(session).stream(SOURCE).last(1)
+    return SourceNote.of(last[0].record) if last else None
+
+
+def add_note(client: BlockingClient, session: str, note: SourceNote) -> None:
+    """Append a note to those of a session."""
+    client.session(session).stream(SOURCE).append(msgspec.to_builtins(note))
+
+
+def mark_gone(client: BlockingClient, session: str, path: str) -> bool:
+    """Note that the file of a session was deleted, and label the session.
+
+    Returns:
+        False if that is known, or the session has its file at another path now.
+    """
+    last = last_note(client, session)
+    if last is None or last.is_gone or last.path != path:
+        return False
+    labels = client.stat(session).labels
+    client.session(session).describe(labels=[*(each for each in labels if each != GONE), GONE])
+    add_note(client, session, msgspec.structs.replace(last, is_gone=True))
+    return True
+
+
+def note_of(source: ForeignSource, redactor: Redactor | None, **fields: Any) -> SourceNote:
+    """Return a note about a file, masked as all that is written to its session.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    found = {"path": str(source.file), "identity": source.identity, **fields}
+    return msgspec.convert(found if redactor is None else redactor.value(found), SourceNote)
+
+
+def check_identity(note: SourceNote | None, here: SourceNote, source: ForeignSource) -> None:
+    """Refuse to replace what comes from another file.
+
+    Args:
+        note: the last note of the session.
+        here: a note about the file.
+        source: the file.
+
+    Raises:
+        Exists: the session comes from another transcript.
+        AnotherCopy: the file that it comes from is still there.
+    """
+    if note is None or (note.path != here.path and note.identity != here.identity):
+        raise Exists(
+            f"another session is at {source.session}, which does not come from {source.file}:"
+            " import it under another id",
+            session=source.session,
+        )
+    if note.path != here.path and os.path.lexists(note.path):
+        raise AnotherCopy(
+            f"{source.session} follows {note.path}, and {source.file} is another copy of it with"
+            " other records: import it under another id",
+            session=source.session,
+        )
