@@ -37,9 +37,11 @@ STEMS: Final = ("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred
 _IS: Final = r"[\"'`]?[\])]?[ \t]{0,8}(?P<sign>:=|=>|[:=])[ \t]{0,8}"
 # A variable, a place for one, a call or a type is no value; seen at once, whatever follows.
 _NO_VALUE: Final = r"(?!\$[({]|\{|<|%[A-Za-z_(])"
+_QUOTED: Final = r"(?:(?!(?P=quote))[^\r\n]|(?P=quote)(?=\w)){1,8192}"
+# A value of `auth` has no spaces: with them, each name of a line would look at all of the line.
+_QUOTED_WORD: Final = _QUOTED.replace(r"\r\n", r"\s")
 _VALUE: Final = (
-    rf"(?:[rbfu]{{0,2}}(?P<quote>\"\"\"|[\"'`]){_NO_VALUE}"
-    r"(?P<quoted>(?:(?!(?P=quote))[^\r\n]|(?P=quote)(?=\w)){1,8192})"
+    rf"(?:[rbfu]{{0,2}}(?P<quote>\"\"\"|[\"'`]){_NO_VALUE}(?P<quoted>{_QUOTED})"
     rf"|{_NO_VALUE}(?![A-Za-z_&*][\w.:]{{0,200}}[(\[])"
     r"(?P<bare>[^\s\"'`;&<>|,)}\]=(\[]"
     r"(?:[^\s\"'`;&<>|,)}\]]|[,)}\]](?![\s\"'`,)}\];]|$)){0,8191}))"
@@ -58,16 +60,21 @@ _TAILS: Final = {
     "credential": r"credentials?",
 }
 _NAMES: Final = {stem: re.compile(tail) for stem, tail in _TAILS.items()}
+_VALUES: Final = {**dict.fromkeys(_TAILS, _VALUE), "auth": _VALUE.replace(_QUOTED, _QUOTED_WORD)}
 _ASSIGNMENTS: Final = {
-    stem: re.compile(rf"(?P<name>{tail}){_IS}{_VALUE}", re.IGNORECASE)
+    stem: re.compile(rf"(?P<name>{tail}){_IS}{_VALUES[stem]}", re.IGNORECASE)
     for stem, tail in _TAILS.items()
 }
 _OPTIONS: Final = {
-    stem: re.compile(rf"(?P<name>{tail}){_SPACED}{_VALUE}", re.IGNORECASE)
+    stem: re.compile(rf"(?P<name>{tail}){_SPACED}{_VALUES[stem]}", re.IGNORECASE)
     for stem, tail in _TAILS.items()
 }
+# The line of a test run.
+_COUNT: Final = re.compile(
+    r"pass[\"'`]?[\])]?[ \t]{0,8}:[ \t]{0,8}(?![=\s\"'`]|[rbfu]{1,2}[\"'`])", re.IGNORECASE
+)
 _HEADER: Final = re.compile(
-    rf"(?P<name>authorization|cookie){_IS}(?P<quote>[\"'`]?)(?P<rest>[^\r\n\"'`]{{1,8192}})",
+    rf"(?P<name>authorization|cookie){_IS}(?P<quote>[\"'`]?){_NO_VALUE}(?P<rest>[^\r\n\"'`]{{1,8192}})",
     re.IGNORECASE,
 )
 _SCHEME: Final = re.compile(
@@ -77,93 +84,25 @@ _BEFORE_CHARS: Final = 48
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+$|[A-Z0-9]+$")
 _DASHES: Final = re.compile(r"(?<!\S)--[A-Za-z0-9-]{0,40}$")
 _LOGIN: Final = re.compile(r"\blogin[ \t]{1,8}\S{1,40}\s{1,8}$")
-_DOTTED: Final = re.compile(r"[A-Za-z_&*][\w.:]*")
 _HAS_SIGN: Final = re.compile("[0-9;=]")
 _AUTH_CHARS_MIN: Final = 16
 """A shorter value of `auth` is the name of a method."""
 
-_WORDS: Final = frozenset(
-    # They say that there is none, or of which type it is ...
-    [
-        "none",
-        "null",
-        "nil",
-        "undefined",
-        "true",
-        "false",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "str",
-        "string",
-        "bytes",
-        "int",
-        "integer",
-        "number",
-        "bool",
-        "boolean",
-        "float",
-        "any",
-        "object",
-        "char",
-        "text",
-        "varchar",
-        "secretstr",
-        "optional",
-        "required",
-        "type",
-        "default",
-        "empty",
-        "self",
-        "this",
-        "a",
-        "an",
-        "the",
-        "and",
-        "or",
-        "of",
-        "for",
-        "to",
-        "in",
-        "on",
-        "at",
-        "as",
-        "by",
-        "from",
-        "with",
-        "is",
-        "are",
-        "was",
-        "be",
-        "if",
-        "when",
-        "must",
-        "should",
-        "may",
-        "can",
-        "not",
-        "see",
-        "used",
-        "your",
-        "my",
-        "its",
-        "it",
-        "this",
-        "that",
-        "these",
-        "each",
-        "every",
-        "any",
-        "one",
-        "only",
-        "which",
-        "what",
-        "how",
-        "who",
-    ]
-)
-"""Values that are none."""
+_LITERALS: Final = frozenset((
+    "none", "null", "nil", "undefined", "true", "false", "yes", "no", "on", "off", "str", "string",
+    "bytes", "int", "integer", "number", "bool", "boolean", "float", "any", "object", "char",
+    "text", "varchar", "secretstr", "optional", "required", "type", "default", "empty", "self",
+    "this",
+))  # fmt: skip
+"""Words of code that say that there is no value, or of which type it is."""
+
+_WORDS: Final = _LITERALS | frozenset((
+    "a", "an", "the", "and", "or", "of", "for", "to", "in", "at", "as", "by", "from", "with", "is",
+    "are", "was", "be", "if", "when", "must", "should", "may", "can", "not", "see", "used", "your",
+    "my", "its", "it", "that", "these", "each", "every", "one", "only", "which", "what", "how",
+    "who",
+))  # fmt: skip
+"""With these, words of sentences."""
 
 _REFERENCE: Final = re.compile(
     # A variable, a placeholder, a part of a template, or a mask of another program.
@@ -173,11 +112,15 @@ _REFERENCE: Final = re.compile(
     r"|secrets|var|vars|local|kwargs|state|session|client|cls|props|data|user|module)(?:\??\.\w+)+[;,]?"
 )
 _NAME_LIKE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\??[;,.]?")
+_PASSWORD: Final = re.compile("pass[wpc]|pwd|secret", re.IGNORECASE)
+"""The names whose values may be numbers, wherever they stand."""
+
 _NUMBER: Final = re.compile(r"[0-9][0-9_.,]*[kKmM]?")
 
 
 FORMS: Final = (
-    _KEYS, _HARMLESS, sorted(_TAILS.items()), _IS, _VALUE, sorted(_WORDS), _REFERENCE.pattern,
+    _KEYS, _HARMLESS, sorted(_TAILS.items()), _IS, sorted(_VALUES.items()), sorted(_LITERALS),
+    sorted(_WORDS), _REFERENCE.pattern,
 )  # fmt: skip
 """The rule; another one masks other texts."""
 
@@ -203,23 +146,21 @@ def _at(text: str, low: str, stem: str, at: int) -> tuple[int, int, str] | None:
     # First, because a value may be long, and its text is full of other names.
     if name is None or not is_secret_name(before, text[at : name.end()]):
         return None
+    if stem == "pass" and _is_a_count(before, text, at):
+        return None
     match = _ASSIGNMENTS[stem].match(text, at)
     if match is None:
         match = _OPTIONS[stem].match(text, at) if _is_option(before) else None
-        if match is None:
-            return None
-    elif match["name"].lower() == "pass" and _is_a_count(before, match):
-        return None
-    if not _is_value(match, text[match.end() : match.end() + 1]):
+    if match is None or not _is_value(match):
         return None
     group = "quoted" if match["bare"] is None else "bare"
     return *match.span(group), ASSIGNED
 
 
-def _is_a_count(before: str, match: re.Match[str]) -> bool:
+def _is_a_count(before: str, text: str, at: int) -> bool:
     """Whether `pass: ` is the line of a test run, not a name."""
     is_alone = not before[-1:].isalnum() and before[-1:] not in {"_", "-", "."}
-    return is_alone and match["sign"].strip() == ":" and match["quoted"] is None
+    return is_alone and _COUNT.match(text, at) is not None
 
 
 def _in_header(text: str, header: re.Match[str]) -> tuple[int, int, str] | None:
@@ -230,7 +171,7 @@ def _in_header(text: str, header: re.Match[str]) -> tuple[int, int, str] | None:
         start = scheme.end()
     value = text[start:end].rstrip()
     # In code, a name and its type, a call, or a place.
-    if not value or _REFERENCE.fullmatch(value) or value.split("(")[0].lower() in _WORDS:
+    if not value or _REFERENCE.fullmatch(value) or value.partition("(")[0].lower() in _LITERALS:
         return None
     if not header["quote"] and "=" in header["sign"] and _HAS_SIGN.search(value) is None:
         return None
@@ -280,25 +221,27 @@ def is_secret_name(before: str, name: str) -> bool:
 
 
 def is_value(name: str, value: str) -> bool:
-    """Whether a value may be a secret: no type, no reference, and no number but as a password."""
+    """Whether a text may be a secret under a name: not empty, no reference and no method."""
     stripped = value.strip()
-    low = name.lower()
-    if not stripped or stripped.lower().rstrip(";,.") in _WORDS or _REFERENCE.fullmatch(stripped):
+    if not stripped or _REFERENCE.fullmatch(stripped):
         return False
-    if low == "auth":
-        return len(stripped) >= _AUTH_CHARS_MIN and " " not in stripped
-    is_password = low.startswith(("passw", "passp", "passc", "pwd", "secret"))
-    return is_password or _NUMBER.fullmatch(stripped) is None
+    return name.lower() != "auth" or (len(stripped) >= _AUTH_CHARS_MIN and " " not in stripped)
 
 
-def _is_value(match: re.Match[str], after: str) -> bool:
+def _is_value(match: re.Match[str]) -> bool:
     """Whether what stands behind a name in a text may be a secret."""
-    bare = match["bare"]
-    if not is_value(match["name"], bare or match["quoted"]):
+    name, bare = match["name"], match["bare"]
+    if not is_value(name, bare or match["quoted"]):
         return False
-    if bare is None:
+    if bare is None or name.isupper():
         return True
-    if after in {"(", "["} and _DOTTED.fullmatch(bare) is not None:
-        return False
     # A variable or a type that has such a name itself.
-    return _NAME_LIKE.fullmatch(bare) is None or key_name(bare.rstrip("?;,.")) is None
+    if _NAME_LIKE.fullmatch(bare) is not None and key_name(bare.rstrip("?;,.")) is not None:
+        return False
+    word, sign = bare.lower().rstrip(";,."), match["sign"]
+    if sign.strip() and match.string[match.start("bare") - 1] == "=":
+        return word not in _LITERALS
+    # Else it may be code or a sentence: `token = a` and `token: 12`.
+    return word not in _WORDS and (
+        not sign.strip() or _PASSWORD.match(name) is not None or _NUMBER.fullmatch(bare) is None
+    )

@@ -25,7 +25,8 @@ _X: Final = "[a-fA-F0-9]"
 _DIGIT: Final = r"(?=[A-Za-z_-]{0,200}[0-9])"
 # A key begins where no word goes on, so that a long word is looked at once.
 _BEGIN: Final = r"(?<![A-Za-z0-9_-])"
-_NOT_BEHIND: Final = re.compile(r"\(\?!\[[^\]]*\]\)")
+# What may not stand behind a key, and all behind the first characters of a JSON token.
+_EXACT: Final = re.compile(r"\(\?!\[[^\]]*\]\)|(?<=\{8),2000(?=\})|(?<=\{8,2000\}).*?(?=\(\?P<)")
 _UUID: Final = rf"{_X}{{8}}-{_X}{{4}}-{_X}{{4}}-{_X}{{4}}-{_X}{{12}}"
 
 Row = tuple[str, str, str]
@@ -142,8 +143,8 @@ ROWS: Final[tuple[Row, ...]] = (
     # AWS, IAM User Guide, "IAM identifiers", table of unique ID prefixes.
     ("aws-key-id", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Z0-9])"),
     ("aws-key", "ABSK", r"[A-Za-z0-9+/]{60,}={0,2}"),
-    ("jwt", "eyJ", rf"{_U}{{8,2000}}\.eyJ{_U}{{8,20000}}\.{_U}{{8,}}"),
-    ("jwt", "eyJ", rf"{_U}{{8,2000}}\.{_U}{{0,1000}}\.{_U}{{8,99}}\.{_U}{{8,20000}}\.{_U}{{8,}}"),
+    ("jwt", "eyJ", (rf"{_U}{{8,2000}}+\.(?:eyJ{_U}{{8,20000}}\.{_U}{{8,}}"
+     rf"|{_U}{{0,1000}}\.{_U}{{8,99}}\.{_U}{{8,20000}}\.{_U}{{8,}})")),
 )  # fmt: skip
 """The rows; where two begin alike, the more exact one first."""
 
@@ -174,8 +175,8 @@ class Vendors:
         self.expression = re.compile(f"{_BEGIN}{tree}") if rows else None
         self._tree = tree
         self._anywhere: re.Pattern[str] | None = None
-        # Without what may not stand around it: it finds at least as much.
-        self._loosely = re.compile(_NOT_BEHIND.sub("", tree)) if rows else None
+        # It finds at least as much, and looks at few characters: it may begin inside of a word.
+        self._loosely = re.compile(_EXACT.sub("", tree)) if rows else None
         self._hinted = [
             (name, hint, re.compile(expression))
             for name, hint, expression in HINTED

@@ -12,9 +12,9 @@ import msgspec
 from steno import Session
 from steno.parts import RecordStream
 from steno.values import Record
-from steno_present import contract
+from steno_present import contract, tree
 from steno_present.markdown import Markdown, head_of
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 from steno_redact.records import masked_record, masked_stat
@@ -60,7 +60,14 @@ async def exported(
 
     The first piece has records: a state that is not there is an error before it.
     """
-    stat = msgspec.structs.replace(await session.stat(), head=str(end), generation=end.generation)
+    present = await session.stat()
+    made = tree.grow(await session.timeline(), Position.parse(present.head)).get(end.generation)
+    if made is not None and made.lines is not None and made.lines < end.line:
+        raise NotFound(
+            f"there is no state {end}: generation {end.generation} ends at line {made.lines}",
+            session=session.id,
+        )
+    stat = msgspec.structs.replace(present, head=str(end), generation=end.generation)
     stat = masked_stat(redactor, stat)
     records = session.records(Position(end.generation, 0), end)
     match form:

@@ -25,6 +25,9 @@ ROW_KEPT_BYTES_MAX: Final = 256 * KIB
 TEXT_CHARS_MAX: Final = 20_000
 """The list cuts a longer text; the reader may ask for all of it."""
 
+PARTS_MAX: Final = 500
+"""The list cuts a record with more parts and calls, too: 20 000 calls take 3 s."""
+
 WHOLE_TEXT_CHARS_MAX: Final = 4_000_000
 """A text on request; a browser lays out a few million characters in a second."""
 

@@ -11,8 +11,8 @@ A row is a JSON object. Its texts are trees of elements (see `markup`) or plain 
 import base64
 import binascii
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -33,6 +33,7 @@ from steno_view.limits import (
     CALLS_KEPT_MAX,
     FOLDED_LINES_MAX,
     IMAGE_BYTES_MAX,
+    PARTS_MAX,
     TEXT_CHARS_MAX,
     WHOLE_TEXT_CHARS_MAX,
 )
@@ -60,7 +61,7 @@ class Rows:
 
     Args:
         clock: limits the time for the colours of code.
-        is_whole: cut no text, for one row that the reader unfolds.
+        is_whole: cut no text and no parts, for one row that the reader unfolds.
     """
 
     def __init__(self, clock: Clock, *, is_whole: bool = False) -> None:
@@ -68,6 +69,7 @@ class Rows:
         self._budget = Budget(clock)
         self._calls: dict[str, Call] = {}
         self._chars_max = WHOLE_TEXT_CHARS_MAX if is_whole else TEXT_CHARS_MAX
+        self._parts_max = None if is_whole else PARTS_MAX
 
     def note(self, record: dict[str, Any]) -> None:
         """Remember the tool calls of a record."""
@@ -98,10 +100,15 @@ class Rows:
 
     def _message(self, row: Row, role: str, value: dict[str, Any]) -> Row:
         is_result = role == "tool"
-        parts = list(self._content(value.get("content"), is_result=is_result))
         calls = value.get("tool_calls")
-        parts += [self._call(call) for call in (calls if is_array(calls) else [])]
-        row = {**row, "kind": "message", "role": role, "parts": parts}
+        content, calls = _parts(value.get("content")), list(calls) if is_array(calls) else []
+        parts = chain(
+            (self._part(*each, is_result=is_result) for each in enumerate(content)),
+            map(self._call, calls),
+        )
+        row = {**row, "kind": "message", "role": role, "parts": [*islice(parts, self._parts_max)]}
+        if more := len(content) + len(calls) - len(row["parts"]):
+            row["more"] = more
         if answered := list(answers_of(value)):
             row["answers"] = answered
         if is_result:
@@ -116,14 +123,6 @@ class Rows:
         row["name"] = call.name
         if call.at is not None and row["time"] is not None:
             row["duration"] = round(row["time"] - call.at, 3)
-
-    def _content(self, content: object, *, is_result: bool) -> Iterator[Row]:
-        if not is_array(content):
-            if content is None or content == "":
-                return
-            content = [{"type": "text", "text": content}]
-        for number, part in enumerate(content):
-            yield self._part(number, part, is_result=is_result)
 
     def _part(self, number: int, part: object, *, is_result: bool) -> Row:
         if not is_object(part):
@@ -195,6 +194,13 @@ class Rows:
     def _cut(self, text: str) -> tuple[str, int]:
         """The part of a text that is shown, and how many characters are not."""
         return text[: self._chars_max], max(0, len(text) - self._chars_max)
+
+
+def _parts(content: object) -> list[object]:
+    """The parts of a message; a text is one."""
+    if is_array(content):
+        return list(content)
+    return [] if content is None or content == "" else [{"type": "text", "text": content}]
 
 
 def hole(line: int) -> Row:

@@ -215,7 +215,28 @@ def test_a_value_is_masked_by_its_name_whatever_it_looks_like(text: str) -> None
     assert "swordfish" not in Redactor().text(text)
 
 
+SHORT = (
+    ("TOKEN=", "a"), ("PASS=", "1"), ("DB_PASS=", "12"), ("PASSWORD=", "the"), ("TOKEN: ", "5"),
+    ("API_KEY=", "password"), ("TOKEN = ", "none"), ("password=", "a"), ("token=", "5"),
+    ('token = "', "on"), ('password: "', "is"), ('{"password": "', "no"), ("--pass ", "1"),
+    ("Authorization: ", "a"), ("Cookie: ", "1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "value"), SHORT)
+def test_a_value_of_one_word_or_number_is_masked_by_its_name(before: str, value: str) -> None:
+    masked = Redactor().text(f"{before}{value}")
+    assert masked.startswith(f"{before}[redacted: ")
+
+
+@pytest.mark.parametrize("value", ["a", "1", "none", "the"])
+def test_any_text_under_the_key_of_a_secret_is_masked(value: str) -> None:
+    assert Redactor().value({"token": value}) == {"token": ASSIGNED}
+
+
 HARMLESS = (
+    "token = a", "token: a word", "password: must be long", "token = 12", "password=None",
+    "token=str", "--token a word", "PASS: 12", 'auth="basic"',
     "max_tokens: 4096", "token_count=1200", '"tokens": 12', "total_tokens = 99", "token: 12",
     "the password is required", "password: str", "password: Optional[str] = None", "token: Token",
     "password = None", "secret: true", "token = self.token", "token=get_token()",
@@ -273,6 +294,18 @@ def test_the_work_for_a_record_grows_with_its_size_and_not_faster() -> None:
         assert "ghp_0" not in shown
         # Neither does the answer grow: a mask has a number where its name is taken.
         assert len(shown) < 4 * len(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['auth="x ', "auth:'a[", "auth:`1", "pass:***", "password: ${", "cookie: {", "eyJ", "eyJ\n"],
+)
+def test_the_work_for_a_name_does_not_grow_with_what_follows(text: str) -> None:
+    begun = time.process_time()
+    # Behind a line break, a vendor's key may begin inside of a word.
+    Redactor().text("\n" + text * (200_000 // len(text)))
+    # A look at thousands of characters for each name is 12 s and more, for `eyJ` 2 s.
+    assert time.process_time() - begun < 6
 
 
 def test_a_record_that_takes_too_much_work_is_masked_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from steno.values import Record
 from steno_protocol.positions import Position
-from steno_view.limits import TEXT_CHARS_MAX
+from steno_view.limits import PARTS_MAX, TEXT_CHARS_MAX
 from steno_view.rows import Rows, image_of
 
 KEY = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
@@ -62,6 +62,16 @@ def test_a_long_text_is_cut_and_whole_on_request() -> None:
     value = {"role": "user", "content": "x" * (TEXT_CHARS_MAX + 7)}
     assert row(value)["parts"][0]["more"] == 7
     assert Rows(no_time, is_whole=True).row(record(value))["parts"][0]["more"] == 0
+
+
+def test_a_record_of_many_calls_is_cut_and_whole_on_request() -> None:
+    call = {"id": "c1", "function": {"name": "Shell", "arguments": "{}"}}
+    value = {"role": "assistant", "content": "Look", "tool_calls": [call] * (PARTS_MAX + 6)}
+    made = row(value)
+    assert (len(made["parts"]), made["more"]) == (PARTS_MAX, 7)
+    whole = Rows(no_time, is_whole=True).row(record(value))
+    assert len(whole["parts"]) == PARTS_MAX + 7
+    assert "more" not in whole
 
 
 @pytest.mark.parametrize(

@@ -433,8 +433,11 @@ def test_a_state_is_exported_as_a_file(viewer: RunningViewer, form: str, holds: 
     assert holds in response.text
 
 
-def test_the_file_of_a_state_that_is_not_there_is_refused(viewer: RunningViewer) -> None:
-    asked = {"session": "talk", "until": "9:0", "format": "html"}
+@pytest.mark.parametrize("until", ["9:0", "0:9"])
+def test_the_file_of_a_state_that_is_not_there_is_refused(
+    viewer: RunningViewer, until: str
+) -> None:
+    asked = {"session": "talk", "until": until, "format": "html"}
     response = viewer.visit.http.get("/api/export", params=asked)
     assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
 

@@ -61,7 +61,8 @@ export class RowMaker {
           ? h("span", { class: "took", title: "from its call to its result" }, duration(row.duration))
           : null,
         h("span", { class: "end" }, time(row.time), this.place(row))),
-      row.parts.map((part, number_) => this.part(row, part, number_)));
+      row.parts.map((part, number_) => this.part(row, part, number_)),
+      this.more(row, row, "more part"));
   }
 
   part(row, part, index) {
@@ -137,9 +138,10 @@ export class RowMaker {
     return element;
   }
 
-  more(row, part) {
+  /** The button for what a row leaves out of a part, or of its parts. */
+  more(row, part, what = "more character") {
     if (!part.more) return null;
-    return button(`Show ${count(part.more, "more character")}`, async (event) => {
+    return button(`Show ${count(part.more, what)}`, async (event) => {
       const own = event.target.closest(".item");
       const { rows } = await get("rows", {
         session: this.session, first: this.position(row),
