@@ -1,20 +1,20 @@
 """Names of a module that are imported when they are first used."""
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
 
 def imported_on_use(
-    namespace: MutableMapping[str, Any], homes: Mapping[str, Sequence[str]]
+    namespace: MutableMapping[str, Any], homes: Mapping[str, str]
 ) -> Callable[[str], Any]:
     """Return a module's `__getattr__`, which imports a name from its home and keeps it.
 
     Args:
         namespace: the module's `globals()`.
-        homes: the names by the module that has them.
+        homes: the names by the module that has them, separated by blanks.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def value(name: str) -> Any:
         if name not in home_of:

@@ -37,71 +37,26 @@ if TYPE_CHECKING:
     from steno._sync.ordered_appends import OrderedAppends, Settled
 
 __all__ = [
-    "COMPACTION_SYSTEM_PROMPT",
-    "EXACT",
-    "HANDLE_PATTERN",
-    "INTRODUCTION",
-    "THOUGHTS",
-    "BlockingLink",
-    "CheckpointLike",
-    "LineReader",
-    "Message",
-    "OrderedAppends",
-    "RecordStream",
-    "Settled",
-    "Summarize",
-    "ack_of",
-    "check_reached",
-    "encode_events",
-    "encode_exactly",
-    "encode_messages",
-    "encode_records",
-    "in_thread",
-    "mutation",
-    "new_key",
-    "opening",
-    "original",
-    "should_compact",
-    "target_of",
-]
+    "COMPACTION_SYSTEM_PROMPT", "EXACT", "HANDLE_PATTERN", "INTRODUCTION", "THOUGHTS",
+    "BlockingLink", "CheckpointLike", "LineReader", "Message", "OrderedAppends", "RecordStream",
+    "Settled", "Summarize", "ack_of", "check_reached", "encode_events", "encode_exactly",
+    "encode_messages", "encode_records", "in_thread", "mutation", "new_key", "opening", "original",
+    "should_compact", "target_of",
+]  # fmt: skip
 
 _HOMES: Final = {
-    "steno._async.in_thread": ("in_thread",),
-    "steno._async.streams": ("RecordStream",),
-    "steno._sansio.messages": (
-        "EXACT",
-        "Message",
-        "encode_exactly",
-        "encode_messages",
-        "original",
-    ),
-    "steno._sansio.reading": (
-        "LineReader",
-        "check_reached",
-    ),
+    "steno._async.in_thread": "in_thread",
+    "steno._async.streams": "RecordStream",
+    "steno._sansio.messages": "EXACT Message encode_exactly encode_messages original",
+    "steno._sansio.reading": "LineReader check_reached",
     "steno._sansio.requests": (
-        "CheckpointLike",
-        "HANDLE_PATTERN",
-        "ack_of",
-        "encode_records",
-        "mutation",
-        "new_key",
-        "opening",
-        "target_of",
+        "CheckpointLike HANDLE_PATTERN ack_of encode_records mutation new_key opening target_of"
     ),
-    "steno._sansio.summaries": (
-        "COMPACTION_SYSTEM_PROMPT",
-        "INTRODUCTION",
-        "Summarize",
-        "THOUGHTS",
-    ),
-    "steno._sansio.view": ("should_compact",),
-    "steno._sansio.wire_events": ("encode_events",),
-    "steno._sync.link": ("BlockingLink",),
-    "steno._sync.ordered_appends": (
-        "OrderedAppends",
-        "Settled",
-    ),
+    "steno._sansio.summaries": "COMPACTION_SYSTEM_PROMPT INTRODUCTION Summarize THOUGHTS",
+    "steno._sansio.view": "should_compact",
+    "steno._sansio.wire_events": "encode_events",
+    "steno._sync.link": "BlockingLink",
+    "steno._sync.ordered_appends": "OrderedAppends Settled",
 }
 
 __getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)

@@ -1,117 +1,15 @@
 """The system calls of the client that differ between systems: one module each."""
 
+# ruff: noqa: F403
+
 import sys
 
 if sys.platform == "win32":
-    from steno._system._windows import (
-        FOLDER_FLAGS,
-        NO_LINK,
-        OPEN_FLAGS,
-        WRONG_KIND,
-        anonymous_file,
-        boot_id,
-        close_end,
-        fdatasync,
-        fsync,
-        lacks_handles,
-        listener_of,
-        own_user,
-        process_of,
-        read_at,
-        read_end,
-        readable,
-        real_user,
-        rename_exclusively,
-        spare_handle,
-        try_lock,
-        try_turn,
-        wait_for_lock,
-        wakeup_handles,
-        write_end,
-    )
+    from steno._system._windows import *
 elif sys.platform == "linux":
-    from steno._system._linux import (
-        WRONG_KIND,
-        anonymous_file,
-        boot_id,
-        fdatasync,
-        fsync,
-        lacks_handles,
-        listener_of,
-        process_of,
-        rename_exclusively,
-        spare_handle,
-        try_turn,
-        wakeup_handles,
-    )
-    from steno._system._posix import (
-        FOLDER_FLAGS,
-        NO_LINK,
-        OPEN_FLAGS,
-        close_end,
-        own_user,
-        read_at,
-        read_end,
-        readable,
-        real_user,
-        try_lock,
-        wait_for_lock,
-        write_end,
-    )
+    from steno._system._linux import *
+    from steno._system._posix import *
 else:
     # `check_system` refuses other systems, with a reason that an import error would hide.
-    from steno._system._darwin import (
-        WRONG_KIND,
-        anonymous_file,
-        boot_id,
-        fdatasync,
-        fsync,
-        lacks_handles,
-        listener_of,
-        process_of,
-        rename_exclusively,
-        spare_handle,
-        try_turn,
-        wakeup_handles,
-    )
-    from steno._system._posix import (
-        FOLDER_FLAGS,
-        NO_LINK,
-        OPEN_FLAGS,
-        close_end,
-        own_user,
-        read_at,
-        read_end,
-        readable,
-        real_user,
-        try_lock,
-        wait_for_lock,
-        write_end,
-    )
-
-__all__ = [
-    "FOLDER_FLAGS",
-    "NO_LINK",
-    "OPEN_FLAGS",
-    "WRONG_KIND",
-    "anonymous_file",
-    "boot_id",
-    "close_end",
-    "fdatasync",
-    "fsync",
-    "lacks_handles",
-    "listener_of",
-    "own_user",
-    "process_of",
-    "read_at",
-    "read_end",
-    "readable",
-    "real_user",
-    "rename_exclusively",
-    "spare_handle",
-    "try_lock",
-    "try_turn",
-    "wait_for_lock",
-    "wakeup_handles",
-    "write_end",
-]
+    from steno._system._darwin import *
+    from steno._system._posix import *
