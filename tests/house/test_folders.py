@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from support.project import SOURCES
+from support.project import sources_with
 
 _MAKERS = {"mkdir", "makedirs"}
 
@@ -42,7 +42,7 @@ def test_a_loose_call_is_found(line: str, is_loose: bool) -> None:
 def test_no_folder_is_left_to_the_umask() -> None:
     loose = {
         str(path): lines
-        for path in SOURCES
+        for path in sources_with(_MAKERS)
         if (lines := _loose(ast.parse(path.read_text(encoding="utf-8"))))
     }
     assert loose == {}

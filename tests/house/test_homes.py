@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from support.project import PROJECT, SOURCES
+from support.project import PROJECT, sources_with
 
 SYNCS = {"os.fsync", "os.fdatasync", "os.sync", "os.sync_file_range"}
 SYNC_HOMES = {
@@ -32,7 +32,7 @@ DAEMON_OPEN_HOMES = {
 def _uses(names: set[str]) -> dict[str, list[int]]:
     """Lines that name one of these functions, by file."""
     found: dict[str, list[int]] = {}
-    for file in SOURCES:
+    for file in sources_with(names):
         for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.Attribute) and ast.unparse(node) in names:
                 found.setdefault(str(file.relative_to(PROJECT)), []).append(node.lineno)

@@ -35,6 +35,12 @@ def _matches(entry: str, text: str) -> bool:
     return True
 
 
+def _is_in(texts: set[str], entry: str) -> bool:
+    """Whether one of the texts matches; most lack the longest part, which a search finds out."""
+    longest = max(entry.split(HOLE), key=len)
+    return any(_matches(entry, text) for text in texts if longest in text)
+
+
 def _without_entry(texts: list[ErrorText], pages: list[Path]) -> list[str]:
     entries = [entry for page in pages for entry in _entries(page)]
     return [
@@ -70,9 +76,7 @@ def test_every_finding_of_the_doctor_has_its_entry() -> None:
 def test_every_entry_is_a_text_of_the_program() -> None:
     texts = all_texts()
     for page in PAGES:
-        stale = [
-            entry for entry in _entries(page) if not any(_matches(entry, text) for text in texts)
-        ]
+        stale = [entry for entry in _entries(page) if not _is_in(texts, entry)]
         assert stale == [], page.name
 
 

@@ -7,6 +7,7 @@ the same function; one that only the running program knows is left out.
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -37,59 +38,77 @@ class ErrorText:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The texts of one module: of its errors, of the findings of the doctor, and all."""
+
+    raised: list[ErrorText]
+    findings: list[ErrorText]
+    all: set[str]
+
+
 def raised_texts() -> list[ErrorText]:
     """The text of every error."""
     return [
         each
         for file in SOURCES
         if not str(file).endswith(GENERATED)
-        for each in _texts_in(file, ERRORS, 0)
+        for each in _texts_in(file).raised
     ]
 
 
 def doctor_findings() -> list[ErrorText]:
     """The text of every warning and problem of the doctor."""
     folder = PROJECT / "client" / "steno_cli" / "doctor"
-    return [
-        each for file in sorted(folder.glob("*.py")) for each in _texts_in(file, {"Finding"}, 1)
-    ]
+    return [each for file in sorted(folder.glob("*.py")) for each in _texts_in(file).findings]
 
 
 def all_texts() -> set[str]:
     """Every text of the sources, whatever it is for."""
     found = {each.text for each in (*raised_texts(), *doctor_findings())}
-    return found | {
-        text
-        for file in SOURCES
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp)
-        for text in _patterns(node, ast.Module([], []))
-    }
+    return found.union(*(_texts_in(file).all for file in SOURCES))
 
 
-def _texts_in(file: Path, calls: frozenset[str] | set[str], index: int) -> Iterator[ErrorText]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        for call in _own(function):
-            if not isinstance(call, ast.Call) or _name(call) not in calls:
-                continue
-            if len(call.args) <= index or _is_ok(call):
-                continue
-            place = f"{file.relative_to(PROJECT)}:{call.lineno}"
-            for text in _patterns(call.args[index], function):
-                if text.strip(f"{HOLE} "):
-                    yield ErrorText(text, place)
+@cache
+def _texts_in(file: Path) -> _Texts:
+    """The texts and not the tree, which takes a hundred times their memory."""
+    tree = ast.parse(file.read_bytes())
+    nodes = [*ast.walk(tree)]
+    functions = [each for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    calls = [
+        (call, function, f"{file.relative_to(PROJECT)}:{call.lineno}")
+        for function in functions
+        for call in _own(function)
+        if isinstance(call, ast.Call)
+    ]
+    nothing = ast.Module([], [])
+    return _Texts(
+        [text for call in calls if _name(call[0]) in ERRORS for text in _argument(*call, 0)],
+        [text for call in calls if _name(call[0]) == "Finding" for text in _argument(*call, 1)],
+        {
+            text
+            for node in nodes
+            if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp)
+            for text in _patterns(node, nothing)
+        },
+    )
+
+
+def _argument(call: ast.Call, function: ast.AST, place: str, index: int) -> Iterator[ErrorText]:
+    if len(call.args) > index and not _is_ok(call):
+        for text in _patterns(call.args[index], function):
+            if text.strip(f"{HOLE} "):
+                yield ErrorText(text, place)
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function without those of the functions inside it."""
-    for child in ast.iter_child_nodes(function):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        yield child
-        yield from _own(child)
+    waiting = [function]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield child
+                waiting.append(child)
 
 
 def _name(call: ast.Call) -> str:

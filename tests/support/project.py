@@ -1,7 +1,7 @@
 """The checkout: its path and its own files."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -29,6 +29,11 @@ def project_files() -> list[Path]:
 def python_files() -> list[Path]:
     """Every Python file of the project, tests included."""
     return [file for file in project_files() if file.suffix == ".py"]
+
+
+def sources_with(words: Iterable[str]) -> list[Path]:
+    """The modules that contain one of these words: a search takes less than a parse."""
+    return [file for file in SOURCES if any(word in file.read_text() for word in words)]
 
 
 def _walk(folder: Path) -> Iterator[Path]:
