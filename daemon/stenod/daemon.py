@@ -92,7 +92,9 @@ class Daemon:
         self._full_until = 0.0
         self._is_forgetting = False
         self._local = Transport(lambda _: self._has_room(), self._forget_soon)
-        self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.log)
+        self._admission = Admission(
+            config.root / KEYS_FOLDER, daemon_log.log, is_clustered=self._member is not None
+        )
         self._transports = [self._local]
         self._relay: RelayProcess | None = None
         self._drained = anyio.Event()

@@ -17,7 +17,8 @@ class OwnerLink(Link):
     """
 
     def __init__(self, home: Link, endpoint: str) -> None:
-        super().__init__(home.target.at(endpoint), home.timeout, home)
+        root = None if home.welcome is None else home.welcome.root
+        super().__init__(home.target.owner_at(endpoint, root), home.timeout, home)
         self._home = home
         # Made here, and used by the tasks that start a little later.
         self._timer = anyio.Event()

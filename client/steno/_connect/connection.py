@@ -94,6 +94,7 @@ class Connection:
 
     Attributes:
         endpoint: the daemon's address.
+        has_key: it is encrypted, and proves the client's key.
         fd: readable when messages may have arrived or can be sent; edge-triggered, so a caller
             waits for it only after `receive` returned fewer messages than requested.
         monitor_fd: readable when the connection may have ended.
@@ -108,6 +109,7 @@ class Connection:
         self.endpoint = endpoint
         self._has_others = has_others
         self.is_refused = False
+        self.has_key = key is not None
         is_bare = key is None and endpoint.startswith("tcp:")
         self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
         self._is_ready = False

@@ -11,7 +11,7 @@ from steno._connect.folders import own_private, sync_folder
 from steno._connect.private_files import open_private, read_private, sync_file
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
-from steno_protocol.errors import NotFound, Unauthorized
+from steno_protocol.errors import BadRequest, NotFound, Unauthorized
 
 _FILE_BYTES_MAX: Final = 1 << 20
 
@@ -26,6 +26,26 @@ def client_key(path: str | os.PathLike[str]) -> ClientKey:
     """
     name = os.fspath(path)
     return credentials.decode_client_key(read_secret(name), name)
+
+
+def lent_key(root: str) -> ClientKey | None:
+    """Read the key of a root's daemon, which the other daemons of its cluster admit.
+
+    Returns:
+        None if the root has no key.
+
+    Raises:
+        Unauthorized: other users can read it, or it is no key.
+    """
+    path = os.fspath(Path(root, credentials.KEYS_FOLDER, credentials.SERVER_FILE))
+    try:
+        own = credentials.decode_pair(read_secret(path), path)
+    except NotFound:
+        return None
+    except BadRequest as error:
+        raise Unauthorized(error.message) from None
+    # All daemons of a cluster have the same key.
+    return ClientKey(own, own.public)
 
 
 def read_secret(path: str) -> str:

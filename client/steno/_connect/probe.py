@@ -107,7 +107,7 @@ class Attempt:
         if self._connection is None:
             endpoint = self._target.address()
             try:
-                key = self._target.key if paths.is_remote(endpoint) else None
+                key = self._target.key_for(endpoint)
                 has_others = bool(self._target.others)
                 self._connection = Connection(endpoint, key, has_others=has_others)
             except OutOfHandles:
@@ -154,7 +154,7 @@ class Attempt:
         if not connection.is_lost() and time.monotonic() < self._deadline:
             return None
         if connection.is_refused:
-            raise _refused(self._target, connection.endpoint)
+            raise _refused(self._target, connection)
         if connection.refusal is not None:
             raise connection.refusal
         # libzmq closes a connection whose handshake takes too long, as one to a stopped process.
@@ -201,6 +201,8 @@ def _silence(target: Target, connection: Connection) -> str:
     endpoint = connection.endpoint
     if target.key is not None:
         return f"no daemon answers at {endpoint}, or the key file is for another daemon"
+    if connection.has_key:
+        return f"no daemon answers at {endpoint}, or its key is not that of {target.lender}"
     if not connection.was_accepted:
         return f"no daemon listens at {endpoint}"
     if connection.is_lost():
@@ -211,10 +213,12 @@ def _silence(target: Target, connection: Connection) -> str:
     return f"the program that listens at {endpoint} did not answer in time"
 
 
-def _refused(target: Target, endpoint: str) -> Unauthorized:
+def _refused(target: Target, connection: Connection) -> Unauthorized:
     shown = "without a key" if target.key is None else f"with the key {target.key.own.public}"
+    if target.key is None and connection.has_key:
+        shown = f"with the key of {target.lender}"
     return Unauthorized(
-        f"the daemon at {endpoint} does not let this client in {shown}: `steno keys new NAME` on"
+        f"the daemon at {connection.endpoint} does not let this client in {shown}: `steno keys new NAME` on"
         " its machine makes a key file, `steno keys list` shows the admitted clients"
     )
 

@@ -32,6 +32,8 @@ class Target(msgspec.Struct, frozen=True):
         name: the client's name, the `_by` of the lines that it writes.
         key: the client's key for a daemon on another machine.
         others: addresses of further daemons of the same cluster, tried in turn after `endpoint`.
+        lender: the root whose daemon's key is used if there is no `key`: of the home daemon on this
+            machine, for the owners in its cluster.
     """
 
     root: str | None
@@ -40,6 +42,7 @@ class Target(msgspec.Struct, frozen=True):
     name: str
     key: "ClientKey | None" = None
     others: tuple[str, ...] = ()
+    lender: str | None = None
 
     def resolved(self) -> "Target":
         """Return the same target with an absolute root; reads the file system.
@@ -51,9 +54,33 @@ class Target(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, root=_real_root(self.root))
 
-    def at(self, endpoint: str) -> "Target":
-        """Any daemon that answers at this address, for the same client; it is never started."""
-        return msgspec.structs.replace(self, root=None, endpoint=endpoint, spawn=False, others=())
+    def owner_at(self, endpoint: str, home_root: str | None) -> "Target":
+        """The owner at this address, whose daemon is never started, for the same client.
+
+        Args:
+            endpoint: its address.
+            home_root: the root of the home daemon, if that is known.
+        """
+        is_far = self.endpoint is not None and paths.is_remote(self.endpoint)
+        return msgspec.structs.replace(
+            self, root=None, endpoint=endpoint, spawn=False, others=(),
+            lender=None if is_far else home_root,
+        )  # fmt: skip
+
+    def key_for(self, endpoint: str) -> "ClientKey | None":
+        """Return the key for the daemon at an address; reads a lent one.
+
+        Raises:
+            Unauthorized: the lent key is not private, or no key.
+        """
+        if not paths.is_remote(endpoint):
+            return None
+        if self.key is not None or self.lender is None:
+            return self.key
+        # Imported only now: as in `_client_key`.
+        from steno._connect.key_files import lent_key  # noqa: PLC0415
+
+        return lent_key(self.lender)
 
     def rotated(self) -> "Target":
         """The same cluster, with the next address first; itself if there is one address."""

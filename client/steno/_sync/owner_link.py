@@ -19,7 +19,8 @@ class BlockingOwnerLink(BlockingLink):
     """
 
     def __init__(self, home: BlockingLink, endpoint: str) -> None:
-        super().__init__(home.target.at(endpoint), home.timeout, home, home.on_stale)
+        target = home.target.owner_at(endpoint, home.welcome.root)
+        super().__init__(target, home.timeout, home, home.on_stale)
         self._home = home
 
     @property

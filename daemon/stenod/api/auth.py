@@ -3,6 +3,9 @@
 The list of clients is read again whenever its file has changed, so that a revoked client is refused
 at its next message. An unreadable list admits no client; after a temporary error the next check
 reads it again.
+
+All daemons of a cluster have the same key, and each admits it as a client's: that of a process on
+another daemon's machine, which can read the key and follows a session from there.
 """
 
 import errno
@@ -13,6 +16,7 @@ from typing import Final
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, KeyPair
 from steno_protocol.errors import StenoError, Unauthorized
+from steno_protocol.rights import Right
 from stenod.store.private_files import read_private
 
 _FILE_BYTES_MAX: Final = 1 << 20
@@ -27,11 +31,16 @@ class Admission:
     Args:
         folder: the folder of its keys.
         log: logs an event with fields.
+        is_clustered: the daemon admits its own key, too.
     """
 
-    def __init__(self, folder: Path, log: Callable[..., None]) -> None:
+    def __init__(
+        self, folder: Path, log: Callable[..., None], *, is_clustered: bool = False
+    ) -> None:
         self._folder = folder
         self._log = log
+        self._is_clustered = is_clustered
+        self._own: str | None = None
         self._clients: dict[str, Allowed] = {}
         self._seen: tuple[int, int, int] | None = None
         self._logged: str | None = None
@@ -45,10 +54,20 @@ class Admission:
             OSError: the file cannot be read at the moment.
         """
         path = self._folder / credentials.SERVER_FILE
-        return credentials.decode_pair(_read_secret(path), str(path))
+        own = credentials.decode_pair(_read_secret(path), str(path))
+        if self._is_clustered:
+            self._own = own.public
+        return own
+
+    def is_own(self, public: str) -> bool:
+        """Return whether a client has the daemon's own key, as those on its machine have."""
+        return public == self._own
 
     def client(self, public: str) -> Allowed | None:
         """Return the client of a public key, None if it is not admitted."""
+        if self.is_own(public):
+            # No name of the list: names have no dot.
+            return Allowed(credentials.SERVER_FILE, public, Right.ADMIN)
         self._reload_if_changed()
         return self._clients.get(public)
 
