@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from errno import EEXIST, EIO
 
+from steno_protocol import paths
+from stenod.sessions import metadata
 from stenod.store.disk import Disk, FileStat
+from stenod_cluster.forks import Base, base_at_head, note_fork
 from stenod_cluster.mirror import is_name, is_replicated, session_files
 from stenod_cluster.names import Going, Names
 from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship, ship_all, ship_on_loop
@@ -333,12 +336,16 @@ class ReplicatedDisk:
         if self._disk.stat_name(target, new_name) is not None:
             raise FileExistsError(EEXIST, "something else is there", new_name)
         here = list(self._ownership.copies.here(source))
-        if is_name(source):
-            folders = self._ownership.acquire_all(source, here)
-        else:
-            folders = [self._brought(path) for path in here]
-        going = [Going(each, goal + each.path.removeprefix(source)) for each in folders]
-        self.name_changes.move(going, key)
+        with ExitStack() as held:
+            if is_name(source):
+                found = [Going(each, "") for each in self._ownership.acquire_all(source, here)]
+            else:
+                found = [self._brought(path, held) for path in here]
+            folders = [each.folder for each in found]
+            going = [
+                each._replace(goal=goal + each.folder.path.removeprefix(source)) for each in found
+            ]
+            self.name_changes.move(going, key)
         try:
             self._disk.move(folder, name, target, new_name)
         except OSError as error:
@@ -354,13 +361,33 @@ class ReplicatedDisk:
         if is_name(source):
             self._ownership.hosts.tell_moved(source)
 
-    def _brought(self, path: str) -> OwnedFolder:
-        """Publish the session of a folder that the journal does not have, without a name."""
-        owned = self._ownership.begin(path)
+    def _brought(self, path: str, held: ExitStack) -> Going:
+        """Publish the session of a folder that the journal does not have, without a name.
+
+        Nobody else publishes the source of a fork until `held` ends.
+        """
+        owned, journal = self._ownership.begin(path), self._ownership.journal
         with owned.publishing, self._ownership.opened(path) as handle:
-            owned.note_names(self._disk, handle, session_files(self._disk, handle))
-            raise_first(ship_all(self._ownership.journal, [owned.shipping(is_named=False)]))
-        return owned
+            base = self._based(owned, handle, held)
+            if base is None:
+                owned.note_names(self._disk, handle, session_files(self._disk, handle))
+            else:
+                fork = owned.forking(base.source.identity, base.position)
+                raise_first(ship_all(journal, [fork]))
+            raise_first(ship_all(journal, [owned.shipping(is_named=False)]))
+        return Going(owned, "", base)
+
+    def _based(self, fork: OwnedFolder, folder: int, held: ExitStack) -> Base | None:
+        """Note what a fork has beside its source; None if it is none, or shares nothing."""
+        if not fork.path.startswith(f"{paths.FORKS}/"):
+            return None
+        source = self._ownership.found(metadata.read(self._disk, folder).forked_from or "")
+        if source is None or source.is_new:
+            return None
+        held.enter_context(source.publishing)
+        base = base_at_head(self._ownership.journal, source)
+        with self._ownership.opened(source.path) as origin:
+            return base if note_fork(self._disk, fork, folder, base, origin) else None
 
     # --- inside ----------------------------------------------------------------------------------
 

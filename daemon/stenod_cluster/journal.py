@@ -30,6 +30,8 @@ class Kind(StrEnum):
         CHANGE: a change, or the last part of one.
         SNAPSHOT: the beginning of a copy of the whole folder, which `PART` and `CHANGE` messages
             continue: what is before it is not needed once the copy is whole.
+        FORK: the first message of a fork: the messages of its source, up to one of them, come
+            before it; the body is a label with the source and that message.
         NAME: a name leads to a session; the body is its label.
         GONE: a name leads to nothing any more; the body is its last label.
     """
@@ -38,6 +40,7 @@ class Kind(StrEnum):
     PART = "part"
     CHANGE = "change"
     SNAPSHOT = "snapshot"
+    FORK = "fork"
     NAME = "name"
     GONE = "gone"
 
@@ -356,8 +359,14 @@ class Journal(Protocol):
         """
         ...
 
-    def purge(self, subject: str, before: int) -> None:
+    def purge(self, subject: str, before: int, after: int = 0) -> None:
         """Remove a subject's messages with a sequence below `before`.
+
+        Args:
+            subject: that of a session, or of a name.
+            before: the first one that stays; one that the subject has if `after` is given.
+            after: these and those before it stay. The newest are removed first, so that what is
+                left behind `after` is a beginning whenever it ends.
 
         Raises:
             OSError: some or none were removed.

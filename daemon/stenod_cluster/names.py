@@ -20,6 +20,7 @@ from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from stenod.sessions.session_folders import FLAT_CHARS_MAX
 from stenod_cluster import limits
+from stenod_cluster.forks import Base
 from stenod_cluster.journal import (
     Fenced,
     InDoubt,
@@ -41,10 +42,12 @@ class Going(NamedTuple):
     Attributes:
         folder: its folder, which this daemon owns, and whose files nobody changes.
         goal: the name.
+        base: what a fork begins with; the caller publishes its source alone.
     """
 
     folder: OwnedFolder
     goal: str
+    base: Base | None = None
 
 
 class Names:
@@ -88,7 +91,9 @@ class Names:
                 message.subject: last - len(batch) + place
                 for place, message in enumerate(batch, start=1)
             }
-            for folder, goal in going:
+            for folder, goal, base in going:
+                if base is not None:
+                    base.source.held(sequences[base.source.identity])
                 before = folder.path
                 own, name = sequences[folder.identity], sequences[subject_of_name(goal)]
                 folder.moved(goal, own, name)
@@ -96,7 +101,7 @@ class Names:
 
     def _messages(self, going: Going, key: str) -> list[Publication]:
         """The messages by which one session gets a name."""
-        (folder, goal), owner = going, self._ownership.owner
+        (folder, goal, base), owner = going, self._ownership.owner
         there = self._journal.last(subject_of_name(goal))
         if there is not None and there.kind is Kind.NAME:
             raise _taken(goal)
@@ -106,6 +111,8 @@ class Names:
             Publication(subject_of_name(goal), after, owner, Kind.NAME, come.body(), key),
             Publication(folder.identity, folder.sequence, owner, Kind.OWN, b""),
         ]
+        if base is not None:
+            found[:0] = self._ownership.holds.of_fork(base, folder.identity)
         if not folder.is_new:
             gone, subject = Label(folder.identity, goal), subject_of_name(folder.path)
             found.insert(
@@ -120,7 +127,10 @@ class Names:
         outcome = self._journal.publish([wanted])[0]
         if isinstance(outcome, int):
             return outcome
-        for folder, _ in going:
+        for folder, _, base in going:
+            if base is not None:
+                base.source.held(outcome)
+                self._ownership.note_outcome(base.source, base.source.lost)
             # Only the journal knows what came of it, and who owns the session.
             self._ownership.forget(folder.path)
             if folder.is_new and not isinstance(outcome, InDoubt):
@@ -131,7 +141,9 @@ class Names:
         name = name_of_subject(outcome.subject)
         if name is not None and name in {each.goal for each in going}:
             raise _taken(name)
-        raise held(going[0].folder.path, outcome.newer.owner)
+        base = going[0].base
+        lost = going[0].folder if base is None else base.source
+        raise held(lost.path, outcome.newer.owner)
 
     # --- what commands did ------------------------------------------------------------------------
 
@@ -186,15 +198,18 @@ class Names:
         if name is None or (name.kind is Kind.GONE and name.label.other):
             # Another daemon restored it.
             return
-        identity, owner = name.label.identity, self._ownership.owner
-        # Behind a daemon that died here it says so once more.
-        gone = Label(identity, "").body()
-        wanted = Publication(subject, name.sequence, owner, Kind.GONE, gone)
-        outcome = self._journal.publish([wanted])[0]
-        if isinstance(outcome, int):
-            self._ownership.forget(path)
-            for each in (identity, subject):
-                self._journal.purge(each, outcome + 1)
+        identity, owner, sequence = name.label.identity, self._ownership.owner, name.sequence
+        holds = self._ownership.holds
+        if name.kind is Kind.NAME:
+            gone, also = Label(identity, "").body(), (holds.of_end(identity),)
+            wanted = Publication(subject, sequence, owner, Kind.GONE, gone, also=also)
+            outcome = self._journal.publish([wanted])[0]
+            if not isinstance(outcome, int):
+                return
+            sequence = outcome
+        self._ownership.forget(path)
+        holds.end(identity)
+        self._journal.purge(subject, sequence + 1)
 
 
 def _taken(path: str) -> FileExistsError:

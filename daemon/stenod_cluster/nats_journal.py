@@ -180,9 +180,15 @@ class NatsJournal:
         """Returns the number of messages of each session; see `Journal`."""
         return self._connection.call(self._counts(sessions_subjects(self._options.cluster)))
 
-    def purge(self, subject: str, before: int) -> None:
-        """Remove a subject's messages with a sequence below `before`."""
-        self._connection.call(self._purge(subject, before))
+    def purge(self, subject: str, before: int, after: int = 0) -> None:
+        """Remove a subject's messages with a sequence below `before`; see `Journal`."""
+        if not after:
+            self._connection.call(self._purge(subject, before))
+            return
+        *between, _ = [each.sequence for each in self.read(subject, after, before)]
+        for sequence in reversed(between):
+            request = {"seq": sequence, "no_erase": True}
+            self._connection.call(self._ask("STREAM.MSG.DELETE", request))
 
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """Tell all daemons something, in a plain message that may be lost; never waits."""
@@ -446,6 +452,11 @@ class NatsJournal:
         offset, total = 0, 1
         while offset < total:
             info = await self._ask("STREAM.INFO", {"subjects_filter": subjects, "offset": offset})
+            last: int = info["state"]["last_seq"]
+            if last < self._identity.stored:
+                # It leads no more, and does not know it yet.
+                raise JournalLost(None, f"the leader of {self._stream} lacks what was stored")
+            self._identity.stored = last
             page: dict[str, int] = info["state"].get("subjects") or {}
             found.update({path_of(each): count for each, count in page.items()})
             total = info.get("total", 0)

@@ -257,6 +257,19 @@ class OwnedFolder:
         else:
             yield from self._publish(Kind.OWN, b"", 0)
 
+    def forking(self, source: str, position: int) -> Generator[Publication, int | OSError]:
+        """Yield the first message of a fork; as `shipping`."""
+        yield from self._publish(Kind.FORK, Label(source, str(position)).body(), 0)
+
+    def held(self, outcome: int | OSError) -> None:
+        """Note what came of the `own` by which a fork holds this session."""
+        if isinstance(outcome, int):
+            self.sequence = outcome
+        elif isinstance(outcome, InDoubt):
+            self._doubt = 0
+        elif isinstance(outcome, Fenced) and outcome.subject == self.identity:
+            self.lost = outcome
+
     def moved(self, path: str, sequence: int, name_sequence: int) -> None:
         """Note that the journal has the session under a name, with a message that this one owns."""
         self.path, self.sequence, self.name_sequence = path, sequence, name_sequence

@@ -22,6 +22,7 @@ from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
 from stenod_cluster import limits
 from stenod_cluster.copies import Copies
+from stenod_cluster.forks import Holds
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
     REMEDY,
@@ -81,6 +82,7 @@ class Ownership:
 
     Attributes:
         counts: what happened so far.
+        holds: who needs the messages of which session.
         on_lost: called with a folder when the journal refused this daemon as its owner.
         heard_at: monotonic time at which the journal last said that no folder was taken over.
     """
@@ -104,6 +106,7 @@ class Ownership:
         self._tree = tree
         self._log = log
         self._made = itertools.count(1)
+        self.holds = Holds(journal, hosts.owner)
         self.copies = Copies(disk, tree, journal, hosts.owner.host, self._is_used_below)
         self.opened, self.is_here = self.copies.opened, self.copies.is_here
         self.alone = self.copies.alone
@@ -272,7 +275,7 @@ class Ownership:
         with folder.publishing, self.opened(path) as handle:
             self._leave_out_hints(folder, handle)
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
-            self.journal.purge(folder.identity, folder.snapshot_sequence)
+            self.holds.shorten(folder.identity, folder.snapshot_sequence)
             self.save_mark(folder)
 
     def forget(self, path: str) -> None:
@@ -480,7 +483,10 @@ class Ownership:
             )
 
     def _messages(self, path: str, identity: str, after: int, last: int) -> Iterator[Message]:
-        """The messages of a session behind its mark, up to the one that owns it."""
+        """The messages of a session behind its mark, up to the one that owns it.
+
+        Those of the sources come before those of a fork.
+        """
         if after > last:
             # The servers have lost messages: what comes behind would continue other files.
             raise ForeignStream(
@@ -488,7 +494,17 @@ class Ownership:
                 f"this root knows message {after} of {path!r}, and the servers have messages up to"
                 f" {last} only: {REMEDY}",
             )
-        return self.journal.read(identity, after, last)
+        above: list[tuple[str, int, int]] = []
+        while True:
+            messages = self.journal.read(identity, after, last)
+            first = next(messages, None)
+            if first is None or first.kind is not Kind.FORK:
+                break
+            above.append((identity, first.sequence, last))
+            identity, after, last = first.label.identity, 0, int(first.label.other)
+        yield from messages if first is None else itertools.chain([first], messages)
+        for each in reversed(above):
+            yield from self.journal.read(*each)
 
     def _note_takeover(self, path: str, before: Owner, read_bytes: int, took_s: float) -> None:
         self.counts.takeovers += 1

@@ -1,13 +1,17 @@
 """The commands that name sessions, as the daemon of one host serves them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from steno_protocol import paths
-from steno_protocol.commands import Delete, Rename, TakeIn, Undelete
+from steno_protocol.commands import Delete, Fork, Rename, TakeIn, Undelete
 from steno_protocol.errors import Exists, NotFound
+from stenod.core import timeline
+from stenod.recovery.opened import Opened
 from stenod.runtime.config import Config
-from stenod.sessions import moves, rename, taking_in, trash
+from stenod.sessions import fork, moves, rename, taking_in, trash
+from stenod.sessions.fork_point import Snapshot
 from stenod.sessions.session_folders import Place, SessionFolders
 from support.replicated import Host
 
@@ -89,6 +93,55 @@ class ClusterCommands:
         for folder in (Path(wanted.prepared).parent, Path(wanted.prepared).parent.parent):
             folder.chmod(0o700)
         taking_in.take_in(self.host.disk, self._trees, wanted, now)
+
+    def fork(self, source: str, session: str, at: str, key: str, now: float) -> None:
+        """Fork a session."""
+        command = Fork(session=source, new_session=session, key=key, at=at)
+        wanted = fork.Wanted(
+            command, self._place(source), self._place(session), key, stamp=True, now=now
+        )
+        is_taken = self._is_there(session)
+        if fork.find(self.host.disk, self._trees, wanted) is not None:
+            return
+        if is_taken:
+            raise Exists("taken", session=session)
+        self._acquire(source)
+        opened = self.host.open(source, create=False)
+        with self._captured(opened, source) as captured:
+            fork.make(self.host.disk, self._trees, captured, wanted)
+
+    def expire(self, path: str) -> None:
+        """Remove what was deleted for good, given by its path in the session tree."""
+        _, _, name = path.partition("/")
+        session = name.split(".", 2)[2].replace("~", "/")
+        self.host.disk.name_changes.fetch_deleted(session)
+        tree = self.host.disk.open_root(self.host.tree)
+        try:
+            trash.remove(self.host.disk, tree, name)
+        finally:
+            self.host.disk.close(tree)
+
+    @contextmanager
+    def _captured(self, opened: Opened, session: str) -> Generator[Snapshot]:
+        place, log = self._place(session), opened.log
+        context, wire = (
+            log.view(log.generation),
+            self._trees.readable_stream(place, paths.WIRE).view,
+        )
+        try:
+            yield Snapshot(
+                session=session,
+                generation=log.generation,
+                context=context,
+                wire=wire,
+                next_id=opened.machine.next_checkpoint_id,
+                past=lambda generation: self._trees.past(place, generation),
+                timeline=timeline.decode(log.timeline()),
+                incarnation=opened.incarnation,
+            )
+        finally:
+            context.release()
+            wire.release()
 
     def _place(self, session: str) -> Place:
         return self._trees.place(session)

@@ -200,12 +200,14 @@ class MemoryStream:
         gone = last is None or last.kind is Kind.GONE
         return None if gone else self.last("", self.identity_of(name))
 
-    def purge(self, host: str, subject: str, before: int) -> None:
-        """Remove the messages below a sequence."""
+    def purge(self, host: str, subject: str, before: int, after: int = 0) -> None:
+        """Remove the messages below a sequence, all or those behind another one."""
         with self._lock:
             self.check_reached(host)
-            kept = [each for each in self._messages.get(subject, []) if _number(each) >= before]
-            self._messages[subject] = kept
+            found = self._messages.get(subject, [])
+            self._messages[subject] = [
+                each for each in found if _number(each) >= before or _number(each) <= after
+            ]
 
     def note_taken(self, reader: str, subject: str, host: str, owner: Owner) -> None:
         """Leave a note for a host."""
@@ -342,10 +344,10 @@ class MemoryJournal:
         self._check_open()
         return self._stream.counts(self._host)
 
-    def purge(self, subject: str, before: int) -> None:
-        """Remove a subject's messages with a sequence below `before`."""
+    def purge(self, subject: str, before: int, after: int = 0) -> None:
+        """Remove a subject's messages with a sequence below `before`; see `Journal`."""
         self._check_open()
-        self._stream.purge(self._host, subject, before)
+        self._stream.purge(self._host, subject, before, after)
 
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """Tell all hosts something."""

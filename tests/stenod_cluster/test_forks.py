@@ -1,0 +1,275 @@
+"""Forks that refer to their source, and what a collection keeps of it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from steno_protocol.errors import Held
+from steno_protocol.journal_entries import Append, decode_entries
+from stenod.store.log import Copy
+from stenod_cluster import limits
+from stenod_cluster.journal import Kind, Message, Publication, name_of_subject
+from support.cluster_commands import ClusterCommands
+from support.memory_journal import Fault, MemoryStream
+from support.replicated import Host, line
+
+LARGE = line("x" * 10_000)
+"""A line that a fork does not publish again."""
+
+
+@pytest.fixture
+def three(stream: MemoryStream, tmp_path: Path) -> Host:
+    """A host that has seen nothing."""
+    return Host(stream, "three", str(tmp_path / "three" / "sessions"))
+
+
+def write(host: Host, session: str, *texts: bytes) -> None:
+    log = host.open(session).log
+    for text in texts:
+        log.append(text)
+    log.sync()
+    host.close()
+
+
+def rewrite(host: Host, session: str, kept: bytes, text: bytes) -> None:
+    log = host.open(session).log
+    intent = b'{"kind":"reverted","generation":%d,"at":1.0,"details":{"next_id":0}}\n'
+    log.replace([Copy(0, 0, len(kept)), text], intent % (log.generation + 1))
+    host.close()
+
+
+def fork(host: Host, source: str, session: str, at: str) -> None:
+    try:
+        ClusterCommands(host).fork(source, session, at, f"k-{session}", 1000.0)
+    finally:
+        host.close()
+
+
+def delete(host: Host, session: str) -> str:
+    """Delete a session; returns its name in the trash."""
+    ClusterCommands(host).delete(session, f"d-{session}", 2000)
+    return f".trash/2000.d-{session}.{session}"
+
+
+def seen(host: Host, session: str) -> dict[str, bytes]:
+    """A session's generations, on a host that owns it now."""
+    host.now += 100.0
+    host.ownership.acquire(session)
+    found = host.content(session)
+    return {name: data for name, data in found.items() if name.startswith("context")}
+
+
+def published(stream: MemoryStream, name: str) -> int:
+    """Bytes of records in the messages of a session."""
+    messages = stream._messages[stream.identity_of(name)]
+    bodies = [
+        each.body
+        for each in messages
+        if isinstance(each, Message) and each.kind in {Kind.PART, Kind.CHANGE, Kind.SNAPSHOT}
+    ]
+    entries = [entry for body in bodies for entry in decode_entries(body)]
+    return sum(len(entry.data) for entry in entries if isinstance(entry, Append))
+
+
+def holds(stream: MemoryStream) -> list[str]:
+    return stream.names("", ".held")
+
+
+def sessions(stream: MemoryStream) -> int:
+    """The number of sessions with messages."""
+    return sum(name_of_subject(each) is None for each in stream.subjects(""))
+
+
+def two_generations(host: Host) -> None:
+    write(host, "s", LARGE, line("1"), line("2"))
+    rewrite(host, "s", LARGE, line("3"))
+
+
+PAST = LARGE + line("1") + line("2")
+
+
+@pytest.mark.parametrize(
+    ("at", "wanted"),
+    [
+        ("1:2", {"context_1.jsonl": PAST, "context.jsonl": LARGE + line("3")}),
+        ("1:1", {"context_1.jsonl": PAST, "context.jsonl": LARGE}),
+        ("0:2", {"context.jsonl": LARGE + line("1")}),
+    ],
+)
+def test_a_fork_is_made_again_elsewhere_without_its_bytes_in_the_journal(
+    one: Host, three: Host, stream: MemoryStream, at: str, wanted: dict[str, bytes]
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", at)
+    write(one, "f", line("own"))
+    assert published(stream, "f") < 3000
+    wanted["context.jsonl"] += line("own")
+    assert seen(three, "f") == wanted
+    assert seen(one, "f") == wanted
+
+
+def test_a_fork_of_little_is_published_whole(one: Host, three: Host, stream: MemoryStream) -> None:
+    write(one, "s", line("1"), LARGE)
+    fork(one, "s", "f", "0:1")
+    assert holds(stream) == []
+    assert seen(three, "f") == {"context.jsonl": line("1")}
+
+
+def test_what_its_source_does_later_does_not_change_a_fork(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    wanted = seen(one, "f")
+    ClusterCommands(one).rename("s", "t", "r", 1.0)
+    one.ownership.release_to("t", two.hosts.owner)
+    write(two, "t", line("4"))
+    rewrite(two, "t", LARGE, line("5"))
+    two.ownership.shorten("t")
+    write(two, "t", line("6"))
+    assert seen(three, "f") == wanted
+    assert seen(three, "t")["context.jsonl"] == LARGE + line("5") + line("6")
+
+
+def test_a_shortened_source_keeps_only_what_a_fork_needs(
+    one: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", LARGE)
+    fork(one, "s", "f", "0:1")
+    before = len(stream._messages[stream.identity_of("s")])
+    for number in range(20):
+        write(one, "s", line(f"{number}"))
+    one.ownership.shorten("s")
+    one.ownership.shorten("s")
+    after = len(stream._messages[stream.identity_of("s")])
+    assert after < before + 5
+    assert seen(three, "f") == {"context.jsonl": LARGE}
+    assert seen(three, "s")["context.jsonl"].endswith(line("19"))
+
+
+def test_the_last_fork_frees_what_its_deleted_source_had(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    fork(one, "f", "g", "1:1")
+    fork(one, "s", "h", "1:2")
+    for session in ("s", "f"):
+        ClusterCommands(one).expire(delete(one, session))
+    assert seen(three, "g")["context.jsonl"] == LARGE
+    assert sessions(stream) == 4
+    two.now += 100.0
+    ClusterCommands(two).expire(delete(two, "g"))
+    assert sessions(stream) == 2
+    ClusterCommands(two).expire(delete(two, "h"))
+    assert sessions(stream) == 0
+    assert holds(stream) == []
+
+
+def test_a_shortened_fork_lets_go_of_its_source(
+    one: Host, three: Host, stream: MemoryStream
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    wanted = seen(one, "f")
+    ClusterCommands(one).expire(delete(one, "s"))
+    one.ownership.shorten("f")
+    assert holds(stream) == []
+    assert sessions(stream) == 1
+    assert seen(three, "f") == wanted
+
+
+def test_a_deleted_source_is_restored_beside_its_fork(one: Host, two: Host) -> None:
+    two_generations(one)
+    wanted = seen(one, "s")
+    fork(one, "s", "f", "1:2")
+    delete(one, "s")
+    ClusterCommands(two).undelete("s", "u", 3000.0)
+    assert seen(two, "s") == wanted
+    assert seen(two, "f") == wanted
+
+
+def test_a_daemon_goes_on_with_a_collection_that_another_one_began(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    ClusterCommands(one).expire(delete(one, "s"))
+    gone = delete(one, "f")
+    purge: Callable[..., None] = stream.purge
+    left = [1]
+
+    def purge_some(*arguments: object) -> None:
+        if not left[0]:
+            raise OSError("died")
+        left[0] -= 1
+        purge(*arguments)
+
+    monkeypatch.setattr(stream, "purge", purge_some)
+    ClusterCommands(one).expire(gone)
+    monkeypatch.setattr(stream, "purge", purge)
+    assert holds(stream)
+    two.ownership.holds.collect_all()
+    assert holds(stream) == []
+    assert sessions(stream) == 0
+
+
+def test_a_source_that_another_daemon_took_over_is_not_forked_here(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_generations(one)
+    one.ownership.acquire("s")
+    publish = one.journal.publish
+
+    def take_over(publications: Sequence[Publication]) -> list[int | OSError]:
+        if any(each.kind is Kind.FORK for each in publications):
+            two.now += 100.0
+            two.ownership.acquire("s")
+            two.ownership.shorten("s")
+        return publish(publications)
+
+    monkeypatch.setattr(one.journal, "publish", take_over)
+    with pytest.raises(Held) as refused:
+        fork(one, "s", "f", "1:2")
+    assert refused.value.endpoint == "ipc:///two"
+    assert holds(stream) == []
+    assert one.ownership.found("s") is None
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.DROPPED, Fault.LATE])
+def test_a_fork_in_doubt_is_settled_with_its_source(
+    one: Host, three: Host, stream: MemoryStream, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_generations(one)
+    one.ownership.acquire("s")
+    publish = one.journal.publish
+
+    def doubt(publications: Sequence[Publication]) -> list[int | OSError]:
+        if any(each.also for each in publications):
+            stream.force("one", fault)
+        return publish(publications)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.journal, "publish", doubt)
+        with pytest.raises(OSError):
+            fork(one, "s", "f", "1:2")
+    write(one, "s", line("4"))
+    fork(one, "s", "f", "1:2")
+    assert seen(three, "f")["context.jsonl"] == LARGE + line("3")
+    assert seen(three, "s")["context.jsonl"] == LARGE + line("3") + line("4")
+    assert len(holds(stream)) == 1
+
+
+def test_bytes_that_another_program_changed_in_place_are_published(
+    one: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", LARGE, line("1"))
+    file = Path(one.tree, "s", "context.jsonl")
+    with file.open("r+b") as handle:
+        handle.seek(100)
+        handle.write(b"y")
+    wanted = file.read_bytes()
+    fork(one, "s", "f", "0:2")
+    assert seen(three, "f") == {"context.jsonl": wanted}
+    assert published(stream, "f") >= limits.JOURNAL_COPY_BYTES_MIN
