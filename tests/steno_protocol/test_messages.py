@@ -22,7 +22,6 @@ from steno_protocol.commands import (
     Read,
     Stat,
     Status,
-    Subscribe,
     WriteSystemPrompt,
     command_name,
     encode_command,
@@ -55,7 +54,7 @@ from steno_protocol.messages import (
     encode_requests,
     refuse_version_1,
 )
-from steno_protocol.replies import AnyReply, Done, ErrorReply, Lines, Reply
+from steno_protocol.replies import AnyReply, Done, ErrorReply
 from support.framing import answer_frames, only_request, request_frames
 
 RECORD = b'{"role":"user","content":"hi"}'
@@ -147,18 +146,6 @@ def test_every_command_is_in_the_table_by_its_name() -> None:
     assert all(command_name(command) == name for name, command in COMMANDS.items())
 
 
-def test_a_header_has_no_field_that_has_its_default() -> None:
-    header = encode_command(Append(session="demo", key="k1"))
-    assert header == b'{"command":"append","session":"demo","key":"k1"}'
-
-
-@given(count=st.integers(1, 50))
-def test_the_records_of_an_append_arrive_in_their_order(count: int) -> None:
-    records = [RECORD + b" " * index for index in range(count)]
-    request = only_request(encode_request(b"r1", Append(session="demo", key="k1"), records))
-    assert list(request.records) == records
-
-
 @pytest.mark.parametrize(
     "frames", [[], [b"STENO/3\n[]"], [b"", b"r1"], [b"steno/2\n[]"], [b"\xff" * 1000]]
 )
@@ -173,12 +160,6 @@ def test_another_magic_is_incompatible_and_both_are_named(frames: list[bytes]) -
 def test_a_request_with_a_bad_id_cannot_be_answered(request_id: bytes) -> None:
     with pytest.raises(BadRequest):
         decode_requests(request_frames(request_id, b'{"command":"status"}'))
-
-
-@pytest.mark.parametrize("request_id", [b"1", b"i" * 64, b"a_b.c:d-e"])
-def test_a_request_id_is_sent_back_as_it_came(request_id: bytes) -> None:
-    frames = encode_request(request_id, Status(), [])
-    assert only_request(frames).id == request_id
 
 
 def test_a_command_over_its_limit_is_refused() -> None:
@@ -308,20 +289,9 @@ def test_a_label_has_no_comma_and_no_control_character() -> None:
             assert only_request(request_frames(b"r1", header)).records == []
 
 
-def test_a_long_field_name_does_not_make_a_long_message() -> None:
-    error = _refusal_of(msgspec.json.encode({**_smallest("append"), "x" * 100_000: 1}))
-    assert len(error.message) < 1000
-
-
 def test_a_deep_header_is_refused() -> None:
     for header in (b"[" * 500_000, b'{"command":"status","x":' + b"[" * 500_000):
         assert type(_refusal_of(header)) is BadRequest
-
-
-def test_an_append_without_a_record_is_refused() -> None:
-    error = _refusal_of(b'{"command":"append","session":"demo","key":"k1"}')
-    assert type(error) is BadRequest
-    assert "at least one record" in error.message
 
 
 def test_a_batch_at_its_limits_is_taken_and_beyond_them_is_not() -> None:
@@ -434,47 +404,12 @@ def test_a_request_that_is_none_is_refused_and_its_neighbours_are_served() -> No
     assert second.records == [b"{2}"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ('["r2",0,{"command":"stat"}]', "malformed"),
-        ('["r2",0,{"command":"nonsense"}]', "unknown"),
-        ('["r2",0,{}]', 'no "command"'),
-        ('["r2",0,7]', 'no "command"'),
-        ('["r2",0,{"command":"append","session":"demo","key":"k"}]', "at least one record"),
-    ],
-)
-def test_error_names_the_invalid_one_of_several_requests(entry: str, message: str) -> None:
-    [(name, error)] = refusals_of(_message(STATUS, entry)).items()
-    assert name == b"r2"
-    assert message in error.message
-
-
-def test_a_command_that_takes_no_records_is_refused_with_some() -> None:
-    [error] = refusals_of(_message('["r1",2,{"command":"status"}]', body=b"{}\n{}\n")).values()
-    assert "2 records follow a command that takes none" in error.message
-
-
 @pytest.mark.parametrize("body", [b"", b"{}", b"{}\n", b"{}\n{}", b"{}\n{}\n{}\n", b"{}\n{}\n{"])
 def test_wrong_number_of_lines_refuses_the_whole_message(body: bytes) -> None:
     append = '["r2",2,{"command":"append","session":"demo","key":"k"}]'
     refused = refusals_of(_message(STATUS, append, body=body))
     assert {*refused} == {b"r1", b"r2"}
     assert all("have 2 records" in error.message for error in refused.values())
-
-
-@pytest.mark.parametrize("body", [b"{}", b"", b"{}\n{}\n", b"\n{}\n"])
-def test_one_record_is_one_line_that_ends(body: bytes) -> None:
-    append = '["r1",1,{"command":"append","session":"demo","key":"k"}]'
-    assert "have 1 records" in refusals_of(_message(append, body=body))[b"r1"].message
-    assert requests_of(_message(append, body=b"{}\n"))[0].records == [b"{}"]
-    assert requests_of(_message(append, body=b"\n"))[0].records == [b""]
-
-
-def test_a_line_that_does_not_end_differs_from_one_that_is_missing() -> None:
-    append = '["r1",1,{"command":"append","session":"demo","key":"k"}]'
-    message = refusals_of(_message(append, body=b"{}"))[b"r1"].message
-    assert "its second frame has 0 lines that end, and one that does not" in message
 
 
 def test_a_message_of_too_many_requests_is_refused_and_one_less_is_not() -> None:
@@ -525,10 +460,6 @@ def test_only_as_many_lines_are_read_as_the_requests_announce(records: int) -> N
     assert f"have {records} records, and its second frame has 2000000 lines that end" in message
     # The rest of the frame is copied twice; its lines would be 8 bytes more each.
     assert most < 6_000_000
-
-
-def test_a_message_without_a_request_asks_for_nothing() -> None:
-    assert decode_requests(_message()) == []
 
 
 @pytest.mark.parametrize(
@@ -619,13 +550,6 @@ def test_an_answer_sent_is_the_answer_that_arrives(body: Any, block: bytes | Non
     assert (answer.id, answer.body, answer.block) == (b"r1", body, block or b"")
 
 
-@given(bodies=st.lists(_any_of(AnyReply), max_size=5))
-def test_several_replies_arrive_with_their_ids(bodies: list[Reply]) -> None:
-    ids = [f"r{index}".encode() for index in range(len(bodies))]
-    answers = decode_answers(encode_replies(list(zip(ids, bodies, strict=True))))
-    assert [(answer.id, answer.body) for answer in answers] == list(zip(ids, bodies, strict=True))
-
-
 def test_replies_that_share_a_message_are_one_array() -> None:
     error = ErrorReply.of(Conflict("another was faster", head="0:1"))
     [frame] = encode_replies([(b"a", Done()), (b"b", error)])
@@ -644,10 +568,6 @@ def test_unknown_field_of_a_reply_is_ignored() -> None:
     ):
         [answer] = decode_answers(_answer(header))
         assert answer.body == body
-
-
-def test_unknown_field_of_a_command_is_refused() -> None:
-    assert type(_refusal_of(b'{"command":"status","added":1}')) is BadRequest
 
 
 def _answer(body: bytes, name: bytes = b"r1") -> list[bytes]:
@@ -692,12 +612,6 @@ def test_any_bytes_of_the_daemon_raise_only_incompatible(
     assert message == "" or message.isprintable()
 
 
-def test_a_block_may_hold_any_bytes() -> None:
-    block = bytes(range(256)) * 10
-    body = Lines(first="0:0", next="0:1", head="0:1", offset=9)
-    assert decode_answers(answer_frames(b"r1", body, block))[0].block == block
-
-
 # --- errors --------------------------------------------------------------------------------------
 
 
@@ -738,7 +652,3 @@ def test_an_error_without_a_session_gets_that_of_its_command() -> None:
 
 def test_an_error_without_a_code_is_internal() -> None:
     assert ErrorReply.of(StenoError("no daemon")).code is ErrorCode.INTERNAL
-
-
-def test_the_window_of_a_subscription_holds_at_least_one_block() -> None:
-    assert Subscribe(session="demo", subscription="s1").window >= limits.BLOCK_BYTES

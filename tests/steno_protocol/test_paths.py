@@ -79,14 +79,6 @@ def test_no_session_id_leads_out_of_its_folder_or_into_another_sessions_files(
     assert "/".join(segments) == session.removeprefix(f"{mount}:" if mount else "")
 
 
-def test_session_id_is_accepted_up_to_its_limit() -> None:
-    longest = "/".join(["a" * 63] * 4)
-    assert len(longest) == limits.SESSION_ID_CHARS_MAX
-    assert paths.split_session(longest)[1] == ("a" * 63,) * 4
-    with pytest.raises(BadRequest, match="256 characters"):
-        paths.split_session(longest + "a")
-
-
 # --- generations ---------------------------------------------------------------------------------
 
 
@@ -249,12 +241,6 @@ def test_the_socket_of_a_long_root_lies_in_a_folder_of_its_user(
     path = paths.socket_path("/" + "r" * 100, None, environ, 1000)
     assert posixpath.dirname(path) == folder
     assert len(path) <= limits.SOCKET_PATH_BYTES_MAX
-
-
-def test_two_long_roots_have_two_sockets_and_one_root_has_one() -> None:
-    found = [paths.socket_path("/" + "r" * 100 + end, None, {}, 0) for end in "aba"]
-    assert found[0] != found[1]
-    assert found[0] == found[2]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The append gate: an accepted record is one good line."""
 
 import json
-import math
 from typing import Any
 
 import msgspec
@@ -240,11 +239,6 @@ def test_reserved_key_is_dropped_in_any_spelling(key: str, spelling: str) -> Non
     assert check_message(data).data == b'{"role":"user","content":"hi","k":{"_id":1}}'
 
 
-def test_the_last_of_two_equal_names_decides_the_role() -> None:
-    with pytest.raises(BadRequest):
-        check_message(b'{"role":"user","role":"_checkpoint","content":"hi"}')
-
-
 @pytest.mark.parametrize(
     ("content", "characters"),
     [
@@ -370,11 +364,6 @@ def test_a_record_that_grows_over_the_limit_when_it_is_escaped_is_refused() -> N
     assert type(error) is TooLarge
 
 
-def test_a_number_that_json_cannot_hold_never_reaches_a_line() -> None:
-    for value in (math.nan, math.inf, -math.inf):
-        assert type(_refusal(_message(x=value))) is BadRequest
-
-
 # --- sessions without stamps ---------------------------------------------------------------------
 
 
@@ -477,13 +466,6 @@ def test_a_system_prompt_is_one_line_of_the_same_text(prompt: str) -> None:
 def test_a_system_prompt_with_half_a_surrogate_pair_is_refused() -> None:
     with pytest.raises(BadRequest, match="not valid Unicode"):
         records.system_prompt_record("a\ud800b")
-
-
-def test_the_control_records_may_not_be_appended() -> None:
-    for data in (
-        records.checkpoint_record(0), records.usage_record(0), records.system_prompt_record("x")
-    ):  # fmt: skip
-        assert "its own command" in _refusal(data).message
 
 
 @pytest.mark.parametrize("stamp", ["k1", "k1.0/2", "0199f1c2-5b28-7175-8000-c3d4e5f60718.3/4"])

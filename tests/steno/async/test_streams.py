@@ -267,17 +267,6 @@ async def test_fork_copies_streams_as_they_are(daemon: DaemonInThread) -> None:
         assert await stream.count() == 2
 
 
-async def test_session_with_streams_is_deleted_as_a_whole(daemon: DaemonInThread) -> None:
-    async with connect(daemon.root) as client:
-        stream = await stream_of(client)
-        await stream.append({"n": 0})
-        deleted = await client.delete("demo")
-        assert (deleted.trash / "stream-notes.jsonl").exists()
-        with pytest.raises(NotFound):
-            await stream.append({"n": 1})
-        assert await (await stream_of(client)).count() == 0
-
-
 async def test_verify_checks_streams(daemon: DaemonInThread) -> None:
     async with connect(daemon.root) as client:
         session = await client.open("demo", follow=False)

@@ -82,21 +82,6 @@ async def test_an_owner_killed_among_appends_applies_each_once(cluster: Scripted
     assert [places[f"0:{line}"] for line in range(20)] == contents(cluster.lines)
 
 
-async def test_home_is_asked_until_it_takes_a_dead_owners_session(
-    cluster: ScriptedCluster,
-) -> None:
-    cluster.owner = 1
-    await anyio.to_thread.run_sync(cluster.kill, 1)
-    home = cluster.members[HOME]
-    async with connected(cluster) as client:
-        with anyio.fail_after(WAIT_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.session("demo").append_message, message(0))
-                await wait_until_async(lambda: len(home.requests) >= 5)
-                cluster.owner = HOME
-    assert contents(cluster.lines) == ["0"]
-
-
 async def test_a_silent_owner_is_left_when_home_has_the_session(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     async with connected(cluster) as client:
@@ -145,29 +130,12 @@ async def test_a_dead_owner_is_named_at_the_deadline(cluster: ScriptedCluster) -
     assert cluster.members[1].endpoint in refused.value.message
 
 
-async def test_held_without_an_endpoint_is_raised_at_once(cluster: ScriptedCluster) -> None:
-    cluster.owner = 1
-    cluster.named = {HOME: None}
-    async with connected(cluster) as client:
-        with pytest.raises(steno.Held, match="another daemon owns it"):
-            await client.session("demo").append_message(message(0))
-
-
 async def test_an_address_that_is_none_is_named_at_the_deadline(cluster: ScriptedCluster) -> None:
     cluster.owner = 1
     cluster.named = {HOME: "http://10.0.0.1"}
     async with connected(cluster, timeout=DEADLINE_S) as client:
         with pytest.raises(NOT_SERVED, match="is not an endpoint"):
             await client.session("demo").append_message(message(0))
-
-
-async def test_a_mirror_moves_along(cluster: ScriptedCluster) -> None:
-    async with connected(cluster) as client:
-        session = await client.open("demo")
-        for number, owner in enumerate([1, HOME, 2]):
-            cluster.move(owner)
-            await session.append_message(message(number))
-        assert [each["content"] for each in session.history] == ["0", "1", "2"]
 
 
 async def test_owner_answers_while_home_is_dead(cluster: ScriptedCluster) -> None:
@@ -179,21 +147,6 @@ async def test_owner_answers_while_home_is_dead(cluster: ScriptedCluster) -> Non
         with anyio.fail_after(WAIT_S):
             await session.append_message(message(1))
     assert contents(cluster.lines) == ["0", "1"]
-
-
-async def test_another_known_owner_is_asked_while_home_is_dead(cluster: ScriptedCluster) -> None:
-    async with connected(cluster) as client:
-        session = client.session("demo")
-        for number, owner in enumerate([1, 2]):
-            cluster.move(owner)
-            await session.append_message(message(number))
-        await anyio.to_thread.run_sync(cluster.kill, HOME)
-        await anyio.to_thread.run_sync(cluster.kill, 2)
-        cluster.owner = None
-        with anyio.fail_after(WAIT_S):
-            await session.append_message(message(2))
-    assert contents(cluster.lines) == ["0", "1", "2"]
-    assert cluster.owner == 1
 
 
 async def test_closing_ends_a_wait_for_an_owner(cluster: ScriptedCluster) -> None:
@@ -213,17 +166,3 @@ async def test_closing_ends_a_wait_for_an_owner(cluster: ScriptedCluster) -> Non
             tasks.start_soon(append)
             await wait_until_async(lambda: len(cluster.members[HOME].requests) >= 2)
     assert "the client was closed" in raised[0].message
-
-
-async def test_the_next_address_is_taken_when_home_dies(cluster: ScriptedCluster) -> None:
-    await anyio.to_thread.run_sync(cluster.kill, HOME)
-    cluster.owner = None
-    addresses = [member.endpoint for member in cluster.members]
-    async with steno.connect(endpoint=addresses, timeout=WAIT_S) as client:
-        session = client.session("demo")
-        await session.append_message(message(0))
-        await anyio.to_thread.run_sync(cluster.kill, 1)
-        cluster.owner = None
-        await session.append_message(message(1))
-    assert contents(cluster.lines) == ["0", "1"]
-    assert cluster.owner == 2

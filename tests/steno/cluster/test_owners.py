@@ -1,11 +1,9 @@
 """Requests and subscriptions that move between the daemons of a cluster, without sockets."""
 
 from dataclasses import dataclass, field
-from math import inf
 
 import pytest
 
-from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
 from steno._sansio.owners import Owners
 from steno._sansio.pending import Pending
@@ -92,14 +90,6 @@ def test_a_command_whose_copy_may_be_applied_is_repeated_at_the_owner() -> None:
     _, command = only(world.owners.links[A].sent())
     assert isinstance(command, commands.Append)
     assert command.repeat
-
-
-def test_held_with_an_unknown_outcome_is_followed_as_well() -> None:
-    world = World()
-    world.home.append()
-    world.home.answer(world.sent_home(), held(A, Outcome.UNKNOWN))
-    world.redirect()
-    assert len(world.owners.links[A].sent()) == 1
 
 
 def test_later_commands_of_the_session_begin_at_the_owner() -> None:
@@ -361,15 +351,3 @@ def test_an_interrupted_move_is_finished_by_the_next() -> None:
     owner = world.owners.links[A]
     owner.answer(only(owner.sent())[0], ACK)
     assert pending.reply == ACK
-
-
-def test_an_exchange_with_home_watches_nobody() -> None:
-    driver = Driver()
-    driver.follow()
-    request_id = only(driver.sent())[0]
-    driver.answer(request_id, replies.Subscribed(head="0:0", incarnation="i"))
-    driver.answer(request_id, events.Live(head="0:0"))
-    driver.wait(10 * limits.OWNER_SILENCE_S)
-    assert driver.sent() == []
-    assert driver.exchange.alarm == inf
-    assert isinstance(driver.exchange, Exchange)

@@ -174,13 +174,3 @@ def test_only_one_module_advises_to_end_a_process() -> None:
             if any("`kill " in text and "kill -HUP" not in text for text in texts):
                 advising.add(file.name)
     assert advising == {"lock_holder.py"}
-
-
-def test_free_lock_has_no_holder(root: Path) -> None:
-    _write_note(root, os.getpid())
-    with (root / paths.LOCK).open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        note = note_of(root)
-        assert note is not None
-        assert process_of(root, note) == os.getpid()
-    assert process_of(root, note) is None

@@ -10,7 +10,7 @@ import pytest
 
 import steno
 from steno._connect.safe_open import open_source
-from steno_protocol import commands, limits, paths, replies
+from steno_protocol import limits, paths, replies
 from support.session_files import records_in
 
 pytestmark = pytest.mark.usefixtures("daemon")
@@ -69,17 +69,6 @@ def test_long_session_is_read_from_the_file(root: Path) -> None:
         assert list(session.lines(after="0:2000", until="0:2900")) == lines[2000:2900]
 
 
-def test_records_appended_meanwhile_are_read_too(root: Path) -> None:
-    lines = long_session(root)
-    with connected(root) as client:
-        session = client.open("demo", follow=False)
-        first, rest = taken(session.lines(), COUNT // 2)
-        session.append_message({"role": "user", "content": "late"})
-        found = first + list(rest)
-    assert found[:-1] == lines
-    assert b'"late"' in found[-1]
-
-
 REWRITES: dict[str, Callable[[steno.BlockingSession], object]] = {
     "clear": lambda session: session.clear(),
     "clear and fill again": lambda session: (
@@ -116,17 +105,6 @@ def test_file_truncated_by_another_program_gives_whole_lines_or_an_error(root: P
         assert first == lines[: len(first)]
 
 
-def test_events_are_read_from_their_file(root: Path) -> None:
-    with connected(root) as client:
-        session = client.open("demo")
-        for number in range(4):
-            events = [("StepBegin", {"text": "x" * 5000, "n": each}) for each in range(100)]
-            session.append_wire(events, key=f"wire-{number}")
-        lines = list(session.wire_lines())
-        assert (root / "sessions/demo/wire.jsonl").read_bytes() == b"".join(lines)
-        assert len(list(session.wire_records())) == 400
-
-
 @pytest.mark.anyio
 @pytest.mark.usefixtures("no_blocking_calls")
 async def test_async_client_reads_the_file_in_a_thread(root: Path) -> None:
@@ -140,20 +118,6 @@ async def test_async_client_reads_the_file_in_a_thread(root: Path) -> None:
         assert found == lines
         assert [record.raw async for record in session.records()] == lines
         assert len((await session.history_at()).history) == COUNT
-
-
-def test_reply_names_the_file_while_there_are_more_lines(root: Path) -> None:
-    long_session(root)
-    with connected(root) as client:
-        reply, block = client.request(commands.Read(session="demo"), replies.Lines)
-        assert reply.source is not None
-        assert reply.source.path == str(root / "sessions/demo/context.jsonl")
-        assert reply.source.size == Path(reply.source.path).stat().st_size
-        go_on = commands.Read(session="demo", after=reply.next, opened=reply.source.identity)
-        opened, nothing = client.request(go_on, replies.Lines)
-        assert (opened.offset, opened.source, nothing) == (len(block), reply.source, b"")
-        at_end = commands.Read(session="demo", after=f"0:{COUNT}", opened=reply.source.identity)
-        assert client.request(at_end, replies.Lines)[0].head == f"0:{COUNT}"
 
 
 @pytest.mark.parametrize("kind", ["none", "folder", "link", "pipe", "other", "null"])

@@ -27,15 +27,6 @@ from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.positions import Position
 from steno_protocol.records import check_message
 
-SECTIONS = (
-    "current_focus",
-    "environment",
-    "completed_tasks",
-    "active_issues",
-    "code_state",
-    "important_context",
-)
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | TEXTS,
@@ -138,19 +129,6 @@ def test_image_is_described_by_type_and_size_only() -> None:
     assert part.splitlines()[1] == f"[image_url: {url}]"
 
 
-def test_the_prompt_asks_for_every_section_in_its_tags() -> None:
-    prompt = texts(prepare([]))[-1]
-    for section in SECTIONS:
-        assert f"<{section}>" in prompt
-        assert f"</{section}>" in prompt
-
-
-def test_the_priorities_come_in_their_order() -> None:
-    words = ["current task", "Errors", "state of the code", "environment", "Decisions", "to do"]
-    places = [COMPACTION_PROMPT.index(word) for word in words]
-    assert places == sorted(places)
-
-
 def test_the_callers_instruction_is_said_to_go_before_the_priorities() -> None:
     assert texts(prepare([], "  ")) == [COMPACTION_PROMPT]
     prompt = texts(prepare([], "Keep every port number.\n"))[-1]
@@ -231,13 +209,6 @@ def test_a_compaction_names_its_lease_and_its_commit_alike() -> None:
     read = begun.past().reader.next_command()
     assert read is not None
     assert (read.after, read.until) == ("2:0", "2:3")
-
-
-def test_nothing_to_do_is_nothing_begun() -> None:
-    assert (
-        Compacting("demo", "planner", None, 2, 1).begun(replies.Compaction(at="0:1", cut="0:0"))
-        is None
-    )
 
 
 def test_summarised_part_is_read_tolerantly_without_control_records() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from steno._sansio.follower import Follower
 from steno._sansio.requests import result_of
-from steno.values import DmailEvent, Live, RecordsEvent, Reset
+from steno.values import Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
 from steno_protocol.commands import (
     Append,
@@ -58,15 +58,6 @@ def test_a_request_is_sent_at_once_with_its_deadline_on_the_daemons_clock() -> N
     assert result_of(pending, replies.Reply) == (ACK, b"")
     assert driver.woken == ["k1"]
     assert not driver.exchange.wants_connection
-
-
-def test_several_acks_in_one_message_reach_their_requests() -> None:
-    driver = Driver()
-    pendings = [driver.append(f"k{number}") for number in range(3)]
-    acks = [msgspec.structs.replace(ACK, head=f"0:{number}") for number in range(3)]
-    names = [pending.id for pending in pendings]
-    driver.exchange.receive(encode_replies(list(zip(names, acks, strict=True))), driver.now)
-    assert [result_of(pending, replies.Reply)[0] for pending in pendings] == acks
 
 
 def test_mutation_without_a_reply_is_resent_at_growing_intervals() -> None:
@@ -124,16 +115,6 @@ def test_reconnect_repeats_sent_requests_only() -> None:
         ("before", True),
         ("after", False),
     ]
-
-
-def test_first_ack_ends_a_request_and_a_second_is_ignored() -> None:
-    driver = Driver()
-    pending = driver.append()
-    driver.wait(2.0)
-    driver.answer(pending.id, ACK)
-    driver.answer(pending.id, msgspec.structs.replace(ACK, duplicate=True))
-    assert result_of(pending, replies.Reply)[0] == ACK
-    assert driver.woken == ["k1"]
 
 
 def test_busy_is_tried_again_with_growing_pauses_and_is_no_repeat() -> None:
@@ -259,16 +240,6 @@ def test_query_without_its_reply_was_not_applied(
     assert raised.value.outcome is Outcome.NOT_APPLIED
 
 
-def test_fork_refuses_an_existing_session_of_another_key() -> None:
-    driver = Driver()
-    pending = driver.ask(Fork(session="demo", new_session="other", key="k2"))
-    driver.exchange.disconnected("lost")
-    driver.connect()
-    driver.refuse(pending.id, ErrorCode.EXISTS)
-    with pytest.raises(Exists):
-        result_of(pending, replies.Reply)
-
-
 def test_error_names_the_other_compactor_at_once() -> None:
     driver = Driver()
     pending = driver.ask(CompactBegin(session="demo", lease="k1"))
@@ -379,19 +350,6 @@ def test_events_arrive_in_order_with_one_live() -> None:
         Live(Position(2, 2)),
         Reset(3, 1, "reverted", "i1", Position(3, 2)),
         RecordsEvent(Position(3, 1), Position(3, 2), b"{}\n"),
-    ]
-
-
-def test_mail_event_keeps_its_place_between_the_records() -> None:
-    driver = Driver()
-    follower = driver.follow("now")
-    request_id = begin(driver, follower, head="0:1")
-    driver.answer(request_id, events.Live(head="0:1"))
-    driver.answer(request_id, events.DmailEvent(state="sent", id="m1", checkpoint_id=3))
-    records(driver, request_id, "0:1", "0:2", b"{}\n")
-    assert list(follower.inbox)[1:] == [
-        DmailEvent("sent", "m1", 3),
-        RecordsEvent(Position(0, 1), Position(0, 2), b"{}\n"),
     ]
 
 
@@ -536,15 +494,6 @@ def test_mirror_raises_an_initial_disk_failure_at_once() -> None:
     request_id, _ = only(driver.sent())
     driver.refuse(request_id, ErrorCode.STORAGE_FAILED)
     assert isinstance(follower.error, StorageFailed)
-
-
-def test_a_session_that_goes_away_ends_its_subscription() -> None:
-    driver = Driver()
-    follower = driver.follow()
-    request_id = begin(driver, follower)
-    driver.answer(request_id, events.Gone(why="deleted"))
-    assert isinstance(follower.error, NotFound)
-    assert not driver.exchange.wants_connection
 
 
 def test_subscription_without_a_reply_is_resent_once_under_a_new_name() -> None:

@@ -111,19 +111,6 @@ def test_only_the_file_that_the_daemon_names_is_read(identity: str) -> None:
     assert (daemon.blocks == 1) == (identity == MINE)
 
 
-def test_rewrite_does_not_end_the_opened_file() -> None:
-    lines = [b"%d\n" % number for number in range(100)]
-    daemon = Answers([len(b"".join(lines))], Bytes(b"".join(lines)))
-    reader = LineReader("demo", None)
-    file = Bytes(b"".join(lines))
-    daemon.answer(reader)
-    reader.use(file)
-    daemon.identity = OTHER  # the identity of the file that has the name now
-    daemon.answer(reader)
-    assert not reader.has_file, "the lines are not in what was opened"
-    assert read_all(reader, daemon, None) == lines
-
-
 def test_a_file_that_gives_nothing_is_not_asked_again() -> None:
     lines = [b"%d\n" % number for number in range(100)]
     daemon = Answers([len(b"".join(lines))], Bytes(b"".join(lines)))

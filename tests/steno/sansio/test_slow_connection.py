@@ -42,18 +42,6 @@ def test_bytes_ahead_on_the_connection_count_too() -> None:
     assert only(driver.sent())[0] == last.id
 
 
-def test_bytes_of_an_ended_connection_do_not_count() -> None:
-    driver = Driver()
-    driver.exchange.submit(APPEND, [LARGE], lambda: None, driver.now, 1.0)
-    driver.exchange.disconnected("gone")
-    driver.wait(2.0)
-    driver.connect()
-    small = driver.append("small")
-    driver.sent()
-    driver.wait(limits.RESEND_S + 0.1)
-    assert only(driver.sent())[0] == small.id
-
-
 def test_a_subscription_is_not_asked_again_while_the_events_of_others_come() -> None:
     driver = Driver()
     driver.follow()

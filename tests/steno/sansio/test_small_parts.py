@@ -5,16 +5,11 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from enum import Enum
 from itertools import pairwise
-from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from steno._connect.target import make_target
 from steno._sansio.event_merge import start_of
@@ -25,7 +20,6 @@ from steno._sansio.reading import LineReader
 from steno._sansio.requests import new_key
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import limits, replies
-from steno_protocol.blocks import split_lines
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
 from steno_protocol.paths import check_key, check_name, key_time_ms
 from steno_protocol.positions import Position
@@ -53,53 +47,9 @@ def test_a_child_makes_no_key_that_its_parent_makes() -> None:
     assert len(set(run.stdout.split())) == 400
 
 
-@given(st.lists(st.binary().map(lambda part: part.replace(b"\n", b"")), max_size=8), st.booleans())
-def test_only_a_newline_ends_a_line(parts: list[bytes], ends: bool) -> None:
-    block = b"\n".join(parts) + (b"\n" if ends and parts else b"")
-    lines = split_lines(block)
-    assert b"".join(lines) == block
-    assert all(line.endswith(b"\n") for line in lines[:-1])
-    assert all(line.count(b"\n") <= 1 and line for line in lines)
-
-
 class Made(msgspec.Struct):
     role: str
     content: object
-
-
-def test_messages_of_any_type_are_encoded_once() -> None:
-    assert encode_messages({"role": "user", "content": "é"}) == [
-        '{"role":"user","content":"é"}'.encode()
-    ]
-    assert encode_messages(Made("user", None)) == [b'{"role":"user","content":null}']
-    assert encode_messages((LINE[:-1], {"a": 1})) == [LINE[:-1], b'{"a":1}']
-
-
-@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_json_lacks_is_never_written_as_null(odd: float) -> None:
-    for content in (odd, [odd], {"deep": [{"er": odd}]}, [None, {"n": odd}]):
-        for message in ({"role": "user", "content": content}, Made("user", content)):
-            with pytest.raises(BadRequest, match="NaN or infinite"):
-                encode_messages(message)
-    assert encode_messages({"content": [None, 1.5]}) == [b'{"content":[null,1.5]}']
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        b"hi", bytearray(b"hi"), {1, 2}, frozenset(), Decimal("1.10"), date(2020, 1, 1),
-        UUID(int=1), {1: "a"}, {1: "a", "1": "b"}, {1.5: None}, pytest.param(object(), id="object"),
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_value_without_a_json_form_is_refused(
-    odd: object,
-) -> None:
-    for content in (odd, [odd], {"deep": [{"er": odd}]}):
-        with pytest.raises(BadRequest):
-            encode_messages({"role": "user", "content": content})
-    with pytest.raises(BadRequest):
-        encode_messages([{"role": "user", "content": "x"}, {1: "x"}])  # type: ignore[dict-item]
 
 
 class Kind(Enum):
@@ -122,12 +72,6 @@ def test_value_with_a_json_form_is_written_in_it() -> None:
     ]
     with pytest.raises(BadRequest, match="NaN"):
         encode_messages({"content": [Made("user", float("nan"))]})
-
-
-@pytest.mark.parametrize("odd", [5, None, 1.5, True, "text", bytearray(b"{}")], ids=repr)
-def test_value_other_than_messages_is_refused(odd: object) -> None:
-    with pytest.raises(BadRequest, match=f"this is of the type {type(odd).__name__}$"):
-        encode_messages(odd)  # type: ignore[arg-type]
 
 
 def test_sizes_are_checked_before_anything_is_sent() -> None:
@@ -302,16 +246,6 @@ def test_a_strict_reader_names_the_session_and_the_place() -> None:
     with pytest.raises(Corrupt, match="0:0") as raised:
         next(reader.records(strict=True))
     assert raised.value.session == "demo"
-
-
-def test_a_past_state_ends_before_its_checkpoint() -> None:
-    past = PastReader("demo", 1, 0)
-    past.reader.take(
-        lines_reply("1:0", "1:3", "1:3"), LINE + b'{"role":"_checkpoint","id":0}\n' + LINE
-    )
-    past.absorb()
-    state = past.state()
-    assert (state.head, len(state.history)) == (Position(1, 1), 1)
 
 
 def test_past_state_exists_up_to_the_end_only() -> None:

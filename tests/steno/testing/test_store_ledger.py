@@ -24,12 +24,6 @@ def filled() -> tuple[Ledger, list[Entry]]:
     return ledger, [entry for item in items for entry in item.entries]
 
 
-def test_session_with_all_entries_in_order_is_kept() -> None:
-    ledger, loaded = filled()
-    ledger.check(loaded)
-    ledger.check_order(loaded)
-
-
 def damaged(loaded: list[Entry]) -> list[Entry]:
     return [{**loaded[0], "text": "other"}, *loaded[1:]]
 
@@ -62,13 +56,6 @@ def test_order_across_writers_is_checked_where_appends_followed_each_other() -> 
     ledger.check(swapped)
     with pytest.raises(Broken, match="2 of 6 entries out of the order of their acks"):
         ledger.check_order(swapped)
-
-
-def test_entry_without_an_ack_may_be_there_or_not() -> None:
-    ledger, loaded = filled()
-    late = ledger.entry("one")
-    ledger.check(loaded)
-    ledger.check([*loaded, *late.entries])
 
 
 def test_removed_entries_must_not_come_back_and_refused_ones_not_be_stored() -> None:

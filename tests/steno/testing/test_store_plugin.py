@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.testing.stores.clauses import CLAUSES
 from support.project import PROJECT
-
-NEEDLESS = [clause for clause in CLAUSES if not clause.needs]
 
 STRAY = """
 def test_of_the_user():
@@ -52,14 +49,6 @@ def test_broken_clause_fails_with_ids_and_the_seed(tmp_path: Path) -> None:
     assert "acknowledged entries lost: next-1 (" in ran.stdout
     assert "repeat with --store-seed=5 -k torn-tail" in ran.stdout
     assert "1 failed, 10 deselected" in ran.stdout.splitlines()[-1]
-
-
-def test_driver_of_the_current_folder_is_found(tmp_path: Path) -> None:
-    (tmp_path / "mystore.py").write_text(
-        "from support.store_drivers import PlainDriver as Driver\n"
-    )
-    ran = run_pytest(tmp_path, "--store", "mystore:Driver", "-k", "read-your-writes")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_driver_that_cannot_be_made_ends_the_run_with_its_reason(tmp_path: Path) -> None:

@@ -32,12 +32,6 @@ def test_parts_are_the_message() -> None:
     assert assemblies.size == 0
 
 
-def test_short_message_travels_whole() -> None:
-    short = command_frames(b"r1", "append", b'{"role":"user"}', session="demo", key="k1")
-    assert list(split_message(short)) == [short]
-    assert part_of(short) is None
-
-
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_message_with_a_lost_part_is_asked_for_again(lost: int) -> None:
     assemblies = Assemblies()

@@ -21,36 +21,15 @@ GOOD = b'{"role":"user","content":"good"}'
 
 BAD_RECORDS = {
     "not JSON": b"hello",
-    "half an object": b'{"role":"user","content":"x"',
-    "a list": b"[1]",
-    "a number": b"7",
-    "no role": b'{"content":"x"}',
     "a reserved role": b'{"role":"_owner","content":"x"}',
-    "an empty role": b'{"role":"","content":"x"}',
-    "a role with a control character": b'{"role":"us\\u0007er","content":"x"}',
-    "a role that is too long": b'{"role":"%b","content":"x"}' % (b"r" * 65),
-    "a control role": b'{"role":"_checkpoint","id":5}',
-    "no content": b'{"role":"user"}',
     "a newline in a string": b'{"role":"user","content":"a\nb"}',
-    "a NUL": b'{"role":"user","content":"a\x00b"}',
-    "invalid UTF-8": b'{"role":"user","content":"\xff\xfe"}',
-    "a lone surrogate": b'{"role":"user","content":"\\ud800"}',
     "nesting 100 000 deep": b'{"role":"user","content":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "an empty record": b"",
-    "NaN": b'{"role":"user","content":NaN}',
 }
 
 BAD_SESSIONS = {
     "a parent": "../etc",
-    "a parent inside": "a/../../b",
-    "an absolute path": "/etc/passwd",
     "a control character": "a\x07b",
-    "a newline": "demo\n",
     "10 000 characters": "a" * 10_000,
-    "nothing": "",
-    "a hidden folder": ".ssh",
-    "a file of a session": "demo/context.jsonl",
-    "a backslash": "a\\b",
 }
 
 
@@ -162,15 +141,8 @@ def test_a_session_file_that_is_a_link_or_a_pipe_is_refused(peer: RawPeer, root:
 
 BAD_HEADERS = {
     "not JSON": b"hello",
-    "a list": b"[]",
-    "no command": b"{}",
     "an unknown command": b'{"command":"explode"}',
-    "a missing field": b'{"command":"append","session":"demo"}',
-    "an unknown field": b'{"command":"stat","session":"demo","sesion":1}',
-    "a wrong type": b'{"command":"stat","session":7}',
     "a malformed key": b'{"command":"clear","session":"demo","key":"a b"}',
-    "a malformed position": b'{"command":"read","session":"demo","after":"x"}',
-    "invalid UTF-8": b'{"command":"stat","session":"\xff"}',
     "nesting": b"[" * 100_000,
 }
 
@@ -186,11 +158,6 @@ def test_unanswerable_frames_are_ignored_and_counted(peer: RawPeer) -> None:
     for frames in ([b""], [b"STENO/2"], [b"HTTP/1.1", b"1", b"{}"], [b"STENO/1", b"", b"{}"]):
         peer.send(*frames)
     assert peer.ask("status")["ignored"] == before + 4
-
-
-def test_records_behind_a_command_that_takes_none_are_refused(peer: RawPeer, demo: str) -> None:
-    assert peer.ask("clear", GOOD, session=demo, key="k")["code"] == "bad_request"
-    assert peer.ask("append", session=demo, key="k")["code"] == "bad_request"
 
 
 def test_10_000_random_messages_leave_the_daemon_as_it_was(
@@ -247,22 +214,6 @@ def test_a_client_that_never_reads_hurts_nobody(peer: RawPeer, root: Path, demo:
         stalled.begin(b"%d" % number, "status")
     assert peer.ask("append", GOOD, session=demo, key="after")["kind"] == "ack"
     stalled.close()
-
-
-def test_bad_message_is_refused_and_a_good_one_beside_it_served(peer: RawPeer, demo: str) -> None:
-    append = json.dumps({"command": "append", "session": demo, "key": "together"})
-    status = '["s",0,{"command":"status"}]'
-    ignored = peer.ask("stats")["ignored"]
-    for header in ("STENO/2", "STENO/2\n", "STENO/2\n[[]]", "STENO/2\n[7]", "STENO/2\n[", "\n"):
-        peer.send(header.encode())
-    peer.send(f'STENO/2\n[{status},["a",2,{append}]]'.encode(), GOOD + b"\n")
-    refused = peer.answers([b"s", b"a"])
-    assert {answer["code"] for answer in refused.values()} == {"bad_request"}
-    peer.send(f'STENO/2\n[{status},["a",1,{append}]]'.encode(), GOOD + b"\n")
-    served = peer.answers([b"s", b"a"])
-    assert (served[b"s"]["kind"], served[b"a"]["kind"]) == ("status", "ack")
-    assert served[b"a"]["first"] == "0:1"
-    assert peer.ask("stats")["ignored"] == ignored + 6
 
 
 def test_only_a_frame_over_the_limit_ends_the_connection(peer: RawPeer, demo: str) -> None:

@@ -57,11 +57,6 @@ def save(path: Path, key: ClientKey) -> Path:
     return path
 
 
-def test_status_contains_the_address_for_other_machines(root: Path, endpoint: str) -> None:
-    with connect(root, endpoint, "read") as reader:
-        assert reader.status().remote_endpoint == endpoint
-
-
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="the system has no IPv6")
 def test_daemon_listens_at_an_ipv6_address(root: Path) -> None:
     allow(root, "laptop")
@@ -123,14 +118,6 @@ def test_remote_client_reads_everything_through_the_daemon(root: Path, endpoint:
         assert list(reader.session("long").lines()) == lines
 
 
-@pytest.mark.anyio
-async def test_async_client_follows_over_tcp(root: Path, endpoint: str) -> None:
-    async with steno.connect(endpoint=endpoint, key_file=key_of(root, "write")) as client:
-        session = await client.open("demo")
-        await session.append_message(HELLO)
-        assert session.history == [HELLO]
-
-
 def test_client_without_a_valid_key_is_refused_long_before_its_deadline(
     root: Path, endpoint: str, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,34 +152,6 @@ def test_connected_client_is_refused_after_its_revocation(root: Path, endpoint: 
         connect(root, endpoint, "write")
     with connect(root, endpoint, "read") as reader:
         assert len(list(reader.session("demo").records())) == 2
-
-
-def test_revoked_follower_gets_an_error_instead_of_the_next_event(
-    root: Path, endpoint: str
-) -> None:
-    with connect(root, endpoint, "read") as reader, steno.connect_sync(root) as local:
-        session = local.open("demo")
-        follower = reader.session("demo").subscribe(after="now")
-        assert isinstance(follower.next_event(timeout=30), steno.Live)
-        revoke(root, "read")
-        session.append_message(HELLO)
-        with pytest.raises(steno.Unauthorized, match="no longer"):
-            follower.next_event(timeout=30)
-
-
-def test_readable_or_damaged_client_list_admits_no_client(
-    root: Path, endpoint: str, daemon: DaemonInThread
-) -> None:
-    path = root / credentials.KEYS_FOLDER / credentials.CLIENTS_FILE
-    path.chmod(0o644)
-    with pytest.raises(steno.Unauthorized):
-        connect(root, endpoint, "admin")
-    path.chmod(0o600)
-    connect(root, endpoint, "admin").close()
-    path.write_text(path.read_text() + "[")
-    with pytest.raises(steno.Unauthorized):
-        connect(root, endpoint, "admin")
-    assert "keys_refused" in "".join(daemon.log)
 
 
 def test_daemon_with_a_readable_key_does_not_start(root: Path) -> None:
@@ -247,17 +206,6 @@ def test_author_over_tcp_is_the_name_of_the_key(root: Path, endpoint: str) -> No
         assert {(entry.by, entry.claim) for entry in entries} == {("write", "planner")}
 
 
-def test_repeated_command_of_a_remote_client_is_a_duplicate(root: Path, endpoint: str) -> None:
-    for name, duplicate in (("planner", False), ("critic", True)):
-        with steno.connect_sync(
-            endpoint=endpoint, key_file=key_of(root, "write"), name=name
-        ) as client:
-            session = client.session("demo") if duplicate else client.open("demo", follow=False)
-            assert session.append_message(HELLO, key="k").duplicate is duplicate
-            event = session.append_wire("TurnBegin", {"user_input": "x"}, key="w")
-            assert event.duplicate is duplicate
-
-
 def test_claim_of_a_remote_client_cannot_name_another_author(root: Path, endpoint: str) -> None:
     with connect(root, endpoint, "write") as client:
         client.open("demo", follow=False)
@@ -274,15 +222,3 @@ def test_author_on_the_same_machine_stays_its_own_name(root: Path, daemon: Daemo
     [line] = (root / "sessions" / "demo" / "context.jsonl").read_bytes().splitlines()
     assert json.loads(line)["_by"] == "planner"
     assert "_claim" not in json.loads(line)
-
-
-def test_clients_shows_the_claimed_name_and_that_of_the_key(root: Path, endpoint: str) -> None:
-    with (
-        steno.connect_sync(
-            endpoint=endpoint, key_file=key_of(root, "read"), name="planner"
-        ) as remote,
-        steno.connect_sync(root, spawn=False, name="local") as local,
-    ):
-        assert remote.name == "planner"
-        names = {(entry.name, entry.key) for entry in local.clients().clients}
-        assert names == {("planner", "read"), ("local", None)}

@@ -19,7 +19,7 @@ from support.lines import append, user
 from support.simulated_disk import SimulatedDisk
 from support.writing import Desk
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
+pytestmark = pytest.mark.anyio
 
 SMALL = 1000
 
@@ -32,11 +32,6 @@ class Lent:
     """A frame that a socket has, until the test takes it."""
 
     done: bool = False
-
-
-def peers_of(budget: SendBudget) -> list[Peer]:
-    """Two peers that share a budget."""
-    return [Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(budget)) for name in (b"p", b"other")]
 
 
 def lend(peer: Peer, size: int) -> Lent:
@@ -159,23 +154,6 @@ def test_block_fits_the_room_beside_all_unreceived_blocks() -> None:
     assert peer.in_flight.block_size(most) == most
 
 
-def test_block_being_read_for_a_peer_counts_as_in_flight() -> None:
-    untaken = SendBudget()
-    peer, other = (
-        Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other")
-    )
-    lend(other, SMALL)
-    with peer.in_flight.reserved(limits.UNREAD_BYTES_MAX):
-        with pytest.raises(Busy):
-            peer.check_backpressure()
-        assert other.accepts_events
-        lend(other, limits.UNREAD_BYTES_MAX // 2)
-        assert not other.accepts_events
-    peer.check_backpressure()
-    assert peer.in_flight.bytes == 0
-    assert untaken.share(1) == 1
-
-
 async def test_frames_in_flight_to_a_forgotten_peer_do_not_count() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     for identity in (b"gone", b"other"):
@@ -190,6 +168,7 @@ async def test_frames_in_flight_to_a_forgotten_peer_do_not_count() -> None:
     assert other.in_flight._send_budget.share(limits.UNREAD_BYTES_MAX) == limits.UNREAD_BYTES_MAX
 
 
+@pytest.mark.usefixtures("commit_mode")
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:
     async with Desk().open() as desk:
         peer = Peer(SOCKET, b"p", 0.0)
@@ -214,6 +193,7 @@ async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_th
         assert subscriber.stalled_since is None
 
 
+@pytest.mark.usefixtures("commit_mode")
 async def test_many_stalled_followers_do_not_slow_a_commit() -> None:
     async with Desk().open() as desk:
         for _ in range(2 * limits.FANOUT_MAX):

@@ -16,7 +16,6 @@ from steno_protocol.commands import (
     Clear,
     Clients,
     Command,
-    Delete,
     Drain,
     Hello,
     Open,
@@ -27,7 +26,7 @@ from steno_protocol.commands import (
     encode_command,
 )
 from steno_protocol.credentials import Allowed
-from steno_protocol.events import Gone, Records
+from steno_protocol.events import Records
 from steno_protocol.messages import OutgoingRequest, encode_request, encode_requests
 from steno_protocol.replies import (
     Ack,
@@ -376,26 +375,6 @@ async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_m
     assert refused == ["too_large"] * len(first)
 
 
-async def test_a_subscription_ends_when_its_end_is_sent() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    most = limits.SUBSCRIPTIONS_PER_PEER_MAX
-    async with daemon.running():
-        for number in range(most + 1):
-            follow = Subscribe(session=f"s{number}", subscription=f"mine-{number}")
-            await ask(daemon, f"o{number}", Open(session=follow.session))
-            reply = await ask(daemon, f"f{number}", follow)
-            assert isinstance(reply, Subscribed)
-            await ask(daemon, f"d{number}", Delete(session=follow.session, key=f"d{number}"))
-            assert isinstance(daemon.answers[f"f{number}".encode()][-1], Gone)
-        clients = await ask(daemon, b"clients", Clients())
-        ended = await ask(daemon, b"end", Unsubscribe(subscription="mine-0"))
-
-    assert isinstance(clients, ClientsReport)
-    assert [client.subscriptions for client in clients.clients] == [[]]
-    assert isinstance(ended, ErrorReply)
-    assert ended.code == "not_found"
-
-
 async def test_the_end_of_a_subscription_takes_none_that_has_its_name_since() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
@@ -428,17 +407,6 @@ async def test_a_writer_that_follows_itself_waits_for_no_timer() -> None:
             assert written.durability == "written"
             # The daemon's clock stands still, so nothing is ever due.
             await _turns_until(lambda head=written.head: _events(daemon)[-1:] == [head])
-
-
-async def test_a_follower_of_events_alone_causes_syncs_too() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, b"o", Open(session=SESSION))
-        await ask(daemon, b"follow", structs.replace(FOLLOW, file="wire"))
-        await ask(daemon, b"w", append("w", durability="written"), user("x"))
-        for _ in range(100):
-            await anyio.lowlevel.checkpoint()
-        assert not daemon.disk.durable(f"{ROOT}/sessions/{SESSION}/context.jsonl")
 
 
 def _events(daemon: DaemonInProcess) -> list[str]:

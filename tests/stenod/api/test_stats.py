@@ -61,14 +61,3 @@ def test_open_sessions_are_reported_on_request_with_their_last_author(root: Path
     assert (demo.writers, demo.queued, demo.by) == (2, 0, "coder")
     assert demo.idle_s < 60
     assert found["quiet"].by is None
-
-
-def test_each_connection_has_a_number_of_its_own(root: Path) -> None:
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        with steno.connect_sync(root, spawn=False) as other:
-            numbers = [each.connection for each in other.clients().clients]
-            assert len(set(numbers)) == 2
-        with steno.connect_sync(root, spawn=False) as third:
-            later = {each.connection for each in third.clients().clients}
-        assert max(later) > max(numbers)
-        assert client.clients().clients[0].connection in later

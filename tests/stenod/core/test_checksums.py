@@ -47,10 +47,6 @@ def test_a_changed_byte_is_found_in_its_block(data: bytes, draw: st.DataObject) 
     assert found == [(start, min(BLOCK, len(data) - start))]
 
 
-def test_equal_bytes_have_no_difference_before_any_rest() -> None:
-    assert list(of(b"0123456789").differences([b"012345", b"6789", b"more"])) == []
-
-
 def test_adjacent_changed_blocks_are_one_difference() -> None:
     data = bytes(5 * BLOCK)
     changed = data[:BLOCK] + b"x" * 2 * BLOCK + data[3 * BLOCK :]

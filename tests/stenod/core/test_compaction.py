@@ -51,24 +51,9 @@ def cut_of(records: Sequence[Record | bytes], preserve: int = 2) -> Cut | None:
 # --- kept part -----------------------------------------------------------------------------------
 
 
-def test_the_last_user_and_assistant_messages_stay() -> None:
-    records = [said("user"), said("assistant"), said("user"), said("assistant")]
-
-    assert cut_of(records, 2) == Cut(line=2, messages=2)
-    assert cut_of(records, 1) == Cut(line=3, messages=3)
-
-
 @pytest.mark.parametrize("preserve", [0, -1, -5])
 def test_nothing_is_cut_when_nothing_is_to_be_preserved(preserve: int) -> None:
     assert cut_of([said("user"), said("assistant")], preserve) is None
-
-
-def test_nothing_is_cut_when_there_are_too_few_messages() -> None:
-    assert cut_of([]) is None
-    assert cut_of([CHECKPOINT, USAGE]) is None
-    assert cut_of([said("user")]) is None
-    assert cut_of([said("user"), said("assistant")]) is None
-    assert cut_of([said("system"), said("tool"), said("user")], 2) is None
 
 
 @pytest.mark.parametrize(
@@ -103,22 +88,6 @@ def test_message_that_resembles_a_notice_is_counted(counted: Record) -> None:
     assert cut_of([said("user"), counted, said("assistant")]) == Cut(line=1, messages=1)
 
 
-def test_lines_that_are_no_messages_have_numbers_and_are_no_messages() -> None:
-    records = [
-        line({"role": "_system_prompt", "content": "be kind"}),
-        CHECKPOINT,
-        said("user"),
-        b"\n",
-        b'{"role":"user","content":"cut\n',
-        line({"role": "tool_result"}),
-        USAGE,
-        said("assistant"),
-        said("user"),
-    ]
-
-    assert cut_of(records) == Cut(line=7, messages=1)
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -145,50 +114,10 @@ def test_only_lines_that_every_reader_accepts_count_as_messages(data: bytes) -> 
 # --- calls and results ---------------------------------------------------------------------------
 
 
-def test_a_call_stays_with_its_result() -> None:
-    records = [said("user"), call("a"), result("a"), said("user"), said("assistant")]
-
-    assert cut_of(records, 2) == Cut(line=3, messages=3)
-    assert cut_of(records, 3) == Cut(line=1, messages=1)
-
-
-def test_cut_before_a_call_includes_all_its_results() -> None:
-    records = [
-        said("user"),
-        call("a"),
-        call("b"),
-        result("a"),
-        said("assistant"),
-        result("b"),
-        said("user"),
-    ]
-
-    assert cut_of(records, 2) == Cut(line=1, messages=1)
-
-
-def test_all_results_of_one_message_stay_with_it() -> None:
-    records = [said("user"), call("a", "b"), result("b"), said("user"), result("a"), said("user")]
-
-    assert cut_of(records, 1) == Cut(line=5, messages=5)
-    assert cut_of(records, 2) == Cut(line=1, messages=1)
-
-
-def test_a_second_result_of_a_call_stays_with_it_too() -> None:
-    records = [said("user"), call("a"), result("a"), said("user"), result("a"), said("user")]
-
-    assert cut_of(records, 2) == Cut(line=1, messages=1)
-
-
 def test_an_id_that_is_used_again_belongs_to_the_newest_call() -> None:
     turn = [said("user"), call("a"), result("a"), said("assistant")]
 
     assert cut_of(turn * 3, 3) == Cut(line=8, messages=8)
-
-
-def test_two_calls_that_wait_under_one_id_have_a_result_each() -> None:
-    records = [said("user"), call("a"), call("a"), result("a"), said("user"), result("a")]
-
-    assert cut_of(records, 1) == Cut(line=1, messages=1)
 
 
 def test_a_result_that_came_after_the_cut_was_chosen_moves_it() -> None:

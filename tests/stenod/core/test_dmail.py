@@ -45,53 +45,12 @@ def test_a_mail_comes_back_from_the_timeline_as_it_was_sent() -> None:
     assert dmail.pending([entry], 0) == mail()
 
 
-def test_no_mail_waits_where_none_was_sent() -> None:
-    assert waiting(present=0) is None
-    assert waiting(rewrite("reverted", 1, checkpoint_id=1), present=1) is None
-
-
 KEEPING = ("prompted", "compacted", "mended")
-
-
-@pytest.mark.parametrize(
-    "kind", [kind for kind in timeline_entries.REWRITES if kind not in KEEPING]
-)
-def test_a_rewrite_that_drops_its_checkpoint_ends_a_mail(kind: str) -> None:
-    assert waiting(sent(), rewrite(kind, 1, checkpoint_id=2, mail="m"), present=1) is None
 
 
 @pytest.mark.parametrize("kind", KEEPING)
 def test_a_rewrite_that_drops_nothing_leaves_a_mail(kind: str) -> None:
     assert waiting(sent(), rewrite(kind, 1, checkpoint_id=7), present=1) == "m"
-
-
-@pytest.mark.parametrize(
-    ("target", "is_left"), [(0, False), (1, False), (2, False), (3, True), (9, True)]
-)
-def test_a_revert_ends_the_mails_of_its_target_and_of_all_after_it(
-    target: int, is_left: bool
-) -> None:
-    found = waiting(sent(), rewrite("reverted", 1, checkpoint_id=target), present=1)
-
-    assert (found == "m") == is_left
-
-
-def test_a_mail_that_waits_through_a_compaction_ends_with_a_revert_past_it() -> None:
-    compacted = rewrite("compacted", 1, checkpoint_id=5)
-    to_own = rewrite("reverted", 2, checkpoint_id=5)
-    before = rewrite("reverted", 3, checkpoint_id=1)
-
-    assert waiting(sent(), compacted, to_own, present=2) == "m"
-    assert waiting(sent(), compacted, to_own, before, present=3) is None
-
-
-def test_a_rewrite_that_did_not_take_place_ends_no_mail() -> None:
-    voided = TimelineEntry(kind=timeline_entries.VOIDED, generation=1, key="k1")
-
-    assert waiting(sent(), rewrite("cleared", 1), voided, present=0) == "m"
-    assert waiting(sent(), rewrite("delivered", 1, mail="m"), voided, present=0) == "m"
-    again = rewrite("delivered", 1, mail="m")
-    assert waiting(sent(), rewrite("cleared", 1), voided, again, present=1) is None
 
 
 def test_a_rotation_by_another_program_ends_a_mail() -> None:
@@ -102,14 +61,6 @@ def test_a_rotation_by_another_program_ends_a_mail() -> None:
 def test_a_rotation_that_was_there_before_a_mail_does_not_end_it() -> None:
     assert waiting(sent(generation=3), present=3) == "m"
     assert waiting(sent(generation=3), rewrite("compacted", 4), present=4) == "m"
-
-
-def test_other_entries_leave_a_mail_pending() -> None:
-    others = [
-        TimelineEntry(kind=kind, generation=0) for kind in ("repaired", "foreign", "forked", "new")
-    ]
-
-    assert waiting(sent(), *others, present=0) == "m"
 
 
 def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:

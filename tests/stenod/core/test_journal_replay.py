@@ -29,18 +29,6 @@ def fed(*messages: Message) -> tuple[Manifest, list[AnyEntry | None]]:
     return replay.manifest, entries
 
 
-def test_changes_take_effect_in_their_order() -> None:
-    manifest, entries = fed(("change", [CREATE, FIRST]), ("own", b""), ("change", [SECOND]))
-    assert entries == [CREATE, FIRST, SECOND]
-    assert manifest.files == {1: Content(6, zlib.crc32(b"abcdef"))}
-
-
-def test_parts_take_effect_with_the_last_of_them() -> None:
-    parts = ("part", [CREATE]), ("part", [FIRST])
-    assert fed(*parts) == (Manifest(), [])
-    assert fed(*parts, ("change", [SECOND])) == fed(("change", [CREATE, FIRST, SECOND]))
-
-
 @pytest.mark.parametrize("kind", ["own", "gone", "a kind of a later version"])
 def test_parts_are_void_behind_another_kind(kind: str) -> None:
     again = [Create(2, "a"), Name("b", 2)]

@@ -6,7 +6,7 @@ from steno_protocol import records
 from steno_protocol.positions import Position
 from stenod.core.key_replay import applied_in
 from stenod.core.keys import Applied, fingerprint_of_arguments, fingerprint_of_records
-from support.lines import foreign, line, stamped, stamps, user
+from support.lines import line, stamped, stamps, user
 
 
 def found_in(*lines: bytes, generation: int = 2, first: int = 10) -> dict[str, Applied]:
@@ -16,12 +16,6 @@ def found_in(*lines: bytes, generation: int = 2, first: int = 10) -> dict[str, A
 def appended(position: Position, *texts: str) -> Applied:
     asked = fingerprint_of_records([user(text) for text in texts])
     return Applied("append", position, len(texts), contents=asked)
-
-
-def test_a_single_record_is_found_at_its_line() -> None:
-    found = found_in(foreign("x"), *stamped("k1", ["one"]))
-
-    assert found == {"k1": appended(Position(2, 11), "one")}
 
 
 def test_a_batch_is_found_at_its_first_line() -> None:
@@ -38,12 +32,6 @@ def test_a_batch_that_misses_a_line_is_not_found() -> None:
         assert found_in(*rest, *stamped("k3", ["five"])).keys() == {"k3"}
 
 
-def test_a_batch_that_a_foreign_line_interrupts_is_not_found() -> None:
-    first, second = stamped("k2", ["two", "three"])
-
-    assert not found_in(first, foreign("theirs"), second)
-
-
 def test_a_damaged_line_with_a_stamp_is_not_found() -> None:
     (whole,) = stamped("k1", ["one"])
 
@@ -55,10 +43,6 @@ def test_batch_begun_twice_is_found_where_it_is_whole() -> None:
     batch = stamped("k2", ["two", "three"])
 
     assert found_in(batch[0], *batch) == {"k2": appended(Position(2, 11), "two", "three")}
-
-
-def test_the_batches_of_two_keys_do_not_complete_each_other() -> None:
-    assert not found_in(stamped("k1", ["a", "b"])[0], stamped("k2", ["a", "b"])[1])
 
 
 def test_the_first_record_identifies_the_command() -> None:

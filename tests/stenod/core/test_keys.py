@@ -25,24 +25,11 @@ def test_a_key_in_the_table_is_not_looked_up() -> None:
     assert not table.must_be_looked_up("job-1", repeat=True)
 
 
-def test_a_uuid7_made_after_the_opening_cannot_have_been_used() -> None:
-    table = KeyTable(OPENED_MS)
-
-    assert not table.must_be_looked_up(uuid7(OPENED_MS + 1, 1), repeat=False)
-
-
 def test_a_key_that_is_as_old_as_the_opening_is_looked_up() -> None:
     table = KeyTable(OPENED_MS)
 
     assert table.must_be_looked_up(uuid7(OPENED_MS, 1), repeat=False)
     assert table.must_be_looked_up(uuid7(OPENED_MS - 1, 1), repeat=False)
-
-
-def test_a_repeat_and_a_key_of_the_caller_are_looked_up() -> None:
-    table = KeyTable(OPENED_MS)
-
-    assert table.must_be_looked_up(uuid7(OPENED_MS + 1, 1), repeat=True)
-    assert table.must_be_looked_up("job-1", repeat=False)
 
 
 def test_uuid7_younger_than_all_used_keys_is_not_looked_up() -> None:
@@ -52,13 +39,6 @@ def test_uuid7_younger_than_all_used_keys_is_not_looked_up() -> None:
         assert not table.must_be_looked_up(uuid7(OPENED_MS - 999, 1), repeat=repeat)
         assert table.must_be_looked_up(uuid7(OPENED_MS - 1000, 1), repeat=repeat)
         assert table.must_be_looked_up("job-1", repeat=repeat)
-
-
-def test_used_key_from_the_future_makes_all_keys_unknown() -> None:
-    table = KeyTable(OPENED_MS, youngest_ms=OPENED_MS + 5000)
-
-    assert table.must_be_looked_up(uuid7(OPENED_MS + 5000, 1), repeat=False)
-    assert not table.must_be_looked_up(uuid7(OPENED_MS + 5001, 1), repeat=True)
 
 
 def test_the_youngest_key_is_known_through_all_that_are_added_and_forgotten() -> None:
@@ -106,17 +86,6 @@ def test_the_youngest_key_is_unknown_until_the_filter_is_complete() -> None:
     assert not table.must_be_looked_up(uuid7(OPENED_MS - 39, 4), repeat=True)
 
 
-def test_the_table_forgets_its_oldest_key_and_then_looks_it_up() -> None:
-    table = KeyTable(OPENED_MS, keys_max=2)
-    keys = [uuid7(OPENED_MS + made, made) for made in (30, 10, 20)]
-    for number, key in enumerate(keys):
-        table.add(key, applied(number))
-
-    assert table.get(keys[0]) is None
-    assert table.get(keys[1]) == applied(1)
-    assert table.must_be_looked_up(keys[0], repeat=False)
-
-
 def test_a_key_that_is_younger_than_every_forgotten_one_is_not_looked_up() -> None:
     table = KeyTable(OPENED_MS, keys_max=1)
     for made in (30, 10, 20):
@@ -124,14 +93,6 @@ def test_a_key_that_is_younger_than_every_forgotten_one_is_not_looked_up() -> No
 
     assert not table.must_be_looked_up(uuid7(OPENED_MS + 31, 1), repeat=False)
     assert table.must_be_looked_up(uuid7(OPENED_MS + 25, 1), repeat=False)
-
-
-def test_a_key_that_is_added_again_is_remembered_once() -> None:
-    table = KeyTable(OPENED_MS, keys_max=2)
-    for key in ("a", "b", "a", "b"):
-        table.add(key, applied())
-
-    assert table.get("a") == table.get("b") == applied()
 
 
 def test_with_a_filter_only_keys_that_may_be_in_the_files_are_looked_up() -> None:
@@ -169,15 +130,6 @@ def test_the_filter_never_denies_a_key_that_it_saw(keys: list[bytes]) -> None:
         key_filter.add(key)
 
     assert all(key in key_filter for key in keys)
-
-
-@given(st.lists(KEYS, min_size=1, max_size=6, unique=True))
-def test_the_filter_finds_the_keys_of_lines_and_of_timelines(keys: list[str]) -> None:
-    key_filter = KeyFilter(0)
-    key_filter.add_block(b"".join(b"".join(stamped(key, ["x", "y"])) for key in keys[::2]))
-    key_filter.add_block(b"".join(line({"kind": "cleared", "key": key}) for key in keys[1::2]))
-
-    assert all(key.encode() in key_filter for key in keys)
 
 
 def test_the_filter_is_seldom_wrong_and_never_larger_than_its_limit() -> None:

@@ -88,11 +88,6 @@ def test_damage_without_nul_that_no_mark_bounds_may_be_old_and_stays() -> None:
 
 
 @MARKED
-def test_a_last_line_that_is_not_json_is_cut(marked: bool) -> None:
-    assert kept(ONE + b"{broken\n", marked=marked) == ONE
-
-
-@MARKED
 @pytest.mark.parametrize(
     "line",
     [
@@ -107,33 +102,15 @@ def test_last_line_that_kimi_cli_reads_is_kept_unless_torn(marked: bool, line: b
         assert kept(ONE + lost, marked=marked) == ONE
 
 
-@MARKED
-def test_damaged_lines_at_the_end_are_cut_together(marked: bool) -> None:
-    assert kept(ONE + b"{broken\n\xff\n", marked=marked) == ONE
-
-
 def test_a_batch_that_another_command_interrupts_is_torn_behind_a_mark() -> None:
     head = stamped("k2", ["two", "three"])[0]
 
     assert kept(ONE + head + LAST, marked=True) == ONE
 
 
-def test_an_old_batch_without_its_end_stays_when_whole_commands_follow_it() -> None:
-    region = ONE + stamped("k2", ["two", "three"])[0] + LAST
-
-    assert kept(region, marked=False) == region
-
-
 @MARKED
 def test_the_end_of_a_batch_whose_head_a_rewrite_dropped_stays(marked: bool) -> None:
     region = stamped("k2", ["two", "three"])[1] + ONE
-
-    assert kept(region, marked=marked) == region
-
-
-@MARKED
-def test_blank_lines_are_no_damage(marked: bool) -> None:
-    region = ONE + b"\n  \n" + BATCH + b"\r\n"
 
     assert kept(region, marked=marked) == region
 
@@ -147,22 +124,10 @@ def test_bytes_behind_a_foreign_line_are_not_cut(damage: bytes, marked: bool) ->
 
 
 @MARKED
-def test_only_the_damaged_end_is_cut_when_a_foreign_line_lies_before_it(marked: bool) -> None:
-    region = ONE + b"{broken\n" + foreign("theirs") + b"\0\0{"
-
-    assert kept(region, marked=marked) == ONE + b"{broken\n" + foreign("theirs")
-
-
-@MARKED
 def test_a_whole_foreign_record_that_only_lacks_its_newline_is_kept(marked: bool) -> None:
     region = ONE + foreign("theirs")[:-1]
 
     assert examine_tail(region, marked=marked) == Tail(len(region), unended=True)
-
-
-@MARKED
-def test_a_record_of_ours_without_its_newline_is_torn(marked: bool) -> None:
-    assert kept(BATCH + ONE[:-1], marked=marked) == BATCH
 
 
 @MARKED

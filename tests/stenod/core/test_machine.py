@@ -22,12 +22,10 @@ from support.lines import (
     SESSION,
     append,
     checkpoint,
-    clear,
     compact,
     deliver,
     mail,
     prompt,
-    restore,
     revert,
     usage,
     user,
@@ -103,51 +101,7 @@ def test_prompt_is_a_line_in_an_empty_session_and_otherwise_a_rewrite() -> None:
     assert isinstance(fresh(line=1).decide(prompt("p", "be kind"), []), Rewrite)
 
 
-def test_a_prompt_behind_a_line_of_the_same_group_is_a_rewrite() -> None:
-    machine = fresh()
-    lines_of(machine, append("k1"), user("one"))
-
-    assert isinstance(machine.decide(prompt("p", "be kind"), []), Rewrite)
-
-
-@pytest.mark.parametrize(
-    "command", [revert("r", 0), clear("r"), restore("r", 0), deliver("r", "m")]
-)
-def test_a_rewrite_is_left_to_the_files(command: Mutation) -> None:
-    machine = fresh(line=2)
-    before = state_of(machine)
-
-    decision = machine.decide(command, [])
-
-    assert isinstance(decision, Rewrite)
-    assert decision.command is command
-    assert state_of(machine) == before
-
-
 # --- keys --------------------------------------------------------------------------------------
-
-
-def test_a_repeat_inside_one_group_gets_the_first_answer() -> None:
-    machine = fresh()
-    first = ack_of(machine, append("k1"), user("one"))
-    lines_of(machine, append("k2"), user("two"))
-
-    again = ack_of(machine, append("k1", repeat=True), user("one"))
-
-    assert again.duplicate
-    assert (again.first, again.last, again.head) == (first.first, first.last, first.head)
-    assert machine.tentative_head == Position(0, 2)
-
-
-def test_a_repeat_after_the_commit_gets_the_first_answer() -> None:
-    machine = fresh(n_checkpoints=2)
-    ack_of(machine, checkpoint("c1", add_user_message=True))
-    machine.commit()
-
-    again = ack_of(machine, checkpoint("c1", add_user_message=True))
-
-    assert again.duplicate
-    assert (again.checkpoint_id, again.first, again.last) == (2, "0:0", "0:1")
 
 
 def test_an_append_after_a_key_is_refused_until_that_key_is_applied() -> None:
@@ -169,41 +123,6 @@ def test_an_append_after_a_key_is_refused_until_that_key_is_applied() -> None:
         machine.decide(Append(session=SESSION, key="k4", after_key="k3"), [user("four")])
 
 
-def test_a_key_that_was_found_in_the_files_is_answered_from_there() -> None:
-    machine = fresh(line=9)
-    found = Applied("append", Position(0, 3), 2)
-
-    decision = machine.decide(append("k1"), [user("one"), user("two")], found)
-
-    assert isinstance(decision, Answered)
-    assert (decision.ack.first, decision.ack.last, decision.ack.duplicate) == ("0:3", "0:4", True)
-
-
-def test_a_repeat_is_answered_before_its_expectation_is_looked_at() -> None:
-    machine = fresh()
-    ack_of(machine, append("k1", expect="0:0"), user("one"))
-    machine.commit()
-
-    assert ack_of(machine, append("k1", expect="0:0"), user("one")).duplicate
-
-
-def test_a_key_of_another_command_is_refused() -> None:
-    machine = fresh()
-    ack_of(machine, append("k1"), user("one"))
-
-    with pytest.raises(BadRequest, match="a key names one command for ever"):
-        machine.decide(usage("k1", 5), [])
-
-
-def test_a_key_that_was_rolled_back_can_be_used_again() -> None:
-    machine = fresh()
-    ack_of(machine, append("k1"), user("one"))
-    machine.roll_back()
-
-    assert machine.applied("k1") is None
-    assert not ack_of(machine, append("k1", repeat=True), user("one")).duplicate
-
-
 def test_a_rewrite_is_remembered_with_its_answer() -> None:
     machine = fresh(line=7, n_checkpoints=3)
     applied = Applied("revert_to", Position(1, 4), 0, rotated="context_1.jsonl")
@@ -217,39 +136,9 @@ def test_a_rewrite_is_remembered_with_its_answer() -> None:
     assert ack_of(machine, checkpoint("c")).checkpoint_id == 1
 
 
-# --- expectations ------------------------------------------------------------------------------
-
-
-def test_an_expected_head_that_is_the_head_lets_the_command_through() -> None:
-    machine = fresh(line=2)
-
-    ack_of(machine, append("k1", expect="0:2"), user("one"))
-    ack_of(machine, append("k2", expect="0:3"), user("two"))
-
-
-@pytest.mark.parametrize("expect", ["0:1", "0:3", "1:2"])
-def test_another_head_is_a_conflict_that_names_the_real_one(expect: str) -> None:
-    machine = fresh(line=2)
-    before = state_of(machine)
-
-    for command in (append("k", expect=expect), revert("k", 0, expect=expect)):
-        with pytest.raises(Conflict) as caught:
-            machine.decide(command, [user("one")])
-        assert caught.value.head == "0:2"
-        assert state_of(machine) == before
-
-
 # --- compaction and D-Mail ---------------------------------------------------------------------
 
 SUMMARY = user("<current_focus>...</current_focus>")
-
-
-def test_a_compaction_is_a_rewrite_that_carries_its_checked_summary() -> None:
-    spaced = SUMMARY.replace(b":", b": ", 1)
-    decision = fresh(line=9).decide(compact("k", "0:5", "0:9", 3), [spaced])
-
-    assert isinstance(decision, Rewrite)
-    assert decision.record == SUMMARY
 
 
 @pytest.mark.parametrize(
@@ -304,13 +193,6 @@ def test_a_reserved_id_is_not_assigned_again() -> None:
     assert machine.reserve_checkpoint_id() == 6
 
 
-def test_an_id_is_reserved_behind_those_that_are_decided_and_not_durable() -> None:
-    machine = fresh(n_checkpoints=3)
-    ack_of(machine, checkpoint("c"))
-
-    assert machine.reserve_checkpoint_id() == 4
-
-
 def test_a_reservation_is_given_back_while_no_later_id_was_given_out() -> None:
     machine = fresh(n_checkpoints=3)
     first, second = machine.reserve_checkpoint_id(), machine.reserve_checkpoint_id()
@@ -357,11 +239,6 @@ def test_a_refused_command_leaves_the_state_as_it_was(
 
     assert state_of(machine) == before
     assert machine.applied("k") is None
-
-
-def test_a_refused_record_is_named_by_its_place_in_the_batch() -> None:
-    with pytest.raises(BadRequest, match="record 2 of 2"):
-        fresh().decide(append("k"), [user("fine"), b"{"])
 
 
 # --- the whole machine against a list ----------------------------------------------------------
@@ -478,11 +355,3 @@ class MachineAgainstList(RuleBasedStateMachine):
 
 TestMachineAgainstList = MachineAgainstList.TestCase
 TestMachineAgainstList.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
-
-
-def test_counters_that_were_handed_out_are_no_window_into_the_speculation() -> None:
-    machine = fresh()
-    before = machine.counters.copy()
-    lines_of(machine, append("k1"), user("some text"))
-
-    assert machine.counters == before

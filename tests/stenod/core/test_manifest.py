@@ -27,33 +27,6 @@ def crc(data: bytes) -> int:
 ONE = (Create(1, "a"), Append(1, 0, 0, b"abc"))
 
 
-def test_a_new_file_has_its_name_and_its_bytes() -> None:
-    assert made(*ONE) == Manifest(2, {1: Content(3, crc(b"abc"))}, {"a": 1})
-
-
-def test_a_file_that_takes_a_name_replaces_the_other_one() -> None:
-    manifest = made(*ONE, Create(2, "b"), Name("a", 2))
-    assert manifest.names == {"a": 2, "b": 2}
-    assert list(manifest.files) == [2]
-
-
-def test_a_file_lives_as_long_as_it_has_a_name() -> None:
-    manifest = made(*ONE, Name("b", 1), Name("a", None))
-    assert (list(manifest.files), manifest.names) == ([1], {"b": 1})
-    manifest.apply(Name("b", None))
-    assert (manifest.files, manifest.names) == ({}, {})
-    assert manifest.next_file == 2
-
-
-def test_a_name_that_leads_to_its_file_already_changes_nothing() -> None:
-    manifest = made(*ONE, Name("a", 1))
-    assert manifest == made(*ONE)
-
-
-def test_a_name_that_is_not_there_is_removed_in_vain() -> None:
-    assert made(*ONE, Name("b", None)) == made(*ONE)
-
-
 CONTRADICTIONS: dict[str, Callable[[], AnyEntry]] = {
     "a number that was used": lambda: Create(1, "b"),
     "an append to no file": lambda: Append(2, 0, 0, b"x"),

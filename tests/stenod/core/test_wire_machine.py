@@ -15,7 +15,7 @@ from steno_protocol.wire import metadata_line
 from stenod.core.keys import KeyTable
 from stenod.core.machine import Answered, Lines
 from stenod.core.wire_machine import WireMachine
-from support.lines import SESSION, append, clear
+from support.lines import SESSION
 from support.wire_writing import append_wire, encode_event, event
 
 HEADER = metadata_line()
@@ -61,12 +61,6 @@ def test_the_first_batch_brings_the_header_and_its_positions_come_after_it() -> 
     assert machine.head == Position(0, 0)
 
 
-def test_a_file_that_has_any_line_gets_no_header() -> None:
-    decision = lines_of(fresh(line=1), append_wire("k1"), event(0))
-    assert documents(decision)[0]["message"]["payload"]["n"] == 0
-    assert decision.ack.first == "0:1"
-
-
 @given(st.lists(st.sampled_from(["append", "refused", "commit", "roll back"]), max_size=30))
 def test_file_has_one_header_at_its_start_after_any_rollback(
     steps: list[str],
@@ -94,36 +88,10 @@ def test_file_has_one_header_at_its_start_after_any_rollback(
         assert whole.count(b"metadata") == bool(whole)
 
 
-def test_each_event_is_joined_to_the_head_of_the_context_at_its_moment() -> None:
-    heads = Heads()
-    machine = fresh(heads=heads)
-    events = []
-    for number, head in enumerate([Position(0, 0), Position(0, 7), Position(2, 3)]):
-        heads.head = head
-        events += documents(lines_of(machine, append_wire(f"k{number}"), event(number)))[-1:]
-    assert [each["_at"] for each in events] == ["0:0", "0:7", "2:3"]
-
-
 def test_facts_that_a_client_sends_are_those_of_another_line() -> None:
     forged = event(0)[:-1] + b',"_at":"9:9","_id":"other","_by":"another"}'
     [_, document] = documents(lines_of(fresh(), append_wire("k1"), forged))
     assert (document["_at"], document["_id"], "_by" in document) == ("0:0", "k1", False)
-
-
-def test_a_session_without_stamps_has_events_without_facts() -> None:
-    decision = lines_of(fresh(stamp=False), append_wire("k1", by="planner"), event(0))
-    assert decision.data == HEADER + event(0) + b"\n"
-
-
-def test_a_repeated_key_is_answered_and_not_applied_again() -> None:
-    machine = fresh()
-    first = lines_of(machine, append_wire("k1"), event(0), event(1)).ack
-    for _ in range(2):
-        again = machine.decide(append_wire("k1", repeat=True), [event(0), event(1)])
-        assert isinstance(again, Answered)
-        assert again.ack.duplicate
-        assert (again.ack.first, again.ack.last) == (first.first, first.last)
-        machine.commit()
 
 
 def test_used_key_conflicts_with_other_events_but_not_another_time() -> None:
@@ -138,21 +106,6 @@ def test_used_key_conflicts_with_other_events_but_not_another_time() -> None:
             machine.decide(append_wire("k1", repeat=True), other)
     again = machine.decide(append_wire("k1", repeat=True), later)
     assert isinstance(again, Answered)
-
-
-def test_expect_is_the_head_that_was_decided_header_included() -> None:
-    machine = fresh()
-    lines_of(machine, append_wire("k1", expect="0:0"), event(0))
-    lines_of(machine, append_wire("k2", expect="0:2"), event(1))
-    with pytest.raises(Conflict) as conflict:
-        machine.decide(append_wire("k3", expect="0:2"), [event(2)])
-    assert conflict.value.head == "0:3"
-
-
-@pytest.mark.parametrize("command", [append("k1"), clear("k2")], ids=["append", "clear"])
-def test_a_command_for_the_context_is_refused(command: Mutation) -> None:
-    with pytest.raises(BadRequest, match="wire file"):
-        fresh().decide(command, [event(0)])
 
 
 def test_a_refused_event_says_which_one_it_was_and_changes_nothing() -> None:

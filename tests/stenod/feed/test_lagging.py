@@ -150,7 +150,7 @@ class Play:
         await self._desk.settle(300)
 
 
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(5))
 async def test_a_lagging_follower_resumes_across_rewrites_of_both_files(
     number: int, seed: int
 ) -> None:
@@ -165,20 +165,6 @@ async def test_a_lagging_follower_resumes_across_rewrites_of_both_files(
         for follower, lines in zip(play.followers, [context] * 3 + [wire] * 3, strict=True):
             assert follower.present == lines
         assert desk.disk.durable(f"{PATH}/{paths.CONTEXT}") == b"".join(context)
-
-
-async def test_some_runs_have_a_lagging_follower_and_never_one_with_credit() -> None:
-    lagged = [0] * 6
-    for number in range(12):
-        async with WireDesk().open() as desk:
-            play = Play(desk, random.Random(number))
-            for step in range(80):
-                await play.step(step)
-            lagged = [was + each.lagged for was, each in zip(lagged, play.followers, strict=True)]
-
-    assert lagged[0] > 0
-    assert lagged[3] > 0
-    assert lagged[2] == lagged[5] == 0
 
 
 async def test_a_follower_without_room_for_live_lags() -> None:

@@ -165,19 +165,6 @@ async def test_a_mail_comes_at_once_after_the_lines_before_it(
         assert ranges(reader) == ["Live", "0:1-0:2", "0:2-0:3", "DmailEvent"]
 
 
-async def test_the_end_comes_at_once_after_the_lines_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with Desk().open() as desk:
-        clock = Clock(desk, monkeypatch)
-        _, reader = subscribe(desk)
-        await add(desk, "a", "b")
-        desk.feed.end("it was deleted")
-        await clock.pass_time(PACE_S)
-
-        assert ranges(reader) == ["Live", "0:0-0:1", "0:1-0:2", "Gone"]
-
-
 async def test_closed_files_lose_no_line_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Desk().open() as desk:
         clock = Clock(desk, monkeypatch)
@@ -202,39 +189,6 @@ async def test_a_full_block_is_sent_early_and_memory_is_bounded(
             await desk.do(append(f"k{number}"), user("x" * size))
             waits = len(desk.file()) - len(reader.data)
             assert waits <= limits.BLOCK_BYTES
-        await clock.pass_time(PACE_S)
-
-        assert reader.data == desk.file()
-
-
-async def test_without_credit_nothing_is_sent_and_nothing_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with Desk().open() as desk:
-        clock = Clock(desk, monkeypatch)
-        subscriber, reader = subscribe(desk, credit=1)
-        await add(desk, "a", "b", "c")
-        await clock.pass_time(PACE_S)
-        assert ranges(reader) == ["Live", "0:0-0:1"]
-        assert subscriber.credit <= 0
-        desk.feed.grant(subscriber, 1 << 20)
-        await clock.pass_time(PACE_S)
-
-        assert reader.data == desk.file()
-
-
-async def test_a_full_queue_holds_back_the_lines_and_loses_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with Desk().open() as desk:
-        clock = Clock(desk, monkeypatch)
-        subscriber, reader = subscribe(desk)
-        await add(desk, "a", "b")
-        reader.is_full = True
-        await clock.pass_time(PACE_S)
-        await add(desk, "c")
-        reader.is_full = False
-        desk.feed.resume(subscriber)
         await clock.pass_time(PACE_S)
 
         assert reader.data == desk.file()
@@ -274,7 +228,7 @@ async def test_a_subscriber_that_left_gets_nothing_and_frees_the_memory(
         assert desk.feed._recent._bytes == 0
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(6))
 async def test_a_paced_subscriber_sees_the_stream_of_a_plain_one(
     number: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,17 +271,3 @@ async def test_a_paced_subscriber_sees_the_stream_of_a_plain_one(
         present = [each for each in stream(plain.events) if isinstance(each, tuple)]
         assert present or not desk.file(paths.CONTEXT)
         assert poor.position == desk.feed.head
-
-
-async def test_some_runs_put_commits_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Desk().open() as desk:
-        clock = Clock(desk, monkeypatch)
-        _, plain = desk.subscribe("now")
-        _, paced = subscribe(desk)
-        for number in range(40):
-            await add(desk, f"k{number}")
-            await clock.pass_time(PACE_S / 8)
-
-        assert plain.data == paced.data
-        assert len(plain.events) == 41
-        assert len(paced.events) <= 41 // 8 + 2

@@ -191,10 +191,3 @@ def test_clients_with_a_proof_are_never_ended_for_others(daemon: Daemon) -> None
         for outer, inner in ends:
             outer.sendall(b"still here")
             assert receive(inner, 10) == b"still here"
-
-
-def test_refusal_is_reported_with_the_address(daemon: Daemon) -> None:
-    with connect(daemon, b"x") as outer, daemon.accept() as inner:
-        inner.sendall(GREETING + WELCOME + ERROR)
-        daemon.wait_for("refused")
-        assert daemon.reports == [f"refused 127.0.0.1:{outer.getsockname()[1]}"]

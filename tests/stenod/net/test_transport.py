@@ -105,39 +105,19 @@ async def test_burst_is_bounded_by_its_requests(root: Path, kind: str) -> None:
 
 
 @both
-async def test_busy_peer_delays_no_other(root: Path, kind: str) -> None:
-    async with served(kind, root) as server:
-        busy, _ = await server.connect_named(b"busy")
-        other, _ = await server.connect_named(b"other")
-        sent = 0
-
-        def served_so_far() -> int:
-            """The busy peer never runs dry: who serves it first never comes to the other one."""
-            nonlocal sent
-            while sent < len(server.messages) + 4 * limits.BURST_REQUESTS_MAX:
-                busy.send(b"more")
-                sent += 1
-            return len(server.messages)
-
-        await until(lambda: served_so_far() > 100)
-        other.send(b"a request")
-        await until(lambda: served_so_far() > 0 and b"a request" in server.links)
-
-
-@both
 async def test_messages_of_a_flood_wait_in_order_while_another_peer_sends(
     root: Path, kind: str
 ) -> None:
     """None is lost, none is served twice, and none overtakes another one."""
     async with served(kind, root) as server:
         flood, flood_identity, ask = await _flood_beside_another_peer(server)
-        for number in range(3000):
+        for number in range(1000):
             await _send(flood, [b"%d" % number])
             if number % 50 == 0:
                 await ask()
                 server.send(flood_identity, b"an answer")
-        await until(lambda: len(_from(server, flood_identity)) == 3001)
-        assert _from(server, flood_identity)[1:] == [[b"%d" % number] for number in range(3000)]
+        await until(lambda: len(_from(server, flood_identity)) == 1001)
+        assert _from(server, flood_identity)[1:] == [[b"%d" % number] for number in range(1000)]
 
 
 @both
@@ -278,17 +258,6 @@ async def test_local_connection_without_room_is_closed(root: Path, stranger: soc
         await until(lambda: is_disconnected(stranger))
         server.has_room = True
         await server.connect_named(b"one")
-
-
-async def test_remote_connection_without_room_is_closed(root: Path) -> None:
-    async with served("remote", root) as server:
-        server.has_room = False
-        peer = server.connect()
-        peer.send(b"one")
-        await until(lambda: len(server.counts) > 1)
-        assert not server.messages
-        server.has_room = True
-        await until(lambda: b"one" in server.links)
 
 
 async def test_first_message_finds_the_decision_about_its_connection(root: Path) -> None:
@@ -443,20 +412,6 @@ async def test_unfinished_handshake_is_closed_at_its_deadline(
     monkeypatch.setattr(limits, "HANDSHAKE_MS", 20)
     async with served("ipc", root) as server:
         stranger.connect(str(server.path))
-        await until(lambda: is_disconnected(stranger))
-
-
-async def test_process_of_another_user_is_disconnected(
-    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = os.getuid()
-    path = root / "stenod.sock"
-    transport = Transport(lambda _: True)
-    with closing(transport):
-        monkeypatch.setattr(os, "getuid", lambda: own + 1)
-        monkeypatch.setattr("steno_protocol.paths.check_socket_folder", ignore)
-        transport.bind_ipc(path)
-        stranger.connect(str(path))
         await until(lambda: is_disconnected(stranger))
 
 

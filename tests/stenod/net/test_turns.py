@@ -58,16 +58,6 @@ def test_pause_is_in_proportion_to_the_turn() -> None:
     assert turns.until_s == 0
 
 
-def test_turn_of_a_message_in_parts_includes_all_of_them() -> None:
-    turns = _heavy()
-    turns.begin(FLOOD, NOW)
-    turns.go_on()
-    assert turns.until_s == 0
-    turns.begin(FLOOD, NOW + 0.1)
-    turns.end(NOW + 0.2)
-    assert abs(turns.until_s - (NOW + 0.2 + 0.2 * limits.PAUSE_TURNS_MIN)) < 1e-6
-
-
 def test_pause_is_bounded_after_a_peer_that_ended_between_the_parts_of_a_message() -> None:
     turns = _heavy()
     turns.begin(FLOOD, NOW)

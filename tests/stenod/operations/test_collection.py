@@ -60,15 +60,6 @@ def only_trash(root: Path) -> Path:
     return trash
 
 
-def test_only_requested_garbage_is_removed(root: Path, client: steno.BlockingClient) -> None:
-    rewritten(client)
-    before = files(root)
-    collect(client, trash=True)
-    collect(client, generations_older_s=86_400)
-    collect(client, prefix="other", keep_generations=1)
-    assert files(root) == before
-
-
 def test_dry_run_reports_the_garbage_and_changes_nothing(
     root: Path, client: steno.BlockingClient
 ) -> None:
@@ -136,16 +127,6 @@ def test_generation_needed_by_a_pending_dmail_is_kept(
     assert session.deliver_dmail(mail.id).id == session.stat().n_checkpoints - 1
 
 
-def test_generation_of_a_checkpoint_before_a_compaction_is_kept(
-    root: Path, client: steno.BlockingClient
-) -> None:
-    session = compacted(client)
-    collect(client, keep_generations=1)
-    assert files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
-    session.revert_to(0)
-    assert [json.loads(line)["content"] for line in session.lines()] == ["first"]
-
-
 def test_fork_keeps_the_generations_that_it_shares(
     root: Path, client: steno.BlockingClient
 ) -> None:
@@ -154,21 +135,6 @@ def test_fork_keeps_the_generations_that_it_shares(
     assert (report.files, report.bytes) == (3, 0)
     assert "context_1.jsonl" in files(root, "copy")
     assert collect(client, prefix="copy", keep_generations=1).bytes > 0
-
-
-def test_expired_trash_is_removed_on_request(
-    root: Path, client: steno.BlockingClient, daemon: DaemonInThread
-) -> None:
-    client.open("old").append_message({"role": "user", "content": "x" * 1000})
-    client.delete("old")
-    trash = only_trash(root)
-    assert collect(client, trash=True).files == 0
-    trash.rename(trash.with_name(trash.name.replace(trash.name.split(".")[0], "1000000000")))
-    report = collect(client, trash=True, dry_run=True)
-    assert (report.files, report.bytes > 1000) == (1, True)
-    assert collect(client, trash=True).files == 1
-    assert list((root / paths.SESSIONS / paths.TRASH).iterdir()) == []
-    daemon.wait_for(" collected ")
 
 
 def test_trash_that_cannot_be_removed_is_reported(root: Path, client: steno.BlockingClient) -> None:
@@ -217,18 +183,3 @@ def test_follower_of_a_removed_generation_restarts_at_the_present(
         records = next(events)
         assert isinstance(records, steno.RecordsEvent)
         assert [record.record["content"] for record in records.records()] == ["present"]
-
-
-def test_appends_continue_during_a_collection(root: Path, client: steno.BlockingClient) -> None:
-    session = rewritten(client, times=20)
-    with steno.connect_sync(root, spawn=False) as other:
-        opened = other.open("demo", follow=False)
-        for number in range(50):
-            opened.append_message({"role": "user", "content": f"during {number}"})
-            if number % 10 == 5:
-                collect(client, keep_generations=12 - number // 10)
-                opened.write_system_prompt(f"prompt {number}")
-    contents = [json.loads(line).get("content", "") for line in session.lines()]
-    assert [text for text in contents if text.startswith("during")] == [
-        f"during {number}" for number in range(50)
-    ]

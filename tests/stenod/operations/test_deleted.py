@@ -53,25 +53,6 @@ async def test_repeat_to_a_deleted_session_has_an_unknown_outcome() -> None:
         assert refused == ("not_found", "not_applied")
 
 
-async def test_a_repeat_to_a_session_that_never_was_is_not_applied() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        refused = await refusal(daemon, "again", AGAIN, user("one"))
-        assert refused == ("not_found", "not_applied")
-
-
-async def test_a_session_that_is_made_again_knows_none_of_the_old_keys() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, "o", OPEN)
-        await ask(daemon, "a", FIRST, user("one"))
-        await ask(daemon, "d", DELETE)
-        await ask(daemon, "o2", OPEN)
-        ack = await ask(daemon, "again", AGAIN, user("one"))
-        assert isinstance(ack, Ack)
-        assert (ack.duplicate, ack.first) == (False, "0:0")
-
-
 async def test_repeat_to_an_unreadable_session_has_an_unknown_outcome() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)

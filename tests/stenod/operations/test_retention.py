@@ -100,26 +100,6 @@ def test_generations_go_by_number_size_and_age(
     assert list(rules.values()) == [list(range(5 - left))]
 
 
-def test_generation_of_a_checkpoint_stays_whatever_the_rules_say(
-    client: steno.BlockingClient, daemon: DaemonInThread
-) -> None:
-    session = client.open("demo", follow=False)
-    session.append_message({"role": "user", "content": "first"})
-    session.checkpoint()
-    for number in range(4):
-        session.append_message({"role": "user", "content": f"question {number}"})
-        session.append_message({"role": "assistant", "content": f"answer {number}"})
-    assert session.compact(lambda _: "in short") is not None
-    session.write_system_prompt("be brief")
-    session.write_system_prompt("be briefer")
-    follow(client, daemon, "generations_number = 1\ngenerations_bytes = 1")
-    folder = Path(client.stat("demo").folder)
-    assert {path.name for path in folder.glob("context_*")} == {
-        "context_1.jsonl",
-        "context_3.jsonl",
-    }
-
-
 @pytest.mark.parametrize(
     "rule", ["sessions_days = 30", "sessions_number = 2", 'sessions_bytes = "64 KiB"']
 )
@@ -157,14 +137,6 @@ def test_dry_run_shows_the_rule_of_each_file_and_moves_nothing(
     assert report.entries[1].file == str(folder)
     assert folder.exists()
     assert trash(root) == []
-
-
-def test_session_changed_within_a_day_stays_for_any_number(
-    client: steno.BlockingClient, daemon: DaemonInThread
-) -> None:
-    for name in ("a", "b", "c"):
-        make(client, name, days=0.5)
-    assert follow(client, daemon, "sessions_number = 1\nsessions_bytes = 1").sessions == 0
 
 
 def test_session_is_as_cold_as_the_warmest_below_it(

@@ -17,7 +17,6 @@ from support.asking import ask, send
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, checkpoint, clear, mail, prompt, revert, user
 from support.simulated_disk import SimulatedDisk
-from support.wire_writing import WireDesk
 from support.writing import PATH, Desk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
@@ -95,11 +94,6 @@ async def test_failed_line_that_cannot_be_cut_spares_later_lines() -> None:
         desk.disk.evict(f"{PATH}/{paths.TIMELINE}")
         kinds = [entry.kind for entry in desk.stored.timeline()]
         assert kinds == ["created", "fork", "cleared"]
-
-
-async def test_the_wire_file_appends_to_the_timeline_when_the_context_does_not() -> None:
-    async with WireDesk().open() as desk:
-        assert desk.writer._files.timeline is desk.context._files.timeline
 
 
 async def test_a_fork_beside_a_rewrite_lists_every_earlier_rewrite() -> None:

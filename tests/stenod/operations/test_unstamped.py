@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from steno_protocol import paths
-from steno_protocol.commands import AppendWire, Delete, Open
+from steno_protocol.commands import AppendWire, Open
 from steno_protocol.replies import Ack, ErrorReply
 from stenod.sessions.session import ClosedSessionKeys
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
-from support.lines import append, foreign, user
+from support.lines import append, user
 from support.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.anyio
@@ -59,16 +59,6 @@ async def test_a_repeated_event_is_recognised_after_its_session_was_closed() -> 
         assert records(daemon, "wire") == 1
 
 
-async def test_a_repeat_is_recognised_after_another_program_changed_the_file() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, "o", OPEN)
-        first = await put(daemon, "a1", "k")
-        daemon.disk.foreign.append(f"{ROOT}/sessions/demo/context.jsonl", foreign("more"))
-        again = await put(daemon, "a2", "k")
-        assert (again.duplicate, again.first) == (True, first.first)
-
-
 async def test_repeat_of_a_partly_failed_write_is_recognised() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
@@ -86,16 +76,6 @@ async def test_repeat_of_a_partly_failed_write_is_recognised() -> None:
         assert isinstance(failed, Ack)
         assert not failed.duplicate
         assert records(daemon) == 2
-
-
-async def test_a_session_that_is_made_again_knows_no_key_of_the_one_before() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, "o", OPEN)
-        await put(daemon, "a1", "k")
-        await ask(daemon, "d", Delete(session="demo", key="d"))
-        await ask(daemon, "o2", OPEN)
-        assert not (await put(daemon, "a2", "k")).duplicate
 
 
 async def test_first_opened_session_forgets_keys_over_the_budget() -> None:

@@ -12,8 +12,8 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.recovery.recovery_points import save_recovery_point
 from support.foreign_program import before_call
-from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
-from support.simulated_disk import SimulatedDisk, Survival
+from support.lines import append, checkpoint, clear, foreign, revert, stamped, user
+from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply
 
 PATH = "/disk/demo"
@@ -43,25 +43,6 @@ def test_foreign_write_during_a_repair_is_kept(more: bytes) -> None:
         assert has_come == any(more in data for data in kept), f"before call {number}"
         number += 1
     assert number > 6
-
-
-def test_foreign_append_during_an_opening_is_kept() -> None:
-    has_come, number = True, 0
-    while has_come:
-        disk, session = simulated()
-        opened = session.open()
-        apply(opened, append("k1"), user("one"))
-        opened.log.close()
-        write = partial(disk.foreign.append, FILE, foreign("more"))
-        come = before_call(disk, number, write)
-        before = len(disk.calls)
-        session.open().log.close()
-        has_come = come()
-        assert (foreign("more") in session.file()) == has_come, f"before call {number}"
-        # No program interferes before a cut, because a cut includes no look at the file.
-        assert not any(call.method == "truncate" for call in disk.calls[before:])
-        number += 1
-    assert number > 3
 
 
 def test_recovery_point_is_dropped_after_a_foreign_edit_below_it() -> None:
@@ -143,33 +124,6 @@ def test_file_under_replacement_is_waited_for() -> None:
         session.open(shared=True, now_s=NOW_S + limits.FOREIGN_SETTLE_S)
 
 
-@pytest.mark.parametrize("prefix", [b"", foreign("theirs")], ids=["copied", "moved"])
-def test_a_repeat_is_answered_as_at_first_when_another_program_copied_its_lines(
-    prefix: bytes,
-) -> None:
-    disk, session = simulated()
-    opened = session.open()
-    first = [
-        apply(opened, append("a"), user("1")),
-        apply(opened, append("b"), user("2"), user("3")),
-    ]
-    opened.log.close()
-    lines = session.file()
-    disk.foreign.rename(FILE, "context_1.jsonl")
-    disk.foreign.replace(FILE, prefix + lines)
-
-    opened = session.open()
-    later = apply(opened, append("c"), user("4"))
-    again = [
-        apply(opened, append("a", repeat=True), user("1")),
-        apply(opened, append("b", repeat=True), user("2"), user("3")),
-        apply(opened, append("c", repeat=True), user("4")),
-    ]
-
-    assert [ack.first for ack in again] == [ack.first for ack in (*first, later)]
-    assert all(ack.duplicate for ack in again)
-
-
 def test_a_foreign_change_of_a_closed_session_is_recorded_once() -> None:
     disk, session = simulated()
     opened = session.open()
@@ -190,44 +144,6 @@ def test_a_foreign_change_of_a_closed_session_is_recorded_once() -> None:
     assert entry.details == {"before": "0:2", "after": "0:1", "kept": False}
 
 
-@pytest.mark.parametrize("instead", [foreign("edited"), b""], ids=["edited", "emptied"])
-def test_rewrite_counts_although_another_program_replaced_its_file(
-    instead: bytes,
-) -> None:
-    disk, session = simulated()
-    opened = session.open()
-    apply(opened, append("a"), user("1"))
-    apply(opened, checkpoint("c"))
-    apply(opened, append("b"), user("2"))
-    first = apply(opened, revert("r", 0))
-    save_recovery_point(opened)
-    opened.log.close()
-    disk.foreign.replace(FILE, instead)
-
-    again = apply(session.open(), revert("r", 0, repeat=True))
-
-    assert (again.first, again.duplicate) == (first.first, True)
-    assert "voided" not in [entry.kind for entry in session.timeline()]
-
-
-def test_a_rewrite_followed_by_timeline_entries_took_place() -> None:
-    disk, session = simulated()
-    opened = session.open()
-    apply(opened, append("a"), user("1"))
-    first = apply(opened, clear("c"))
-    apply(opened, append("b"), user("2"))
-    opened.log.close()
-    disk.foreign.append(FILE, b'{"ro')
-    # The tail is cut, and the timeline records it.
-    session.open().log.close()
-    disk.foreign.overwrite(f"{PATH}/context_1.jsonl", 0, b"edited")
-
-    again = apply(session.open(), clear("c", repeat=True))
-
-    assert (again.first, again.duplicate) == (first.first, True)
-    assert "voided" not in [entry.kind for entry in session.timeline()]
-
-
 def test_a_file_that_is_moved_away_while_it_is_opened_is_waited_for() -> None:
     disk, session = simulated()
     opened = session.open()
@@ -240,96 +156,12 @@ def test_a_file_that_is_moved_away_while_it_is_opened_is_waited_for() -> None:
     assert come()
 
 
-def test_foreign_write_during_an_opening_is_durable_before_it_counts() -> None:
-    has_come, number = True, 0
-    while has_come:
-        disk, session = simulated()
-        disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
-        entry = timeline.encode(TimelineEntry(kind="created", generation=0))
-        disk.plant(f"{PATH}/{paths.TIMELINE}", entry)
-        come = before_call(
-            disk, number, lambda disk=disk: disk.foreign.append(FILE, b"\n" + foreign("x"))
-        )
-        opened = session.open()
-        has_come = come()
-        assert len(disk.durable(FILE) or b"") >= opened.log.synced, f"before call {number}"
-        number += 1
-    assert number > 6
-
-
-def test_a_file_that_comes_while_another_one_is_opened_is_not_written_over() -> None:
-    has_come, number = True, 0
-    while has_come:
-        disk, session = simulated()
-        opened = session.open()
-        apply(opened, append("a"), user("ours"))
-        opened.log.close()
-        come = before_call(
-            disk, number, lambda disk=disk: disk.foreign.replace(FILE, foreign("another"))
-        )
-        session.open().log.close()
-        has_come = come()
-        assert not has_come or session.file() == foreign("another"), f"before call {number}"
-        number += 1
-    assert number > 3
-
-
-def test_key_in_a_moved_file_is_durable_before_it_counts() -> None:
-    disk, session = simulated()
-    opened = session.open()
-    apply(opened, append("a"), user("1"))
-    opened.log.append(b"".join(stamped("b", ["2"])))
-    disk.kill()
-    disk.foreign.rename(FILE, "context_1.jsonl")
-    disk.foreign.replace(FILE, foreign("theirs"))
-
-    again = apply(session.open(), append("b", repeat=True), user("2"))
-    disk.crash(Survival.LOST)
-
-    assert again.duplicate
-    assert session.file("context_1.jsonl").endswith(b"".join(stamped("b", ["2"])))
-
-
 def test_read_only_generation_does_not_prevent_an_opening() -> None:
     disk, session = simulated()
     disk.plant(f"{PATH}/context_1.jsonl", foreign("theirs"))
     disk.plant(FILE, foreign("ours"))
     disk.fail_next("open_append", errno.EPERM, name="context_1.jsonl")
     assert str(session.open().machine.head) == "1:1"
-
-
-def test_foreign_appends_until_the_instant_of_a_rewrite_are_durable() -> None:
-    has_come, number = True, 0
-    while has_come:
-        disk, session = simulated()
-        opened = session.open()
-        apply(opened, append("a"), user("1"))
-        come = before_call(
-            disk, number, lambda disk=disk: disk.foreign.append(FILE, foreign("theirs"))
-        )
-        apply(opened, clear("c"))
-        has_come = come()
-        left = session.file("context_1.jsonl")
-        assert disk.durable(f"{PATH}/context_1.jsonl") == left, f"before call {number}"
-        number += 1
-    assert number > 5
-
-
-@pytest.mark.parametrize("end", [b'"},\n', b'{"ro', b"".join(stamped("t", ["1", "2"])[:1])])
-def test_restore_leaves_out_a_torn_tail(end: bytes) -> None:
-    disk, session = simulated()
-    opened = session.open()
-    apply(opened, append("a"), user("1"))
-    kept = session.file()
-    apply(opened, clear("c"))
-    disk.foreign.append(f"{PATH}/context_1.jsonl", end)
-
-    restored = apply(opened, restore("r", 0))
-    opened.log.close()
-
-    assert session.file() == kept
-    assert restored.head == "2:1"
-    assert apply(session.open(), restore("r", 0, repeat=True)).head == "2:1"
 
 
 def test_rewrite_has_an_unknown_outcome_when_foreign_lines_cannot_be_synced() -> None:

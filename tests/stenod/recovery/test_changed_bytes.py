@@ -65,12 +65,12 @@ def changed(session: StoredSession) -> list[tuple[int | None, int]]:
     return [(each.offset, each.bytes) for each in findings if each.kind == "synced_lost"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_verify_finds_a_flipped_bit_anywhere_before_the_mark(seed: int) -> None:
     disk, session = written(seed)
     data = session.file()
     assert changed(session) == []
-    for place in range(0, len(data), 7):
+    for place in range(0, len(data), 31):
         hit = disk.clone()
         hit.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", place, bytes([data[place] ^ 1]))
 
@@ -78,17 +78,6 @@ def test_verify_finds_a_flipped_bit_anywhere_before_the_mark(seed: int) -> None:
         assert offset is not None
         assert offset <= place < offset + size
         assert size <= limits.CHECKSUM_BLOCK_BYTES
-
-
-def test_a_flipped_bit_is_found_after_the_session_was_appended_to_again() -> None:
-    disk, session = written(1)
-    disk.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", 70, b"@")
-    opened = session.open()
-    apply(opened, append("later"), user("later"))
-    save_recovery_point(opened)
-    opened.log.close()
-
-    assert changed(session) == [(64, 64)]
 
 
 def test_verify_finds_a_flipped_bit_in_a_wire_file() -> None:

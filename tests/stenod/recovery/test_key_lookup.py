@@ -6,7 +6,7 @@ from steno_protocol import limits
 from steno_protocol.positions import Position
 from stenod.recovery import key_lookup
 from stenod.recovery.opened import Opened
-from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
+from support.lines import append, checkpoint, clear, foreign, restore, revert, user
 from support.stored_session import apply, fresh
 
 PATH = "/disk/demo"
@@ -75,16 +75,6 @@ def test_a_key_in_a_message_is_only_text() -> None:
     opened = session.open()
 
     assert found(opened, "k1") is None
-
-
-def test_only_the_whole_batch_behind_a_torn_one_is_found() -> None:
-    disk, session, opened = fresh()
-    opened.log.close()
-    first, second = stamped("k1", ["one", "two"])
-    disk.plant(f"{PATH}/context.jsonl", first + foreign("x") + first + second)
-    opened = session.open()
-
-    assert found(opened, "k1") == Position(0, 2)
 
 
 def test_the_filter_knows_the_keys_of_all_generations_and_of_the_timeline() -> None:

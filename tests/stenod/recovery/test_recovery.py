@@ -1,15 +1,14 @@
 """Openings after an accident."""
 
 import errno
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.context import ContextCounters
-from steno_protocol.errors import Busy, Corrupt, Held, NotFound
+from steno_protocol.errors import Busy, Corrupt, Held
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
@@ -25,7 +24,6 @@ from support.lines import (
     clear,
     foreign,
     prompt,
-    revert,
     stamped,
     usage,
     user,
@@ -33,8 +31,6 @@ from support.lines import (
 )
 from support.simulated_disk import PowerCut, SimulatedDisk, Survival
 from support.stored_session import NOW_S, StoredSession, apply, find_key
-
-World = RealWorld | SimulatedWorld
 
 
 class CountingDisk(PosixDisk):
@@ -56,17 +52,14 @@ WHOLE = [0, len(ONE), len(LOG)]
 ENTRY = timeline.encode(TimelineEntry(kind="forked", generation=0, why="to try another way"))
 
 
-@pytest.fixture(params=["posix", "simulated"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    if request.param == "posix":
-        yield RealWorld(tmp_path)
-        close_handles_below(tmp_path)
-    else:
-        yield SimulatedWorld(SimulatedDisk())
+@pytest.fixture
+def world() -> SimulatedWorld:
+    """The real disk passes the same suite as this one: `test_disk_conformance`."""
+    return SimulatedWorld(SimulatedDisk())
 
 
 @pytest.fixture
-def session(world: World) -> StoredSession:
+def session(world: SimulatedWorld) -> StoredSession:
     return StoredSession(world.disk, world.path)
 
 
@@ -102,23 +95,8 @@ def test_a_new_session_is_made_with_its_first_entry(session: StoredSession) -> N
     assert session.names() == {paths.CONTEXT, paths.TIMELINE}
 
 
-def test_a_session_that_is_not_there_is_made_only_if_asked(session: StoredSession) -> None:
-    with pytest.raises(NotFound):
-        session.open(create=False)
-    assert session.names() == set()
-
-
-def test_a_session_keeps_the_incarnation_of_its_first_opening(session: StoredSession) -> None:
-    created(session)
-
-    opened = session.open(incarnation="second")
-
-    assert not opened.created
-    assert opened.incarnation == "first"
-
-
 def test_a_session_of_another_program_is_adopted_as_it_is(
-    world: World, session: StoredSession
+    world: SimulatedWorld, session: StoredSession
 ) -> None:
     world.put(paths.CONTEXT, foreign("theirs") + foreign("more"))
 
@@ -131,7 +109,7 @@ def test_a_session_of_another_program_is_adopted_as_it_is(
 
 
 def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
-    world: World, session: StoredSession
+    world: SimulatedWorld, session: StoredSession
 ) -> None:
     world.put(paths.CONTEXT, foreign("theirs"))
 
@@ -143,21 +121,6 @@ def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
     assert not session.open(stamp=True).machine.stamp
 
 
-def test_adopted_session_with_a_cut_tail_keeps_its_incarnation_after_a_crash() -> None:
-    disk, session = simulated()
-    disk.plant("/disk/demo/context.jsonl", foreign("theirs") + b"{half")
-    rehearsal = disk.clone()
-    StoredSession(rehearsal, session.path).open()
-    for call in range(len(rehearsal.calls)):
-        broken = disk.clone()
-        broken.kill_at(call)
-        with pytest.raises(BaseException):  # noqa: B017 (the death that was planned)
-            StoredSession(broken, session.path).open()
-        broken.restart()
-
-        assert StoredSession(broken, session.path).open(incarnation="again").incarnation != ""
-
-
 def test_a_folder_that_is_locked_is_held(session: StoredSession) -> None:
     opened = session.open()
 
@@ -166,16 +129,6 @@ def test_a_folder_that_is_locked_is_held(session: StoredSession) -> None:
 
     opened.log.close()
     session.open()
-
-
-def test_older_generations_without_a_present_one_are_corrupt(
-    world: World, session: StoredSession
-) -> None:
-    world.put("context_1.jsonl", foreign("theirs"))
-
-    with pytest.raises(Corrupt, match="context_N"):
-        session.open()
-    assert session.names() == {"context_1.jsonl"}
 
 
 def test_session_without_its_present_generation_is_left_unchanged() -> None:
@@ -211,19 +164,12 @@ def test_a_file_that_came_to_harm_takes_back_no_rewrite_but_the_last() -> None:
     assert kinds == ["c0", "c1"]
 
 
-def test_a_failed_opening_gives_the_folder_and_its_handles_back(session: StoredSession) -> None:
-    with pytest.raises(NotFound):
-        session.open(create=False)
-
-    session.open()
-
-
 # --- torn tails ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["marked", "unmarked"])
 def test_a_log_cut_at_any_byte_opens_with_exactly_its_whole_batches(
-    world: World, tmp_path: Path, marked: bool
+    world: SimulatedWorld, marked: bool
 ) -> None:
     for cut in range(len(LOG) + 1):
         session = _session_in(world, f"cut-{cut}")
@@ -241,31 +187,16 @@ def test_a_log_cut_at_any_byte_opens_with_exactly_its_whole_batches(
         assert session.quarantined() == ([LOG[keep:cut]] if cut > keep else [])
         assert [entry["offset"] for entry in repairs(session)] == ([keep] if cut > keep else [])
         again.log.close()
-        _close_all(world)
 
 
-def _session_in(world: World, name: str) -> StoredSession:
+def _session_in(world: SimulatedWorld, name: str) -> StoredSession:
     world.put_folder(name)
     return StoredSession(world.disk, f"{world.path}/{name}")
 
 
-def _close_all(world: World) -> None:
-    if isinstance(world, RealWorld):
-        close_handles_below(Path(world.path))
-
-
-def test_a_session_that_was_cut_once_is_not_cut_again(session: StoredSession) -> None:
-    opened = session.open()
-    opened.log.append(ONE + BATCH[:-3])
-    opened.log.close()
-    for _ in range(3):
-        session.open().log.close()
-
-    assert session.file() == ONE
-    assert len(session.quarantined()) == len(repairs(session)) == 1
-
-
-def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSession) -> None:
+def test_quarantine_keeps_no_more_than_its_limit(
+    world: SimulatedWorld, session: StoredSession
+) -> None:
     created(session)
     for number in range(limits.QUARANTINE_FILES_MAX + 3):
         world.append(paths.CONTEXT, b'{"half %d' % number)
@@ -276,34 +207,9 @@ def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSe
     assert b'{"half %d' % (limits.QUARANTINE_FILES_MAX + 2) in kept
 
 
-def test_cut_bytes_are_kept_after_a_failed_sync_of_their_copy() -> None:
-    disk, session = simulated()
-    created(session)
-    disk.foreign.append(f"/disk/demo/{paths.CONTEXT}", ONE + BATCH[:-3])
-    disk.sync_all()
-    kept = f"{paths.CONTEXT}.at-{len(ONE)}.crc-{zlib.crc32(BATCH[:-3]):08x}"
-    disk.fail_next("fsync", errno.EIO, name=kept)
-    with pytest.raises(OSError, match="Input/output"):
-        session.open()
-
-    session.open().log.close()
-    disk.crash(Survival.LOST)
-
-    assert session.file() == ONE
-    assert session.quarantined() == [BATCH[:-3]]
-
-
-def test_a_tail_of_nul_is_cut(world: World, session: StoredSession) -> None:
-    created(session)
-    world.append(paths.CONTEXT, ONE + bytes(5000))
-
-    session.open()
-
-    assert session.file() == ONE
-    assert session.quarantined() == [bytes(5000)]
-
-
-def test_damage_in_the_middle_is_left_where_it_is(world: World, session: StoredSession) -> None:
+def test_damage_in_the_middle_is_left_where_it_is(
+    world: SimulatedWorld, session: StoredSession
+) -> None:
     created(session)
     data = ONE + b'{"role":"user",\n' + BATCH
     world.append(paths.CONTEXT, data)
@@ -316,7 +222,7 @@ def test_damage_in_the_middle_is_left_where_it_is(world: World, session: StoredS
 
 
 def test_whole_foreign_line_without_newline_is_completed(
-    world: World, session: StoredSession
+    world: SimulatedWorld, session: StoredSession
 ) -> None:
     created(session)
     world.append(paths.CONTEXT, ONE + foreign("theirs")[:-1])
@@ -328,25 +234,13 @@ def test_whole_foreign_line_without_newline_is_completed(
     assert [entry["bytes"] for entry in repairs(session)] == [0]
 
 
-def test_the_next_append_after_a_repair_is_a_line_of_its_own(session: StoredSession) -> None:
-    opened = session.open()
-    opened.log.append(ONE[:-1])
-    opened.log.close()
-
-    opened = session.open()
-    ack = apply(opened, append("k9"), user("nine"))
-
-    assert ack.first == "0:0"
-    assert session.file() == b"".join(stamped("k9", ["nine"]))
-
-
 # --- a folder that others write too --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("with_mark", [True, False], ids=["marked", "unmarked"])
 @pytest.mark.parametrize("half", [b'{"role":"us', foreign("theirs")[:-1]], ids=["half", "unended"])
 def test_a_half_line_in_a_shared_folder_is_left_until_it_stood_still(
-    world: World, session: StoredSession, half: bytes, with_mark: bool
+    world: SimulatedWorld, session: StoredSession, half: bytes, with_mark: bool
 ) -> None:
     opened = session.open(shared=True)
     apply(opened, append("k1"), user("one"))
@@ -355,28 +249,15 @@ def test_a_half_line_in_a_shared_folder_is_left_until_it_stood_still(
     opened.log.close()
     world.append(paths.CONTEXT, half)
     before = session.file()
-    # The time of the last write, and not a later one: the machine may have paused since.
-    is_real = isinstance(world, RealWorld)
-    now_s = Path(world.path, paths.CONTEXT).stat().st_mtime if is_real else NOW_S
 
     for _ in range(2):
         with pytest.raises(Busy, match="writing a line"):
-            session.open(shared=True, now_s=now_s)
+            session.open(shared=True, now_s=NOW_S)
         assert session.file() == before
 
     # Looking at it must not make it look fresh: it is repaired once it is old enough.
-    session.open(shared=True, now_s=now_s + limits.FOREIGN_SETTLE_S + 1)
+    session.open(shared=True, now_s=NOW_S + limits.FOREIGN_SETTLE_S + 1)
     assert session.file() in (ONE, ONE + half + b"\n")
-
-
-def test_a_half_line_in_a_folder_of_our_own_is_cut_at_once(session: StoredSession) -> None:
-    opened = session.open()
-    opened.log.append(b'{"role":"us')
-    opened.log.close()
-
-    session.open(shared=False)
-
-    assert session.file() == b""
 
 
 # --- the mark ------------------------------------------------------------------------------------
@@ -438,20 +319,8 @@ def test_a_mark_that_is_wrong_changes_nothing_but_speed(
     assert opened.machine.counters.has_system_prompt
 
 
-def test_a_mark_gives_the_same_numbers_as_reading_everything(session: StoredSession) -> None:
-    commands(session)
-    opened = session.open()
-    marked = (opened.machine.head, opened.machine.counters.copy())
-    opened.log.close()
-    _rename_mark(session, lambda _: b"")
-
-    opened = session.open()
-
-    assert (opened.machine.head, opened.machine.counters) == marked
-
-
 def test_the_mark_of_a_file_that_was_replaced_is_not_believed(
-    world: World, session: StoredSession
+    world: SimulatedWorld, session: StoredSession
 ) -> None:
     commands(session)
     world.put(paths.CONTEXT, foreign("x" * 1000))
@@ -460,17 +329,8 @@ def test_the_mark_of_a_file_that_was_replaced_is_not_believed(
     assert session.inspect().head == Position(0, 1)
 
 
-def test_a_mark_from_before_a_rewrite_is_stale(session: StoredSession) -> None:
-    commands(session)
-    opened = session.open()
-    apply(opened, revert("r", 0))
-    opened.log.close()
-
-    assert session.open().machine.head == Position(1, 3)
-
-
 def test_damage_before_the_mark_is_corruption_and_stays(
-    world: World, session: StoredSession
+    world: SimulatedWorld, session: StoredSession
 ) -> None:
     opened = session.open()
     opened.log.append(ONE + b"{broken\n" + BATCH)
@@ -544,28 +404,6 @@ def test_lines_left_in_the_page_cache_by_a_failed_sync_are_rewritten_first(
     assert session.open().machine.head == Position(0, 4)
 
 
-def test_a_first_entry_that_was_never_synced_is_durable_once_it_is_believed() -> None:
-    disk, session = simulated()
-    rehearsal = disk.clone()
-    StoredSession(rehearsal, session.path).open(stamp=False)
-    for call in range(len(rehearsal.calls)):
-        for moment in ("before", "after"):
-            broken = disk.clone()
-            broken.kill_at(call, moment)
-            again = StoredSession(broken, session.path)
-            with pytest.raises(BaseException):  # noqa: B017
-                again.open(stamp=False)
-            broken.restart()
-            opened = again.open(stamp=True, incarnation="again")
-            before = (opened.incarnation, opened.machine.stamp)
-            apply(opened, append("k1"), user("one"))
-
-            broken.crash(Survival.LOST)
-            opened = again.open(stamp=True, incarnation="third")
-            assert (opened.incarnation, opened.machine.stamp) == before
-            assert opened.machine.head == Position(0, 1)
-
-
 @pytest.mark.parametrize("survival", Survival)
 def test_an_interrupted_repair_loses_no_byte_and_is_recorded(
     survival: Survival,
@@ -604,7 +442,7 @@ def test_an_interrupted_repair_loses_no_byte_and_is_recorded(
 
 @pytest.mark.parametrize("tail", [b"", BATCH[:-3], b"\0\0\0", foreign("theirs")[:-1], b"{broken\n"])
 def test_inspection_changes_no_byte_and_matches_an_opening(
-    world: World, session: StoredSession, tail: bytes
+    world: SimulatedWorld, session: StoredSession, tail: bytes
 ) -> None:
     commands(session)
     world.append(paths.CONTEXT, tail)
@@ -643,59 +481,10 @@ def test_looking_never_shows_a_rewrite_that_did_not_take_place() -> None:
         assert again.open().machine.head == shown
 
 
-# --- keys ----------------------------------------------------------------------------------------
-
-
-def test_the_keys_of_the_last_lines_are_known_at_once(session: StoredSession) -> None:
-    commands(session)
-
-    machine = session.open().machine
-
-    for key, first in {"p": 0, "k1": 1, "u": 2, "c": 3, "k2": 5}.items():
-        applied = machine.applied(key)
-        assert applied is not None
-        assert applied.first == Position(0, first)
-
-
-def test_keys_of_lines_that_a_rewrite_kept_are_answered_with_their_first_place(
-    session: StoredSession,
-) -> None:
-    commands(session)
-    opened = session.open()
-    apply(opened, revert("r", 0))
-    opened.log.close()
-    opened = session.open()
-
-    assert opened.machine.applied("k1") is None
-    for key, first in {"k1": Position(0, 1), "k2": Position(0, 5), "r": Position(1, 3)}.items():
-        applied = find_key(opened, key)
-        assert applied is not None
-        assert applied.first == first
-
-
-def test_unstamped_session_stays_unstamped_with_its_records(
-    session: StoredSession,
-) -> None:
-    opened = session.open(stamp=False)
-    record = b'{"role": "user", "content": "as it came"}'
-    apply(opened, append("k1"), record)
-    opened.log.close()
-
-    opened = session.open(stamp=True)
-
-    assert not opened.machine.stamp
-    assert not session.inspect().stamp
-    assert session.file() == record + b"\n"
-    opened.log.append(b'{"role": "us')
-    opened.log.close()
-    session.open()
-    assert session.file() == record + b"\n"
-
-
 # --- the timeline's own tail ---------------------------------------------------------------------
 
 
-def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -> None:
+def test_a_torn_timeline_is_cut_and_kept(world: SimulatedWorld, session: StoredSession) -> None:
     created(session)
     world.append(paths.TIMELINE, b'{"kind":"rev')
 
@@ -730,7 +519,7 @@ def test_line_behind_an_uncut_half_line_is_readable(left: int) -> None:
 
 
 def test_old_damage_in_a_timeline_costs_no_later_entry(
-    world: World, session: StoredSession
+    world: SimulatedWorld, session: StoredSession
 ) -> None:
     created(session)
     world.append(paths.TIMELINE, b"{broken\n")

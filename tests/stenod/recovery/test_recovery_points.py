@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import limits
 from stenod.core.recovery_point import RecoveryPoint, decode_recovery_point
-from support.lines import append, clear, user, uuid7
+from support.lines import append, user, uuid7
 from support.stored_session import NOW_S
 from support.writing import PATH, Desk
 
@@ -93,21 +93,6 @@ async def test_an_append_two_intervals_behind_waits_for_the_recovery_point() -> 
         # Of both that were under way the newer one is kept, whichever came last.
         assert mark is not None
         assert mark.bytes == behind
-
-
-async def test_a_mark_that_comes_behind_a_rewrite_does_not_take_its_place() -> None:
-    async with SlowDesk().open() as desk:
-        desk.is_slow = True
-        await desk.fill(3)
-        await desk.settle()
-        cleared = desk.send(clear(desk.key()))
-        await desk.settle()
-        desk.is_slow = False
-        await desk.wait_for(lambda: cleared.answer is not None)
-        await desk.settle()
-        mark = desk.mark()
-        assert mark is not None
-        assert (mark.generation, mark.lines) == (1, 0)
 
 
 async def test_a_mark_that_comes_behind_the_end_is_dropped() -> None:

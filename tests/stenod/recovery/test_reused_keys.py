@@ -112,21 +112,6 @@ def test_a_used_key_with_other_contents_is_a_conflict(
     assert session.tree() == before
 
 
-@pytest.mark.parametrize("then", [stay, reopen])
-def test_a_prompt_that_replaced_another_is_compared_too(
-    then: Callable[[StoredSession, Opened], Opened],
-) -> None:
-    session, opened = prepared()
-    apply(opened, prompt("p0", "be kind"))
-    first = apply(opened, prompt("p", "be quick"))
-    assert first.rotated
-    opened = then(session, opened)
-
-    with pytest.raises(Conflict, match="other contents"):
-        apply(opened, prompt("p", "be kind"))
-    assert apply(opened, prompt("p", "be quick")).duplicate
-
-
 @pytest.mark.parametrize(
     "written",
     [

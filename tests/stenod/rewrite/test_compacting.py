@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import paths
 from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextState
-from steno_protocol.errors import BadRequest, Conflict, NotFound
+from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.compaction import Cut
@@ -21,7 +21,6 @@ from support.lines import (
     checkpoint,
     clear,
     compact,
-    foreign,
     line,
     prompt,
     restore,
@@ -133,23 +132,6 @@ def test_concurrent_records_are_kept_whole_and_in_order() -> None:
     assert apply(opened, checkpoint("next")).checkpoint_id == 4
 
 
-def test_preserved_part_drops_control_records_and_keeps_damaged_lines() -> None:
-    disk, session, opened = fresh()
-    filled(opened)
-    opened.log.close()
-    bad = [b'{"role":"user","content":"cut\n', b"\n", b'{"role":"tool_result"}\n']
-    disk.foreign.append(FILE, b"".join(bad) + foreign("six"))
-    opened = session.open()
-    assert cut_of(opened, 4) == Cut(line=7, messages=4)
-
-    apply(opened, compact("k", "0:3", "0:14", 2), SUMMARY)
-
-    now = lines_of(opened)
-    before = session.file("context_1.jsonl").splitlines(keepends=True)
-    assert now[2:-1] == before[3:5] + before[7:14]
-    assert [data for data in now if data in bad] == bad
-
-
 @pytest.mark.parametrize("stamp", [True, False])
 def test_the_system_prompt_stays_first(stamp: bool) -> None:
     disk, session, opened = fresh(stamp=stamp)
@@ -162,19 +144,6 @@ def test_the_system_prompt_stays_first(stamp: bool) -> None:
     assert summary_of(opened) == ["be kind", "#2", "it began well", "four", "five", "=5", "six"]
     assert any(b"_id" in data for data in lines_of(opened)) == stamp
     assert opened.machine.counters.has_system_prompt
-    check_readers(disk, session, opened)
-
-
-def test_a_prompt_that_another_program_wrote_meanwhile_stays_once_where_it_is() -> None:
-    disk, session, opened = fresh()
-    filled(opened)
-    opened.log.close()
-    disk.foreign.append(FILE, line({"role": "_system_prompt", "content": "theirs"}))
-    opened = session.open()
-
-    apply(opened, compact("k", "0:8", "0:10", 2), SUMMARY)
-
-    assert summary_of(opened) == ["#2", "it began well", "four", "five", "theirs", "=5"]
     check_readers(disk, session, opened)
 
 
@@ -309,30 +278,6 @@ def test_readers_and_daemon_agree_on_the_next_id_after(
     check_readers(disk, session, opened)
 
 
-@pytest.mark.parametrize("target", [3, 2, 1, 0])
-@pytest.mark.parametrize("reopened", ["not", "with a mark", "without one"])
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "mount"])
-def test_a_revert_past_a_compaction_gives_the_id_again_only_in_a_mount(
-    target: int, reopened: str, shared: bool
-) -> None:
-    disk, session, opened = compacted(shared=shared)
-    expected = target if shared else 4
-    apply(opened, revert("r", target))
-    if reopened != "not":
-        if reopened == "with a mark":
-            save_recovery_point(opened)
-        else:
-            disk.plant(f"{PATH}/{paths.MARK}")
-        opened.log.close()
-        opened = session.open(shared=shared)
-
-    ack = apply(opened, checkpoint("again"))
-
-    assert ack.checkpoint_id == expected
-    with pytest.raises(NotFound):
-        apply(opened, revert("r2", expected + 1))
-
-
 @pytest.mark.parametrize("with_mark", [False, True])
 def test_a_reserved_id_survives_the_daemon_and_is_hidden_from_readers(
     with_mark: bool,
@@ -357,17 +302,6 @@ def test_a_reserved_id_survives_the_daemon_and_is_hidden_from_readers(
     apply(opened, clear("c"))
     opened.log.close()
     assert apply(session.open(), checkpoint("new")).checkpoint_id == 4
-
-
-def test_lost_reservation_is_harmless_while_the_id_is_free() -> None:
-    _, session, opened = fresh()
-    filled(opened)
-    reserved = machine_of(opened).reserve_checkpoint_id()
-    opened.log.close()
-    opened = session.open()
-    apply(opened, append("l"), user("six"))
-
-    assert apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY).checkpoint_id == 2
 
 
 def test_an_id_that_another_program_took_is_a_conflict() -> None:

@@ -1,6 +1,5 @@
 """Rewrites that several clients ask for at once."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,6 @@ import pytest
 import steno
 
 pytestmark = pytest.mark.usefixtures("daemon")
-
-CLIENTS = 4
-CHECKPOINTS = 75
 
 
 def _connected(root: Path) -> steno.BlockingClient:
@@ -33,21 +29,3 @@ def test_two_reverts_get_one_result_each_in_a_defined_order(root: Path, expectin
             assert second.revert_to(1).head > first.head
             with pytest.raises(steno.NotFound, match="reverted the session to checkpoint"):
                 first.revert_to(2)
-
-
-def test_checkpoints_of_four_clients_are_all_distinct(root: Path) -> None:
-    numbers: list[int | None] = []
-
-    def make_checkpoints() -> None:
-        with _connected(root) as client:
-            session = client.open("race", follow=False)
-            numbers.extend(session.checkpoint().checkpoint_id for _ in range(CHECKPOINTS))
-
-    threads = [threading.Thread(target=make_checkpoints) for _ in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(number for number in numbers if number is not None) == list(
-        range(CLIENTS * CHECKPOINTS)
-    )

@@ -1,6 +1,5 @@
 """D-Mail in the files: sending, delivery, and expiry."""
 
-import errno
 from collections.abc import Callable
 
 import pytest
@@ -25,7 +24,7 @@ from support.lines import (
     stamped,
     user,
 )
-from support.simulated_disk import MOMENTS, Death, Effect, SimulatedDisk, Survival
+from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
 from support.stored_session import StoredSession, apply, find_key, lines_of
 
 PATH = "/disk/demo"
@@ -106,51 +105,7 @@ def test_mail_is_sent_or_not_when_the_send_dies_at_any_call() -> None:
     assert states == {True, False}
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
-@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-def test_mail_is_sent_or_not_when_the_send_fails_at_any_call(error: int, effect: Effect) -> None:
-    disk, calls = calls_of_a_send()
-    for call in calls:
-        world = disk.clone()
-        world.fail_at(call, error, effect)
-        session = StoredSession(world, PATH)
-        opened: Opened | None = None
-        was_told = False
-        try:
-            opened = session.open()
-            apply(opened, SEND)
-            was_told = True
-        except OSError:
-            pass
-        if opened is not None:
-            opened.log.close()
-        world.heal()
-        check_sent_once(session, was_told=was_told)
-
-
-def test_a_mail_on_a_full_disk_is_not_sent() -> None:
-    disk, session = prepared()
-    opened = session.open()
-    disk.free_bytes = 20
-    with pytest.raises(OSError, match="space"):
-        apply(opened, SEND)
-    disk.free_bytes = None
-    opened.log.close()
-
-    assert session.mail() is None
-    check_sent_once(session, was_told=False)
-
-
 # --- refusals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [-1, 2, 9])
-def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> None:
-    _, session = prepared()
-
-    with pytest.raises(NotFound, match=f"checkpoint {number} does not exist: the ids 0 to 1 were"):
-        apply(session.open(), mail("m", number))
-    assert session.mail() is None
 
 
 def test_delivery_of_a_mail_that_is_not_pending_states_its_fate() -> None:
@@ -212,20 +167,6 @@ def test_a_delivery_is_a_revert_a_checkpoint_and_the_message(shown: bool) -> Non
     assert session.mail() is None
 
 
-def test_the_next_mail_is_not_taken_by_a_repeat_of_the_last_delivery() -> None:
-    _, session = prepared()
-    opened = session.open()
-    apply(opened, SEND)
-    first = apply(opened, deliver("d", "m"))
-    apply(opened, mail("m2", 0))
-
-    again = apply(opened, deliver("d", "m", repeat=True))
-
-    assert (again.duplicate, again.head) == (True, first.head)
-    assert (found := session.mail()) is not None
-    assert found.id == "m2"
-
-
 def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() -> None:
     _, session = prepared()
     opened = session.open()
@@ -285,22 +226,6 @@ def reopen(
         disk.plant(f"{PATH}/{paths.MARK}")
     opened.log.close()
     return session.open()
-
-
-def test_a_rewrite_that_did_not_take_place_leaves_the_mail() -> None:
-    disk, session = prepared()
-    opened = session.open()
-    apply(opened, SEND)
-    disk.fail_next("rename", errno.EIO)
-    with pytest.raises(OSError, match="context"):
-        apply(opened, clear("c"))
-    opened.log.close()
-    disk.heal()
-
-    opened = session.open()
-
-    assert opened.machine.mail is not None
-    assert apply(opened, deliver("d", "m")).head == "1:5"
 
 
 @pytest.mark.parametrize(

@@ -68,17 +68,3 @@ def test_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder: 
             session.revert_to(2)
         session.revert_to(0)
         assert session.history == FIRST[:1]
-
-
-def test_dropped_checkpoint_is_not_found(root: Path, folder: Path) -> None:
-    with steno.connect_sync(root) as client:
-        session = client.open("demo")
-        session.checkpoint()
-        session.revert_to(3)
-        with pytest.raises(steno.NotFound, match="reverted the session to checkpoint 3"):
-            session.revert_to(3)
-        session.revert_to(0)
-        assert session.history == FIRST[:1]
-        session.clear()
-        with pytest.raises(steno.NotFound, match="reverted the session to checkpoint 0"):
-            session.revert_to(0)

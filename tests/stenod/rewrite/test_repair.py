@@ -100,14 +100,6 @@ def test_a_repair_keeps_whole_records_in_order_and_leaves_the_damaged_file_behin
     assert again.machine.counters == opened.machine.counters
 
 
-def test_a_repair_can_be_undone() -> None:
-    found = scene()
-    opened = found.session.open()
-    apply(opened, repair(found.session.verified()))
-    apply(opened, restore("r", 0))
-    assert found.session.file() == DAMAGED
-
-
 def test_lines_appended_since_the_verification_stay() -> None:
     found = scene()
     report = found.session.verified()
@@ -136,16 +128,6 @@ def test_repair_of_a_changed_file_is_refused(field: str) -> None:
     with pytest.raises(Conflict, match="verify it again"):
         apply(opened, wrong)
     assert found.session.file() == DAMAGED
-
-
-def test_a_session_that_was_rewritten_since_is_not_repaired() -> None:
-    found = scene()
-    opened = found.session.open()
-    apply(opened, checkpoint("c"))
-    report = found.session.verified()
-    apply(opened, revert("r", 0))
-    with pytest.raises(Conflict):
-        apply(opened, repair(report))
 
 
 def test_a_whole_session_is_not_repaired() -> None:
@@ -330,13 +312,6 @@ def test_verify_reports_an_unreadable_file() -> None:
     found = rewritten()
     found.disk.fail_next("open_read", errno.EIO, name="context_1.jsonl", times=9)
     assert kinds(found) == [("unreadable", "context_1.jsonl")]
-
-
-def test_verify_reports_changed_synced_bytes() -> None:
-    found = rewritten()
-    at = found.session.file().index(b"one")
-    found.disk.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", at, b"1")
-    assert ("synced_lost", "context.jsonl") in kinds(found)
 
 
 def test_verify_reports_a_missing_present_generation() -> None:

@@ -194,45 +194,18 @@ def test_names_that_survive_in_any_order_leave_before_or_after(command: Mutation
             check(found, session, command)
 
 
-@EACH
-def test_a_second_death_during_the_recovery_changes_nothing(command: Mutation) -> None:
-    found = scene(command)
-    for call in found.calls:
-        disk, session = found.clone()
-        disk.kill_at(call, "after")
-        with pytest.raises(Death):
-            attempt(session, command)
-        disk.restart()
-        for step in range(20):
-            broken = disk.clone()
-            broken.reseed(step)
-            broken.crash_at(len(broken.calls) + step)
-            again = StoredSession(broken, PATH)
-            try:
-                again.open()
-            except PowerCut:
-                broken.restart()
-            else:
-                broken.heal()
-                broken.kill()
-                check(found, again, command)
-                break
-            check(found, again, command)
-
-
 # --- errors --------------------------------------------------------------------------------------
 
 
 @EACH
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
 def test_a_rewrite_that_fails_at_any_call_is_as_before_or_as_after(
-    command: Mutation, error: int, effect: Effect
+    command: Mutation, effect: Effect
 ) -> None:
     found = scene(command)
     for call in found.calls:
         disk, session = found.clone()
-        disk.fail_at(call, error, effect)
+        disk.fail_at(call, errno.EIO, effect)
         opened: Opened | None = None
         try:
             opened = session.open()
@@ -245,27 +218,6 @@ def test_a_rewrite_that_fails_at_any_call_is_as_before_or_as_after(
         if not disk.calls[call].method.startswith("open"):
             assert not disk._handles, "a failed rewrite leaves no handle open"
         check(found, session, command)
-
-
-@EACH
-def test_a_rewrite_on_a_full_disk_leaves_the_session_as_it_was(command: Mutation) -> None:
-    found = scene(command)
-    disk, session = found.clone()
-    opened = session.open()
-    for free in range(0, 4000, 40):
-        disk.free_bytes = free
-        try:
-            rewrite(opened, command)
-        except OSError:
-            opened.log.close()
-            disk.free_bytes = None
-            opened = session.open()
-            assert content(session) == found.before
-        else:
-            break
-    disk.free_bytes = None
-    opened.log.close()
-    check(found, session, command)
 
 
 # --- effects of a rewrite ------------------------------------------------------------------------
@@ -309,13 +261,6 @@ def test_a_revert_to_a_line_keeps_the_lines_before_it_byte_for_byte() -> None:
     assert apply(opened, revert("r2", 0)).head == "2:1"
 
 
-def test_a_revert_to_the_first_line_leaves_nothing() -> None:
-    _, session, opened = fresh()
-    apply(opened, append("k1"), user("one"))
-    assert apply(opened, revert_line("r", "0:0")).head == "1:0"
-    assert session.file() == b""
-
-
 def test_a_line_behind_many_blocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BLOCK_BYTES", 100)
     _, session, opened = fresh()
@@ -349,13 +294,6 @@ def test_a_line_that_is_not_there_now_is_refused(
     assert session.file() == before
 
 
-def test_a_revert_to_a_line_never_ends_inside_a_batch() -> None:
-    _, _, opened = fresh()
-    apply(opened, append("k1"), user("one"), user("two"))
-    with pytest.raises(BadRequest, match="inside the batch"):
-        apply(opened, revert_line("r", "0:1"))
-
-
 @pytest.mark.parametrize(
     "target", [{}, {"checkpoint_id": 0, "position": "0:0"}], ids=["none", "both"]
 )
@@ -364,15 +302,6 @@ def test_a_revert_names_one_target(target: dict[str, Any]) -> None:
     apply(opened, checkpoint("c0"))
     with pytest.raises(BadRequest, match="give one of checkpoint_id and position"):
         apply(opened, RevertTo(session=SESSION, key="r", **target))
-
-
-def test_a_mail_to_a_checkpoint_behind_the_line_expires() -> None:
-    _, session, opened = fresh()
-    apply(opened, append("k1"), user("one"))
-    apply(opened, checkpoint("c0"))
-    apply(opened, mail("m", 0))
-    apply(opened, revert_line("r", "0:0"))
-    assert session.mail() is None
 
 
 def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> None:
@@ -452,32 +381,6 @@ def test_a_revert_never_ends_inside_a_batch() -> None:
         apply(opened, revert("r", 0))
 
 
-def test_a_prompt_takes_the_place_of_the_one_that_stands_first() -> None:
-    _, session, opened = fresh()
-    apply(opened, prompt("p", "be kind"))
-    apply(opened, append("k1"), user("one"))
-    rest = session.file().splitlines(keepends=True)[1:]
-
-    ack = apply(opened, prompt("p2", "be kinder"))
-
-    first, *others = session.file().splitlines(keepends=True)
-    assert b"be kinder" in first
-    assert others == rest
-    assert (ack.first, ack.head) == ("1:2", "1:2")
-
-
-def test_a_prompt_is_put_before_everything_else() -> None:
-    _, session, opened = fresh()
-    apply(opened, append("k1"), user("one"))
-    before = session.file()
-
-    ack = apply(opened, prompt("p", "be kind"))
-
-    assert session.file().endswith(before)
-    assert ack.head == "1:2"
-    assert opened.machine.counters.has_system_prompt
-
-
 BY_ANOTHER = b'{"role": "_system_prompt", "content": "be quick"}\n'
 
 
@@ -528,18 +431,6 @@ def test_a_generation_comes_back_and_the_present_one_is_left_behind() -> None:
         apply(opened, restore("r2", 2))
 
 
-def test_a_generation_that_ends_in_half_a_line_comes_back_without_it() -> None:
-    disk, session, opened = fresh()
-    opened.log.close()
-    disk.plant(f"{PATH}/context_1.jsonl", foreign("one") + b'{"role":"us')
-    opened = session.open()
-
-    assert apply(opened, restore("r", 0)).head == "2:1"
-    apply(opened, append("k1"), user("two"))
-
-    assert session.file() == foreign("one") + b"".join(stamped("k1", ["two"]))
-
-
 @EACH
 def test_counters_after_a_rewrite_are_those_of_a_replay(command: Mutation) -> None:
     disk, session = prepared()
@@ -571,25 +462,6 @@ def test_a_rewrite_is_answered_again_also_when_its_left_behind_file_grew(
 
     assert again.duplicate
     assert (again.first, again.head, again.rotated) == (ack.first, ack.head, ack.rotated)
-
-
-def test_a_rewrite_that_was_only_intended_is_not_taken_for_another_programs_rotation() -> None:
-    disk, session = prepared()
-    command = revert("r", 1)
-    disk.fail_next("link", errno.EIO)
-    opened = session.open()
-    with pytest.raises(OSError, match="context"):
-        rewrite(opened, command)
-    opened.log.close()
-    disk.kill()
-    # Now kimi-cli clears: it renames the file to the very number that was intended.
-    disk.foreign.rename(f"{PATH}/context.jsonl", "context_2.jsonl")
-    disk.foreign.replace(f"{PATH}/context.jsonl", foreign("theirs"))
-
-    opened = session.open()
-
-    assert opened.machine.head == Position(2, 1)
-    assert find_key(opened, "r") is None
 
 
 def test_a_second_name_that_another_program_gave_the_file_does_not_stop_rewrites() -> None:

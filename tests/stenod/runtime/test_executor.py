@@ -45,12 +45,6 @@ async def _learn(commit: AdaptiveCommits, disk: Disk, takes_s: float, commits: i
         await commit(disk.sync)
 
 
-async def test_a_fast_disk_is_synced_inline(disk: Disk) -> None:
-    commit = adaptive(disk)
-    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
-    assert await _is_inline(commit, disk.sync)
-
-
 async def test_one_hiccup_of_a_fast_disk_changes_nothing(disk: Disk) -> None:
     commit = adaptive(disk)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)

@@ -67,36 +67,6 @@ def test_full_session_is_refused_and_others_continue(root: Path) -> None:
         client.open("other", follow=False).append_message(_message(KIB))
 
 
-def test_repeated_command_gets_its_ack_beyond_the_quota(root: Path) -> None:
-    _configure(root, session_bytes=64 * KIB)
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        session = client.open("full", follow=False)
-        first = session.append_message(_message(KIB), key="first")
-        _fill(session)
-        again = session.append_message(_message(KIB), key="first")
-        assert (again.duplicate, again.first) == (True, first.first)
-
-
-def test_past_generations_count_and_clear_is_always_allowed(root: Path) -> None:
-    _configure(root, session_bytes=64 * KIB)
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        session = client.open("full", follow=False)
-        _fill(session)
-        session.clear()
-        assert isinstance(_fill(session), steno.TooLarge)
-
-
-def test_root_quota_covers_all_sessions_together(root: Path) -> None:
-    _configure(root, root_bytes=128 * KIB)
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        for name in ("one", "two"):
-            for _ in range(12):
-                client.open(name, follow=False).append_message(_message(4 * KIB))
-        error = _create_until_full(client)
-        assert isinstance(error, steno.TooLarge)
-        assert "disk.root_bytes" in error.message
-
-
 def test_appends_fail_below_the_minimum_of_free_space_until_it_is_there(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,17 +99,6 @@ def test_batch_beyond_the_quota_is_refused_as_a_whole(root: Path) -> None:
         assert list(session.lines()) == [], "a batch is atomic"
         session.append_message([_message(16 * KIB)] * 2)
         assert len(list(session.lines())) == 2
-
-
-def test_fork_beyond_the_quota_is_refused_and_leaves_no_session(root: Path) -> None:
-    _configure(root, root_bytes=96 * KIB)
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        session = client.open("demo", follow=False)
-        for _ in range(16):
-            session.append_message(_message(4 * KIB))
-        with pytest.raises(steno.TooLarge):
-            session.fork("copy")
-        assert [entry.session for entry in client.sessions()] == ["demo"]
 
 
 def test_file_system_of_unknown_size_has_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

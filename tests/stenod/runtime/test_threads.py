@@ -26,13 +26,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_work_runs_in_a_thread_and_its_result_comes_back() -> None:
-    here = threading.get_ident()
-    threads = Threads(2)
-    assert await threads(threading.get_ident) != here
-    assert await threads(lambda: "result") == "result"
-
-
 async def test_an_error_in_a_thread_is_raised_in_the_waiting_task() -> None:
     def fail() -> None:
         raise OSError("the disk refused")
@@ -41,14 +34,6 @@ async def test_an_error_in_a_thread_is_raised_in_the_waiting_task() -> None:
     with pytest.raises(OSError, match="the disk refused"):
         await threads(fail)
     assert await threads(lambda: 1) == 1
-
-
-async def test_as_many_run_at_a_time_as_there_are_threads() -> None:
-    together = threading.Barrier(3)
-    threads = Threads(3)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(3):
-            tasks.start_soon(threads, lambda: together.wait(60))
 
 
 async def test_more_work_than_threads_is_done_in_turn() -> None:

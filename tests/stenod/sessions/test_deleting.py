@@ -15,7 +15,7 @@ from steno import NotFound, connect
 from steno_protocol import limits
 from support.daemon_in_thread import DaemonInThread
 from support.messages import message
-from support.session_files import contents_in, keys_in, trash_of
+from support.session_files import trash_of
 
 
 @pytest.mark.usefixtures("daemon")
@@ -118,19 +118,6 @@ async def test_no_change_passes_through_an_ended_history(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
-def test_sessions_below_are_deleted_and_siblings_stay(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        for session in ("a", "a/b", "a/b/c", "ab"):
-            client.open(session).append_message(message(session))
-        deleted = client.delete("a/b")
-        assert [entry.session for entry in client.sessions()] == ["a", "ab"]
-        assert keys_in(Path(deleted.trash) / "c" / "context.jsonl")
-        client.session("a").append_message(message("on"))
-        with pytest.raises(NotFound):
-            client.session("a/b/c").append_message(message("on"))
-
-
-@pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
 async def test_follower_receives_the_deletion(root: Path) -> None:
     async with connect(root, spawn=False) as client:
@@ -175,34 +162,6 @@ def test_start_removes_expired_trash_and_unfinished_forks(root: Path) -> None:
         assert not left.parent.exists()
 
 
-def test_trash_expires_after_the_configured_days(root: Path) -> None:
-    (root / "config.toml").write_text("[disk]\ntrash_days = 2\n")
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        client.open("demo", follow=False)
-        deleted = client.delete("demo")
-        assert deleted.expires_at == int(Path(deleted.trash).name.split(".")[0]) + 2 * limits.DAY_S
-
-
-@pytest.mark.usefixtures("daemon")
-def test_deleted_session_can_be_restored_by_hand(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        client.open("demo").append_message(message("one"))
-        deleted = client.delete("demo")
-        Path(deleted.trash).rename(root / "sessions" / "demo")
-        session = client.open("demo")
-        session.append_message(message("two"))
-        assert contents_in(root, "demo") == {"one": 1, "two": 1}
-
-
-def test_session_of_a_mount_goes_to_the_trash_of_its_mount(root: Path, tmp_path: Path) -> None:
-    (root / "config.toml").write_text(f'[mounts]\nkimi = "{tmp_path}"\n')
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        client.open("kimi:work/first").append_message(message("one"))
-        deleted = client.delete("kimi:work/first")
-        assert Path(deleted.trash).parent == tmp_path / ".trash"
-        assert client.sessions() == []
-
-
 @pytest.mark.usefixtures("daemon")
 def test_concurrent_descriptions_keep_each_other(root: Path) -> None:
     with (
@@ -220,19 +179,3 @@ def test_concurrent_descriptions_keep_each_other(root: Path) -> None:
             thread.join()
         stat = client.stat("demo")
         assert (stat.title, stat.labels, stat.archived) == ("t", ("a",), False)
-
-
-@pytest.mark.usefixtures("daemon")
-def test_damaged_description_fails_only_its_changes(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        state = root / "sessions" / "demo" / "state.json"
-        state.write_text('{"title": "half')
-        with pytest.raises(steno.Corrupt, match="`steno repair demo --apply`"):
-            session.describe(title="t")
-        assert state.read_text() == '{"title": "half'
-        assert session.append_message(message("one")).last == (0, 0)
-        assert [entry.title for entry in client.sessions()] == [""]
-        assert client.stat("demo").title == ""
-        state.unlink()
-        assert session.describe(title="t").title == "t"

@@ -70,18 +70,6 @@ async def test_foreign_appends_are_published_by_the_next_poll(session: str) -> N
 
 
 @BOTH
-async def test_a_look_that_finds_nothing_writes_nothing(session: str) -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await followed(daemon, session)
-        before = daemon.disk.tree()
-        await daemon.router.foreign_poll.look()
-        await turns()
-        assert daemon.disk.tree() == before
-        assert len(daemon.answers[b"f"]) == len(events_of(daemon, Records)) + 2
-
-
-@BOTH
 async def test_a_replaced_or_removed_file_is_published_as_a_reset(session: str) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     file = f"{FOLDERS[session]}/context.jsonl"
@@ -153,13 +141,6 @@ async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
                 answers.set()
             await daemon.router.foreign_poll.look()
         assert begun == [1, 1]
-
-
-async def test_no_timer_runs_for_followers_in_the_root() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await followed(daemon, OWN)
-        assert not daemon.router.foreign_poll._is_at_mounts
 
 
 async def test_a_follower_in_the_root_causes_no_poll_of_open_sessions() -> None:

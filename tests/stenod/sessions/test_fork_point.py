@@ -215,18 +215,6 @@ def test_events_of_others_behind_the_last_known_instant_are_cut_by_their_turns()
     assert places(world, at="0:3") == ("0:3", 5)
 
 
-def test_a_session_without_a_wire_file_is_cut_too() -> None:
-    assert places(with_files(foreign("a") + foreign("b")), at="0:1") == ("0:1", 0)
-
-
-def test_half_a_line_at_the_end_of_a_generation_is_in_no_fork() -> None:
-    world = joined()
-    world.disk.foreign.append(f"{PATH}/context_1.jsonl", b'{"role":"us')
-    assert places(world, at="0:4") == ("0:4", 5)
-    with pytest.raises(NotFound, match="0:0 to 0:4"):
-        world.cut(at="0:5")
-
-
 # --- sessions of others that were rewritten ------------------------------------------------------
 
 

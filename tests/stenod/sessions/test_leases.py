@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from steno_protocol.commands import CompactAbort
-from steno_protocol.errors import Busy, Conflict, StenoError
+from steno_protocol.errors import Busy, Conflict
 from steno_protocol.replies import Compaction
 from stenod.sessions.leases import Compactions
 from support.lines import (
-    SESSION,
     append,
     checkpoint,
     clear,
@@ -35,10 +33,6 @@ SUMMARY = user("so far")
 def compactions_at(desk: Desk) -> Compactions:
     services = desk.services
     return Compactions(services.read, services.monotonic, services.wall)
-
-
-def abort(lease: str) -> CompactAbort:
-    return CompactAbort(session=SESSION, lease=lease)
 
 
 async def fill(desk: Desk) -> None:
@@ -142,22 +136,6 @@ async def test_a_compaction_begin_without_its_timeline_entry_reserves_no_id() ->
         assert (await desk.do(checkpoint("next"))).ack.checkpoint_id == 1
 
 
-async def test_an_aborted_compaction_releases_its_lease_and_its_id() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        compactions = compactions_at(desk)
-        first = await compactions.begin(desk.writer, compact_begin("a"))
-        compactions.abort(desk.writer, abort("b"))
-        with pytest.raises(Busy):
-            await compactions.begin(desk.writer, compact_begin("b"))
-
-        compactions.abort(desk.writer, abort("a"))
-        compactions.abort(desk.writer, abort("a"))
-
-        second = await compactions.begin(desk.writer, compact_begin("b"))
-        assert second == first
-
-
 @pytest.mark.parametrize("rewrite", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
 async def test_a_rewrite_ends_a_compaction_and_its_lease(rewrite: Any) -> None:
     async with Desk().open() as desk:
@@ -171,18 +149,6 @@ async def test_a_rewrite_ends_a_compaction_and_its_lease(rewrite: Any) -> None:
         assert desk.file() == before
         await desk.do(append("m"), user("5"), user("6"), user("7"))
         assert (await compactions.begin(desk.writer, compact_begin("b"))).at.startswith("1:")
-
-
-async def test_after_a_commit_the_next_compaction_may_begin_at_once() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        compactions = compactions_at(desk)
-        answer = await compactions.begin(desk.writer, compact_begin("a"))
-        await commit(desk, answer)
-
-        again = await compactions.begin(desk.writer, compact_begin("b"))
-
-        assert (again.at, again.cut, again.checkpoint_id) == ("1:5", "1:2", 2)
 
 
 @pytest.mark.parametrize(
@@ -323,66 +289,3 @@ async def test_checkpoint_ids_rise_beside_pending_commands_when_a_compaction_beg
         assert ids(desk)[0] == done.ack.checkpoint_id
         assert ids(desk) == sorted(set(ids(desk)))
         assert (await desk.do(checkpoint("next"))).ack.checkpoint_id == ids(desk)[-2] + 1
-
-
-@pytest.mark.parametrize("turns", range(12))
-async def test_a_compaction_that_begins_during_a_rewrite_is_of_before_or_after(turns: int) -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        rewrite = desk.send(revert("r", 0))
-        await desk.settle(turns)
-
-        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
-        await desk.wait_for(lambda: rewrite.answer is not None)
-        done = await commit(desk, answer)
-
-        if answer.at.startswith("1:"):
-            assert (answer.at, answer.cut, done.ack.head) == ("1:4", "1:2", "2:5")
-        else:
-            assert isinstance(done.error, Conflict)
-
-
-# --- the next daemon -----------------------------------------------------------------------------
-
-
-async def test_commit_after_a_restart_is_valid_and_keeps_its_id() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
-    async with Desk(desk.disk).open() as again:
-        await again.do(checkpoint("later"))
-
-        done = await commit(again, answer)
-
-        assert done.ack.checkpoint_id == answer.checkpoint_id
-        assert ids(again) == [1, 2]
-        repeated = await commit(again, answer)
-        assert (repeated.ack.duplicate, repeated.ack.head) == (True, done.ack.head)
-
-
-async def test_a_commit_that_is_repeated_by_two_daemons_is_applied_once() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
-        first = await commit(desk, answer)
-    async with Desk(desk.disk).open() as again:
-        named = compact("commit", answer.cut, answer.at, answer.checkpoint_id, repeat=True)
-        second = (await again.do(named, SUMMARY)).ack
-
-    assert second.duplicate
-    assert (second.head, second.checkpoint_id, second.rotated) == (
-        first.ack.head,
-        first.ack.checkpoint_id,
-        first.ack.rotated,
-    )
-
-
-async def test_a_begin_of_a_session_that_cannot_be_read_holds_no_lease() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        compactions = compactions_at(desk)
-        desk.disk.fail_next("read", 5)
-        with pytest.raises((OSError, StenoError)):
-            await compactions.begin(desk.writer, compact_begin("a"))
-
-        assert (await compactions.begin(desk.writer, compact_begin("b"))).messages == 2

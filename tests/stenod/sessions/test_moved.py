@@ -88,15 +88,6 @@ async def test_a_session_that_was_moved_away_is_not_there_and_can_be_made() -> N
         assert (lines(daemon, "demo"), lines(daemon, "moved")) == (1, 1)
 
 
-async def test_create_command_makes_a_moved_session_again() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await opened_and_moved(daemon)
-        made = await ask(daemon, b"o2", OPEN)
-        assert isinstance(made, SessionStat)
-        assert (made.created, made.head) == (True, "0:0")
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -135,16 +126,6 @@ async def test_a_session_that_was_put_in_place_of_another_is_followed_and_verifi
         assert followed.head == "0:2"
         mail = await ask(daemon, b"p", PendingDmail(session="demo"))
         assert isinstance(mail, MailReport)
-
-
-async def test_a_symbolic_link_in_place_of_a_session_is_not_followed() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await opened_and_moved(daemon)
-        daemon.disk.foreign.put_symlink(f"{SESSIONS}/demo")
-        reply = await ask(daemon, b"s", Stat(session="demo"))
-        assert isinstance(reply, ErrorReply)
-        assert reply.code == "bad_request"
 
 
 @pytest.mark.parametrize("is_opened", [False, True])

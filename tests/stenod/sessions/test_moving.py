@@ -1,6 +1,5 @@
 """Renames and restorations of sessions, as clients of a daemon see them."""
 
-import json
 import threading
 from pathlib import Path
 from typing import Literal
@@ -52,23 +51,6 @@ def test_renamed_session_is_the_same_under_its_new_id(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
-def test_old_id_is_unknown_and_free_after_a_rename(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        client.open("demo", follow=False).append_message(message("one"))
-        client.rename("demo", "other", key="r")
-        with pytest.raises(NotFound):
-            client.stat("demo")
-        with pytest.raises(NotFound):
-            client.session("demo").append_message(message("two"))
-        again = client.open("demo")
-        assert again.history == []
-        assert client.rename("demo", "other", key="r").session == "other"
-        assert [entry.session for entry in client.sessions()] == ["demo", "other"]
-        [entry] = [each for each in client.timeline("other") if each.kind == "renamed"]
-        assert entry.key == "r"
-
-
-@pytest.mark.usefixtures("daemon")
 def test_repeated_mutation_to_an_old_id_is_unknown_and_names_the_new_one(root: Path) -> None:
     with steno.connect_sync(root, spawn=False) as client:
         for session in ("demo", "demo/below"):
@@ -108,36 +90,6 @@ async def test_followers_get_the_new_id(root: Path) -> None:
             await client.open("demo", follow=False)
             await client.rename("demo", "other")
         assert ended == {"context": "other/below", "wire": "other/below"}
-
-
-@pytest.mark.usefixtures("daemon")
-def test_follower_continues_under_the_new_id_without_a_gap(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        head = session.append_message(message("one")).head
-        client.rename("demo", "other")
-        with pytest.raises(NotFound):
-            session.append_message(message("lost"))
-        client.open("other").append_message(message("two"))
-        with client.session("other").subscribe(after=head) as events:
-            event = next(iter(events))
-        assert isinstance(event, steno.RecordsEvent)
-        assert event.first == head
-        assert b"two" in event.block
-
-
-@pytest.mark.usefixtures("daemon")
-def test_fork_of_a_renamed_session_names_the_old_id(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        session.append_message(message("one"))
-        session.fork("fork", key="f")
-        client.rename("demo", "other")
-        assert client.stat("fork").forked_from == "demo"
-        kinds = [(entry.kind, entry.details.get("to")) for entry in client.timeline("other")]
-        assert kinds[-2:] == [("fork", "fork"), ("renamed", "other")]
-        # A repeat of the fork is answered by the fork, whatever its source is called now.
-        assert client.session("demo").fork("fork", key="f").stat().forked_from == "demo"
 
 
 @pytest.mark.usefixtures("daemon")
@@ -246,36 +198,6 @@ def test_rename_stays_in_its_mount(root: Path, tmp_path: Path) -> None:
         assert (tmp_path / "work" / "second" / "context.jsonl").exists()
 
 
-def test_rename_is_known_to_the_next_daemon(root: Path) -> None:
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        client.open("demo", follow=False).append_message(message("one"))
-        first = client.rename("demo", "other", key="r")
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        client.open("demo", follow=False)
-        assert client.rename("demo", "other", key="r") == first
-        assert [entry.session for entry in client.sessions()] == ["demo", "other"]
-
-
-def test_rename_that_died_before_its_timeline_entry_is_completed_by_a_repeat(root: Path) -> None:
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        client.open("demo", follow=False).append_message(message("one"))
-        client.rename("demo", "other", key="r")
-    [done] = (root / "sessions" / ".moves").iterdir()
-    begun = done.with_name(done.name.replace(".renamed.", ".rename."))
-    done.rename(begun)
-    timeline = root / "sessions" / "other" / "timeline.jsonl"
-    lines = timeline.read_bytes().splitlines(keepends=True)
-    assert json.loads(lines.pop())["kind"] == "renamed"
-    timeline.write_bytes(b"".join(lines))
-    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
-        for _ in range(2):
-            assert client.rename("demo", "other", key="r").session == "other"
-            kinds = [entry.kind for entry in client.timeline("other")]
-            assert kinds.count("renamed") == 1
-            assert done.exists()
-            assert not begun.exists()
-
-
 # --- restorations --------------------------------------------------------------------------------
 
 
@@ -334,21 +256,6 @@ def test_trash_lists_the_latest_deletion_first(root: Path) -> None:
         assert paged == everything
         with pytest.raises(BadRequest, match="not the path of a deleted session"):
             client.request(commands.Trash(after="x"), replies.TrashReport)
-
-
-@pytest.mark.usefixtures("daemon")
-def test_impossible_restorations_say_what_to_do(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        with pytest.raises(NotFound, match="steno sessions --trash"):
-            client.undelete("demo")
-        client.open("demo", follow=False)
-        first = client.delete("demo")
-        client.open("demo", follow=False)
-        with pytest.raises(Exists, match="rename that session"):
-            client.undelete("demo")
-        client.rename("demo", "kept")
-        client.undelete("demo", trash=first.trash)
-        assert [entry.session for entry in client.sessions()] == ["demo", "kept"]
 
 
 # --- the list ------------------------------------------------------------------------------------

@@ -51,22 +51,6 @@ async def test_opening_beyond_the_limit_closes_only_unused_sessions() -> None:
         assert isinstance(await ask(daemon, "a", append_to("s0"), user("one")), Ack)
 
 
-async def test_unused_sessions_close_when_clients_hold_the_handles() -> None:
-    daemon = DaemonInProcess(SimulatedDisk(), handles_max=HANDLES)
-    async with daemon.running():
-        for number in range(ROOM // 2):
-            await ask(daemon, f"o{number}", Open(session=f"s{number}"))
-        daemon.other_handles = HANDLES - HANDLES // 8 - len(daemon.registry)
-        answers = [
-            await ask(daemon, f"n{number}", Open(session=f"new{number}"))
-            for number in range(HANDLES)
-        ]
-        refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
-        assert refused
-        assert {answer.code for answer in refused} == {"busy"}
-        assert len(daemon.registry) < ROOM // 2
-
-
 async def test_sessions_that_are_all_in_use_leave_handles_for_others() -> None:
     daemon = DaemonInProcess(SimulatedDisk(), handles_max=HANDLES)
     refused: ErrorReply | None = None

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from steno_protocol.commands import AppendStream, DeleteStream, Fork, Open, ReadStream, Streams
-from steno_protocol.replies import Ack, Deleted, ErrorReply, Lines, SessionStat, StreamList
+from steno_protocol.commands import AppendStream, DeleteStream, Open, ReadStream, Streams
+from steno_protocol.replies import Ack, Deleted, ErrorReply, Lines, StreamList
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import SESSION
@@ -33,20 +33,6 @@ async def test_stream_with_a_failed_sync_is_written_again_before_it_is_listed() 
         listed = await ask(daemon, "s2", Streams(session=SESSION))
         assert isinstance(listed, StreamList)
         assert [(each.stream, each.records) for each in listed.streams] == [("notes", 1)]
-
-
-async def test_failed_sync_of_a_stream_applies_nothing() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, "o", Open(session=SESSION))
-        await ask(daemon, "a", append("k1"), b'{"n":1}')
-        daemon.disk.fail_next("fdatasync", errno.EIO, name=NAME)
-        failed = await ask(daemon, "b", append("k2"), b'{"n":2}')
-        assert isinstance(failed, ErrorReply)
-        assert (failed.code, failed.outcome) == ("storage_failed", "not_applied")
-        ack = await ask(daemon, "c", append("k2"), b'{"n":2}')
-        assert isinstance(ack, Ack)
-        assert (ack.first, ack.duplicate) == ("0:1", False)
 
 
 async def test_idle_streams_are_closed_and_the_session_stays_open() -> None:
@@ -82,16 +68,3 @@ async def test_deletion_answers_queued_appends_first() -> None:
         ack = await ask(daemon, "c", append("k3"), b'{"n":3}')
         assert isinstance(ack, Ack)
         assert ack.first == "1:0"
-
-
-async def test_fork_of_a_session_with_closed_streams_copies_them() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, "o", Open(session=SESSION))
-        await ask(daemon, "a", append("k1"), b'{"n":1}')
-        await close_all(daemon)
-        made = await ask(daemon, "f", Fork(session=SESSION, new_session="copy", key="f"))
-        assert isinstance(made, SessionStat)
-        reply = await ask(daemon, "r", ReadStream(session="copy", stream="notes", last=5))
-        assert isinstance(reply, Lines)
-        assert (reply.first, reply.head) == ("0:0", "0:1")

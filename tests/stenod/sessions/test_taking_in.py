@@ -142,15 +142,6 @@ def test_take_in_that_dies_at_any_call_of_a_real_disk_took_place_or_did_not(
     assert outcomes == {False, True}
 
 
-def test_handles_and_locks_end_with_the_command(prepared: Root) -> None:
-    disk = MortalDisk()
-    prepared.take_in(disk)
-    assert disk._open == set()
-    handle = disk.open_root(str(prepared.tree / "team" / "demo"))
-    assert disk.lock(handle)
-    disk.close(handle)
-
-
 def link(root: Root) -> None:
     (root.prepared / "link").symlink_to("/etc/passwd")
 
@@ -223,12 +214,6 @@ def test_a_taken_place_is_left_alone(prepared: Root) -> None:
     assert prepared.prepared.exists()
     prepared.take_in(PosixDisk(), "other")
     assert (prepared.tree / "other" / "context.jsonl").read_bytes() == LINE
-
-
-def test_a_key_names_one_session(prepared: Root) -> None:
-    prepared.take_in(PosixDisk())
-    with pytest.raises(BadRequest, match="belongs to the take_in of 'k' to 'team/demo'"):
-        prepared.take_in(PosixDisk(), "other")
 
 
 def test_nothing_prepared_is_not_found(tmp_path: Path) -> None:

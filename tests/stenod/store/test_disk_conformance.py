@@ -168,14 +168,14 @@ NAMING: list[Callable[[Disk, int, str], object]] = [
 ]
 
 
-@pytest.mark.parametrize("naming", NAMING)
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "nul\0", "n" * 256])
-def test_a_name_that_leads_elsewhere_is_refused(
-    disk: Disk, root: int, world: DiskWorld, naming: Callable[[Disk, int, str], object], name: str
-) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(disk: Disk, root: int, world: DiskWorld) -> None:
     world.put("there", b"")
-    with pytest.raises(OSError):
-        naming(disk, root, name)
+
+    for name in ("", ".", "..", "a/b", "/etc/passwd", "nul\0", "n" * 256):
+        for naming in NAMING:
+            with pytest.raises(OSError):
+                naming(disk, root, name)
+
     assert disk.names(root) == ["there"]
 
 
@@ -235,26 +235,6 @@ def test_irregular_file_is_refused_at_once_by_name(
 # --- reading and writing -------------------------------------------------------------------------
 
 
-def test_writes_go_to_the_end_and_reads_come_from_anywhere(disk: Disk, root: int) -> None:
-    handle = disk.open_new(root, "f")
-
-    assert disk.write(handle, b"abc") == 3
-    assert disk.write(handle, b"") == 0
-    assert disk.write(handle, b"def") == 3
-
-    assert disk.read(handle, 3, 2) == b"cde"
-    assert disk.read(handle, 0, 2) == b""
-    assert disk.stat(handle).size == 6
-
-
-def test_a_read_is_short_only_at_the_end(disk: Disk, root: int) -> None:
-    handle = disk.open_new(root, "f")
-    disk.write(handle, b"abcdef")
-    assert disk.read(handle, 100, 4) == b"ef"
-    assert disk.read(handle, 100, 6) == b""
-    assert disk.read(handle, 100, 60) == b""
-
-
 def test_two_handles_of_a_file_append_behind_each_other(
     disk: Disk, root: int, world: DiskWorld
 ) -> None:
@@ -265,16 +245,6 @@ def test_two_handles_of_a_file_append_behind_each_other(
     world.append("f", b"theirs ")
     disk.write(first, b"three")
     assert disk.read(second, 100, 0) == b"one two theirs three"
-
-
-def test_after_a_cut_the_next_write_goes_to_the_new_end(disk: Disk, root: int) -> None:
-    handle = disk.open_new(root, "f")
-    disk.write(handle, b"abcdef")
-
-    disk.truncate(handle, 2)
-    disk.write(handle, b"X")
-
-    assert everything(disk, handle) == b"abX"
 
 
 def test_bytes_are_overwritten_in_place_and_appends_still_go_to_the_end(
@@ -327,13 +297,6 @@ def test_to_hold_a_files_size_changes_nothing_that_is_seen(
     assert everything(disk, handle) == b"ours theirs end"
 
 
-def test_a_file_that_is_made_longer_is_filled_with_nul(disk: Disk, root: int) -> None:
-    handle = disk.open_new(root, "f")
-    disk.write(handle, b"ab")
-    disk.truncate(handle, 4)
-    assert everything(disk, handle) == b"ab\0\0"
-
-
 def test_a_reading_handle_does_not_write(disk: Disk, root: int, world: DiskWorld) -> None:
     world.put("f", b"old")
     reader = disk.open_read(root, "f")
@@ -342,13 +305,6 @@ def test_a_reading_handle_does_not_write(disk: Disk, root: int, world: DiskWorld
     with pytest.raises(OSError):
         disk.truncate(reader, 0)
     assert world.content("f") == b"old"
-
-
-def test_a_folder_is_not_read_or_written_as_a_file(disk: Disk, root: int) -> None:
-    with pytest.raises(OSError):
-        disk.read(root, 1, 0)
-    with pytest.raises(OSError):
-        disk.write(root, b"x")
 
 
 def test_every_handle_can_be_synced(disk: Disk, root: int) -> None:
@@ -408,21 +364,6 @@ def test_any_order_of_writes_cuts_and_copies_matches_a_model_in_memory(
 # --- copies --------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_appended_and_the_next_write_follows_it(disk: Disk, root: int) -> None:
-    source = disk.open_new(root, "source")
-    disk.write(source, b"0123456789")
-    target = disk.open_new(root, "target")
-    disk.write(target, b"head ")
-
-    assert disk.copy(source, target, 2, 4) == 4
-    disk.write(target, b" tail")
-
-    assert everything(disk, target) == b"head 2345 tail"
-    assert everything(disk, source) == b"0123456789"
-    assert disk.write(source, b"!") == 1
-    assert everything(disk, source) == b"0123456789!"
-
-
 def test_a_copy_ends_where_its_source_ends(disk: Disk, root: int) -> None:
     source = disk.open_new(root, "source")
     disk.write(source, b"0123456789")
@@ -434,17 +375,6 @@ def test_a_copy_ends_where_its_source_ends(disk: Disk, root: int) -> None:
     assert disk.copy(source, target, 0, 0) == 0
 
     assert everything(disk, target) == b"89"
-
-
-def test_a_large_copy_is_whole(disk: Disk, root: int) -> None:
-    data = os.urandom(1 << 16) * 160
-    source = disk.open_new(root, "source")
-    assert disk.write(source, data) == len(data)
-    target = disk.open_append(root, "target", create=True)
-
-    assert disk.copy(source, target, 1, len(data)) == len(data) - 1
-
-    assert everything(disk, target) == data[1:]
 
 
 def test_a_copy_needs_a_source_to_read_and_a_target_to_write(disk: Disk, root: int) -> None:
@@ -672,16 +602,10 @@ def test_closing_a_handle_that_has_no_lock_frees_none(disk: Disk, root: int) -> 
     assert not disk.lock(third)
 
 
-def test_locks_of_different_files_do_not_meet(disk: Disk, root: int) -> None:
-    assert disk.lock(disk.open_new(root, "a"))
-    assert disk.lock(disk.open_new(root, "b"))
-    assert disk.lock(root)
-
-
 # --- several files at once -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 2, 64, 65, 150])
+@pytest.mark.parametrize("count", [1, 65, 150])
 def test_files_that_are_synced_together_are_all_durable(
     disk: Disk, root: int, world: DiskWorld, count: int
 ) -> None:

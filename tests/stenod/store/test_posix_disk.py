@@ -78,12 +78,6 @@ def test_a_listing_is_whole_beside_another_one_by_the_same_handle(
         assert set(disk.names(root)) == names
 
 
-def test_a_folder_that_was_removed_has_no_names(disk: PosixDisk, root: int) -> None:
-    folder = disk.open_folder(root, "s", create=True)
-    disk.remove_folder(root, "s")
-    assert disk.names(folder) == []
-
-
 def test_a_file_of_another_user_is_refused_and_its_owner_named(
     disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from steno_protocol.commands import Append, Command, Open, Subscribe
 from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
 from steno_protocol.messages import encode_request
-from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
+from steno_protocol.replies import ErrorReply, SessionStat, Subscribed
 from stenod.api.peers import InFlightFrames, Sent
 from stenod.runtime.error_mapping import doubted, remedy_of
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
@@ -31,21 +31,6 @@ FOLLOW = Subscribe(session="demo", subscription="mine")
 
 def append_to(session: str, key: str) -> Append:
     return msgspec.structs.replace(append(key), session=session)
-
-
-async def test_one_of_several_concurrent_creators_creates_the_session() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        names = [b"1", b"2", b"3"]
-        for name in names:
-            send(daemon, name, Open(session="demo", exclusive=True))
-        for name in names:
-            await daemon.wait_for_answer(name)
-        answers = [daemon.answers[name][0] for name in names]
-        made = [answer for answer in answers if isinstance(answer, SessionStat)]
-        refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
-        assert [answer.created for answer in made] == [True]
-        assert [answer.code for answer in refused] == [ErrorCode.EXISTS] * 2
 
 
 async def test_one_of_several_creators_by_key_is_the_creator_for_ever() -> None:
@@ -188,21 +173,6 @@ async def test_a_client_that_left_before_the_reply_gets_no_subscription(
         assert [len(writer.feed) for writer in daemon.registry.writers("demo")] == [0]
 
 
-async def test_a_subscription_that_is_made_anew_counts_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_PEER_MAX", 1)
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, b"o", OPEN)
-        assert isinstance(await ask(daemon, b"s1", FOLLOW), Subscribed)
-        assert isinstance(await ask(daemon, b"s2", FOLLOW), Subscribed)
-        another = msgspec.structs.replace(FOLLOW, subscription="another")
-        refused = await ask(daemon, b"s3", another)
-        assert isinstance(refused, ErrorReply)
-        assert refused.code == ErrorCode.TOO_LARGE
-
-
 async def test_a_late_removal_spares_a_new_client_of_the_same_name() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
@@ -213,21 +183,6 @@ async def test_a_late_removal_spares_a_new_client_of_the_same_name() -> None:
         daemon.router.forget(earlier)
         (later,) = daemon.router.peers.values()
         assert set(later.subscriptions) == {"mine"}
-
-
-async def test_a_writer_fault_reaches_followers_and_its_queue_is_retried() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, b"o", OPEN)
-        await ask(daemon, b"s", FOLLOW)
-        (writer,) = daemon.registry.writers("demo")
-        writer.give_up(ZeroDivisionError())
-        answer = await ask(daemon, b"a", append_to("demo", fresh_key()), user("x"))
-        assert isinstance(answer, ErrorReply)
-        assert (answer.code, answer.outcome) == ("shutting_down", "not_applied")
-        assert isinstance(daemon.answers[b"s"][-1], Gone)
-        assert daemon.registry._services.budget.taken_bytes == 0
-        assert isinstance(await ask(daemon, b"b", append_to("demo", fresh_key()), user("x")), Ack)
 
 
 async def test_the_oldest_of_too_many_subscribers_is_asked_to_subscribe_again(
@@ -333,18 +288,4 @@ async def test_a_disk_error_names_its_operation(command: Command, what: str) -> 
         assert isinstance(answer, ErrorReply)
         assert answer.code == "storage_failed"
         assert what in answer.message
-        disk.heal()
-
-
-async def test_an_open_error_names_the_folder() -> None:
-    disk = SimulatedDisk()
-    daemon = DaemonInProcess(disk)
-    async with daemon.running():
-        await ask(daemon, b"x", OPEN)
-        for method in ("write", "truncate", "open_append"):
-            disk.fail_next(method, errno.EIO, times=9)
-        await ask(daemon, b"y", append("k"), user("a"))
-        answer = await ask(daemon, b"z", append("l"), user("a"))
-        assert isinstance(answer, ErrorReply)
-        assert "sessions/demo/timeline.jsonl'; nothing of the command was kept" in answer.message
         disk.heal()

@@ -8,11 +8,11 @@ from steno_protocol import limits, paths
 from steno_protocol.commands import AppendWire, Command, Open, Read, ReadWire, Stat, Verify
 from steno_protocol.errors import StorageFailed
 from steno_protocol.events import AnyEvent
-from steno_protocol.replies import AnyReply, ErrorReply, Lines, SessionStat
+from steno_protocol.replies import AnyReply, ErrorReply, Lines
 from support import asking
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, foreign, user
-from support.simulated_disk import SimulatedDisk, Survival
+from support.simulated_disk import SimulatedDisk
 from support.wire_writing import append_wire, event
 from support.writing import PATH, Desk
 
@@ -55,21 +55,6 @@ async def test_lines_of_a_failed_read_sync_are_shown_after_they_are_rewritten(
 
         assert not isinstance(shown, ErrorReply)
         assert disk.durable(CONTEXT) == foreign("one") + foreign("two")
-
-
-async def test_lines_of_a_failed_read_sync_are_rewritten_before_appends() -> None:
-    daemon = daemon_with(foreign("one"), foreign("two"))
-    disk = daemon.disk
-    async with daemon.running():
-        disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
-        await ask(daemon, Stat(session=SESSION))
-
-        await ask(daemon, append("k"), user("three"))
-
-        assert disk.durable(CONTEXT) == disk.content(CONTEXT)
-        stat = await ask(daemon, Stat(session=SESSION))
-        assert isinstance(stat, SessionStat)
-        assert stat.head == "0:3"
 
 
 @pytest.mark.parametrize("is_failing", [False, True], ids=["sound", "failing"])
@@ -137,23 +122,6 @@ async def test_a_doubt_outlives_the_closing_of_a_session() -> None:
         assert isinstance(shown, Lines)
         assert shown.next == "0:2"
         assert disk.durable(CONTEXT) == disk.content(CONTEXT)
-
-
-async def test_an_error_that_another_programs_sync_met_is_no_ack_of_ours() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k0"), user("zero"))
-        written = await desk.do(append("k1", durability="written"), user("one"))
-        assert written.ack.durability == "written"
-        desk.disk.foreign.append(FILE, foreign("theirs"))
-        desk.disk.foreign.fail_sync(FILE)
-
-        repeated = await desk.do(append("k1", repeat=True), user("one"))
-
-        assert repeated.ack.durability == "synced"
-        assert desk.durable() == desk.file()
-        desk.disk.crash(Survival.LOST)
-        assert b'"k1"' in desk.file()
-        assert foreign("theirs") in desk.file()
 
 
 async def test_a_sync_error_of_another_handle_reaches_the_writer() -> None:

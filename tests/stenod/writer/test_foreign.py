@@ -1,18 +1,15 @@
 """Writers beside programs that cut, replace or remove the file."""
 
 import errno
-from collections.abc import Callable
 
 import pytest
 
 from steno_protocol import limits, paths
-from steno_protocol.commands import Mutation
 from steno_protocol.errors import Busy, StenoError, StorageFailed
 from steno_protocol.events import Reset
-from steno_protocol.replies import Ack
 from steno_protocol.timeline_entries import TimelineEntry
 from support.foreign_program import before_call
-from support.lines import append, checkpoint, clear, foreign, revert, user
+from support.lines import append, clear, foreign, user
 from support.stored_session import fresh_key
 from support.writing import PATH, Desk
 
@@ -21,53 +18,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 FILE = f"{PATH}/{paths.CONTEXT}"
 
 
-def everything(desk: Desk) -> bytes:
-    """The lines of all generations."""
-    names = [name for name in desk.stored.names() if paths.generation_of(name) is not None]
-    return b"".join(desk.file(name) for name in [*names, paths.CONTEXT])
-
-
 def edit(desk: Desk) -> None:
     """Rename another file over the session's, as an editor saves."""
     desk.disk.foreign.replace(f"{FILE}~", foreign("edited"))
     desk.disk.foreign.rename(f"{FILE}~", paths.CONTEXT)
-
-
-def rotate(desk: Desk) -> None:
-    """Revert as kimi-cli does: the file becomes a generation, and some lines are copied."""
-    numbers = [paths.generation_of(name) or 0 for name in desk.stored.names()]
-    lines = desk.file().splitlines(keepends=True)
-    desk.disk.foreign.rename(FILE, f"context_{max(numbers) + 1}.jsonl")
-    desk.disk.foreign.replace(FILE, b"".join(lines[:1]))
-
-
-@pytest.mark.parametrize("interfere", [edit, rotate], ids=["edit", "rotate"])
-@pytest.mark.parametrize("command", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
-async def test_acked_records_survive_a_foreign_rename_at_any_call_of_a_rewrite(
-    command: Mutation, interfere: Callable[[Desk], None]
-) -> None:
-    has_come, number = True, 0
-    while has_come:
-        async with Desk().open() as desk:
-            await desk.do(append("k0"), user("zero"))
-            await desk.do(checkpoint("c0"))
-            acked = [desk.file()]
-            come = before_call(desk.disk, number, lambda desk=desk: interfere(desk))
-            sent = await desk.do(command)
-            has_come = come()
-            if isinstance(sent.answer, StenoError):
-                assert sent.answer.code.value == "busy"
-                assert sent.answer.outcome == "not_applied"
-            for key in ("k2", "k3"):
-                later = await desk.do(append(key, repeat=True), user(key))
-                acked.append(b'{"role":"user","content":"%s","_id":"%s"}\n' % ((key.encode(),) * 2))
-                assert isinstance(later.answer, Ack)
-            repeated = await desk.do(append("k0", repeat=True), user("zero"))
-            assert repeated.ack.first == "0:0"
-            for lines in acked:
-                assert lines in everything(desk), f"before call {number}"
-            number += 1
-    assert number > 8
 
 
 async def test_next_command_keeps_a_foreign_file_that_could_not_be_kept() -> None:
@@ -83,46 +37,6 @@ async def test_next_command_keeps_a_foreign_file_that_could_not_be_kept() -> Non
         assert isinstance(refused.error, StorageFailed)
         assert later.ack.first == "1:1"
         assert desk.file("context_1.jsonl") == mine
-
-
-async def test_a_replaced_file_is_kept_by_a_writer_that_ends_before_it_looked() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        mine = desk.file()
-        edit(desk)
-
-    assert desk.file("context_1.jsonl") == mine
-    assert desk.file() == foreign("edited")
-
-
-@pytest.mark.parametrize("interfere", [edit, rotate], ids=["edit", "rotate"])
-async def test_acked_records_survive_a_foreign_rename_at_any_call_of_a_writers_end(
-    interfere: Callable[[Desk], None],
-) -> None:
-    has_come, number = True, 0
-    while has_come:
-        async with Desk().open() as desk:
-            await desk.do(append("k1"), user("one"))
-            acked = desk.file()
-            come = before_call(desk.disk, number, lambda desk=desk: interfere(desk))
-        has_come = come()
-        assert acked in everything(desk), f"before call {number}"
-        number += 1
-    assert number > 3
-
-
-async def test_replaced_file_is_kept_although_its_name_is_taken() -> None:
-    has_come, number = True, 0
-    while has_come:
-        async with Desk().open() as desk:
-            await desk.do(append("k1"), user("one"))
-            acked = desk.file()
-            edit(desk)
-            come = before_call(desk.disk, number, lambda desk=desk: rotate(desk))
-        has_come = come()
-        assert acked in everything(desk), f"before call {number}"
-        number += 1
-    assert number > 5
 
 
 async def test_adopted_file_with_foreign_appends_is_not_cut() -> None:
@@ -158,28 +72,6 @@ async def test_foreign_truncation_does_not_count_as_taken_back() -> None:
         again = await desk.do(append("k2", repeat=True), user("two"))
         assert again.ack.first == "0:0"
         assert desk.durable().count(b'"_id":"k2"') == 1
-
-
-@pytest.mark.parametrize("more", [foreign("whole"), b'le":"user","content":"z"}\n'])
-async def test_foreign_append_during_the_undo_of_a_failed_write_is_kept(
-    more: bytes,
-) -> None:
-    has_come, number = True, 0
-    while has_come:
-        async with Desk().open() as desk:
-            await desk.do(append("k1"), user("one"))
-            desk.disk.foreign.append(FILE, b'{"ro')
-            desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
-            come = before_call(
-                desk.disk, number, lambda desk=desk: desk.disk.foreign.append(FILE, more)
-            )
-            await desk.do(append("k2"), user("two"))
-            await desk.do(append("k3"), user("three"))
-            has_come = come()
-            kept = [desk.file(), everything(desk), *desk.stored.quarantined()]
-            assert has_come == any(more in data for data in kept), f"before call {number}"
-            number += 1
-    assert number > 8
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["no older generation", "an older generation"])
@@ -223,17 +115,6 @@ async def test_file_that_returns_soon_is_adopted_and_not_replaced() -> None:
         assert sent.ack.first == "1:1"
 
 
-async def test_session_can_be_opened_after_its_writer_lost_the_file() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        mine = desk.file()
-        desk.disk.foreign.delete(FILE)
-
-    assert (desk.file("context_1.jsonl"), desk.file()) == (mine, b"")
-    opened = desk.stored.open()
-    assert str(opened.machine.head) == "1:0"
-
-
 @pytest.mark.parametrize("new", [b'"7"', b'"seventy"', b'""'], ids=["same", "longer", "shorter"])
 async def test_followers_start_over_when_another_program_edits_lines_that_they_have(
     new: bytes,
@@ -258,19 +139,6 @@ async def test_followers_start_over_when_another_program_edits_lines_that_they_h
         assert isinstance(event, Reset)
         assert (event.generation, event.kept, event.why) == (1, 0, "foreign")
         assert b"".join(block or b"" for _, block in reader.events[resets[-1] :]) == desk.file()
-
-
-async def test_followers_continue_after_foreign_appends() -> None:
-    async with Desk().open() as desk:
-        _, reader = desk.subscribe()
-        for number in range(3):
-            await desk.do(append(f"k{number}"), user("x" * limits.FINGERPRINT_BYTES))
-            desk.disk.foreign.append(FILE, foreign(str(number)))
-        await desk.do(append("k3"), user("3"))
-        await desk.wait_for(lambda: b'"k3"' in reader.data)
-
-        assert "Reset" not in reader.kinds
-        assert reader.data == desk.file()
 
 
 async def test_files_closed_meanwhile_append_nothing_to_the_timeline() -> None:

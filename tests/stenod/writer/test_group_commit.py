@@ -1,6 +1,5 @@
 """Group commits of the sessions of a burst."""
 
-import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,17 +8,17 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from steno_protocol import limits, paths
+from steno_protocol import limits
 from steno_protocol.commands import Command, Open
 from steno_protocol.messages import encode_request
-from steno_protocol.replies import Ack, ErrorReply
+from steno_protocol.replies import Ack
 from stenod.store.jsonl import JsonlLog
 from support.commits import TestCommits
 from support.daemon_in_process import DaemonInProcess
-from support.lines import append, foreign, revert, user, uuid7
+from support.lines import append, revert, user, uuid7
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S
-from support.writing import PATH, Desk, answers
+from support.writing import Desk, answers
 
 pytestmark = pytest.mark.anyio
 
@@ -182,27 +181,6 @@ async def test_what_comes_during_a_quick_group_of_a_cluster_is_committed_togethe
     assert count == 2
 
 
-async def test_failed_sync_fails_its_whole_group() -> None:
-    disk = SimulatedDisk()
-    daemon = DaemonInProcess(disk)
-    async with daemon.running():
-        await opened(daemon)
-        disk.fail_next("fdatasync", errno.EIO, skip=1)
-        names = burst(daemon, appends(1))
-        for name in names:
-            await daemon.wait_for_answer(name)
-
-        replies = [daemon.answers[name][0] for name in names]
-        for refused in replies:
-            assert isinstance(refused, ErrorReply)
-            assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
-        again = burst(daemon, appends(2))
-        for name in again:
-            await daemon.wait_for_answer(name)
-        acks = [daemon.answers[name][0] for name in again]
-        assert [ack.first for ack in acks if isinstance(ack, Ack)] == ["0:0"] * len(SESSIONS)
-
-
 async def test_slow_command_and_all_behind_it_go_to_the_task_in_order() -> None:
     async with Desk(at_once=True).open() as desk:
         await desk.do(append("k1"), user("one"))
@@ -218,29 +196,6 @@ async def test_slow_command_and_all_behind_it_go_to_the_task_in_order() -> None:
 
         assert answers(sent) == ["0:2", "0:3", "0:4", "NotFound", "0:0"]
         assert desk.durable() == desk.file()
-
-
-async def test_lines_of_another_program_before_a_round_are_taken_in_first() -> None:
-    async with Desk(at_once=True).open() as desk:
-        await desk.do(append("k1"), user("one"))
-        desk.disk.foreign.append(f"{PATH}/{paths.CONTEXT}", foreign("theirs"))
-
-        assert (await desk.do(append("k2"), user("two"))).ack.first == "0:2"
-        assert "foreign_change" in desk.logged
-
-
-async def test_a_write_that_fails_in_a_round_is_taken_back() -> None:
-    async with Desk(at_once=True).open() as desk:
-        await desk.do(append("k1"), user("one"))
-        whole = desk.file()
-        desk.disk.shorten_next("write", 7)
-        desk.disk.fail_next("write", errno.ENOSPC, skip=1)
-        sent = [desk.send(append(f"g{number}"), user("lost")) for number in range(3)]
-        await desk.wait_for(lambda: all(one.answer is not None for one in sent))
-
-        assert answers(sent) == ["StorageFailed"] * 3
-        assert desk.file() == whole
-        assert (await desk.do(append("g0"), user("found"))).ack.first == "0:1"
 
 
 async def test_a_fault_in_one_command_of_a_round_refuses_that_command_alone(

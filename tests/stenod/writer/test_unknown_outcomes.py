@@ -110,10 +110,3 @@ def test_keys_beyond_the_bound_make_every_key_count_as_unknown() -> None:
     outcomes.add([fresh_key(4)])
     assert outcomes.may_be_applied(append(fresh_key(3)))
     assert not outcomes.keys
-
-
-def test_a_key_that_was_looked_up_is_forgotten() -> None:
-    outcomes = UnknownOutcomes(int(NOW_S) * 1000)
-    outcomes.add([fresh_key(1)])
-    outcomes.settle(fresh_key(1))
-    assert not outcomes.may_be_applied(append(fresh_key(1)))

@@ -10,8 +10,6 @@ import pytest
 from steno import (
     BadRequest,
     BlockingClient,
-    Live,
-    NotFound,
     Position,
     RecordsEvent,
     StorageFailed,
@@ -102,22 +100,6 @@ def test_turns_are_read_from_their_begin_events(client: BlockingClient) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [("", {}), ("A", {"n": float("nan")}), ("A", {"n": object()}), ("A", {"n": "\ud800"})],
-    ids=["no type", "no number", "no JSON", "no text"],
-)
-def test_invalid_event_is_refused_and_nothing_is_written(
-    root: Path, client: BlockingClient, wrong: tuple[str, dict[str, object]]
-) -> None:
-    session = client.open("demo")
-    with pytest.raises(BadRequest):
-        session.append_wire(*wrong)
-    with pytest.raises(BadRequest):
-        session.append_wire([("A", {}), wrong])
-    assert session.wire_is_empty()
-
-
 def test_invalid_batch_is_refused_before_it_is_sent(client: BlockingClient) -> None:
     session = client.open("demo")
     with pytest.raises(BadRequest, match="at least one"):
@@ -131,16 +113,6 @@ def test_invalid_batch_is_refused_before_it_is_sent(client: BlockingClient) -> N
             session.append_wire([("A", {}), wrong])  # type: ignore[list-item]
     with pytest.raises(TooLarge):
         session.append_wire("A", {"text": "x" * limits.RECORD_BYTES_MAX})
-
-
-def test_missing_session_has_no_wire_file(client: BlockingClient) -> None:
-    session = client.session("missing")
-    with pytest.raises(NotFound):
-        session.append_wire("A", {})
-    with pytest.raises(NotFound):
-        list(session.wire_records())
-    with pytest.raises(NotFound):
-        session.wire_is_empty()
 
 
 @pytest.mark.usefixtures("daemon")
@@ -245,25 +217,6 @@ def test_unreadable_file_does_not_count_as_empty(root: Path, client: BlockingCli
 # --- following ------------------------------------------------------------------------------------
 
 
-def test_follower_of_both_files_gets_each_in_its_order(client: BlockingClient) -> None:
-    session = client.open("demo")
-    session.append_message(message("one"))
-    session.append_wire("A", {"n": 0})
-    with session.subscribe(records="both") as events:
-        seen = [events.next_event(60) for _ in range(4)]
-        assert {(type(each), each.file) for each in seen if each} == {
-            (RecordsEvent, "context"), (RecordsEvent, "wire"), (Live, "context"), (Live, "wire")
-        }  # fmt: skip
-        session.append_wire("B", {"n": 1})
-        received = events.next_event(60)
-        assert isinstance(received, RecordsEvent)
-        assert [(each.type, each.at) for each in received.wire_records()] == [("B", Position(0, 1))]
-        ack = session.append_message(message("two"))
-        received = events.next_event(60)
-        assert isinstance(received, RecordsEvent)
-        assert (received.file, received.next) == ("context", ack.head)
-
-
 def test_follower_of_both_files_has_a_position_in_each(client: BlockingClient) -> None:
     session = client.open("demo")
     ack = session.append_message([message("one"), message("two")])
@@ -275,18 +228,6 @@ def test_follower_of_both_files_has_a_position_in_each(client: BlockingClient) -
     blocks = {each.file: each for each in received if isinstance(each, RecordsEvent)}
     assert blocks["context"].first == ack.last
     assert [each.payload["n"] for each in blocks["wire"].wire_records()] == [1]
-
-
-@pytest.mark.usefixtures("daemon")
-def test_written_events_are_readable_once_acknowledged(root: Path) -> None:
-    with connect_sync(root, spawn=False) as client:
-        session = client.open("demo", follow=False)
-        for number in range(20):
-            ack = session.append_wire("Tick", {"number": number})
-            assert ack.durability == "written"
-            assert len(list(session.wire_records())) == number + 1
-        session.append_message({"role": "user", "content": "hi"}, durability="written")
-        assert len(list(session.lines())) == 1
 
 
 @pytest.mark.parametrize("restarts", [False, True])

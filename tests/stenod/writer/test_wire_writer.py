@@ -8,9 +8,8 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.blocks import split_lines
-from steno_protocol.errors import BadRequest, Conflict, Held, StorageFailed
+from steno_protocol.errors import BadRequest, Held, StorageFailed
 from support.lines import append, user
-from support.simulated_disk import SimulatedDisk, Survival
 from support.stored_session import fresh_key
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, answers
@@ -18,7 +17,6 @@ from support.writing import PATH, answers
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
-FILE = f"{PATH}/{paths.WIRE}"
 
 
 def numbers(data: bytes) -> list[int]:
@@ -38,41 +36,6 @@ async def test_many_first_writers_in_one_group_get_one_header() -> None:
 
         assert answers(sent) == [f"0:{number}" for number in range(1, 21)]
         assert numbers(desk.file()) == list(range(20))
-
-
-async def test_a_first_event_that_is_refused_brings_no_header() -> None:
-    async with WireDesk().open() as desk:
-        refused = await desk.do(append_wire("k0"), event(0), b'{"timestamp":1}')
-        assert isinstance(refused.error, BadRequest)
-        assert refused.error.message.startswith("record 2 of 2")
-        assert desk.file() == b""
-
-        await desk.do(append_wire("k1"), event(1))
-        assert numbers(desk.file()) == [1]
-
-
-async def test_a_header_that_could_not_be_stored_comes_with_the_next_event() -> None:
-    async with WireDesk().open() as desk:
-        desk.disk.fail_next("write", errno.EIO, name=paths.WIRE)
-        failed = await desk.do(append_wire("k0"), event(0))
-        assert isinstance(failed.error, StorageFailed)
-
-        again = await desk.do(append_wire("k0", repeat=True), event(0))
-        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
-        assert numbers(desk.file()) == [0]
-
-
-@pytest.mark.parametrize("content", [HEADER.replace(b"1.10", b"1.3"), event(0) + b"\n", b"\n"])
-async def test_a_file_that_has_lines_keeps_its_first_one(content: bytes) -> None:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    disk.plant(FILE, content)
-    async with WireDesk(disk).open() as desk:
-        sent = await desk.do(append_wire("k1"), event(1))
-
-        assert sent.ack.first == "0:1"
-        assert desk.file().startswith(content)
-        assert b"1.10" not in desk.file()
 
 
 # --- durability ----------------------------------------------------------------------------------
@@ -131,52 +94,6 @@ async def test_a_flood_is_synced_before_its_second_is_over() -> None:
         assert after.ack.durability == "written"
 
 
-async def test_failed_sync_takes_back_unseen_events() -> None:
-    async with WireDesk().open() as desk:
-        _, reader = desk.subscribe("now")
-        await desk.do(append_wire("k0"), event(0))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.WIRE)
-        await desk.pass_time(limits.WRITTEN_SYNC_S)
-
-        assert reader.data == b""
-        again = await desk.do(append_wire("k0", repeat=True, durability="synced"), event(0))
-        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
-        await desk.settle()
-        assert numbers(desk.file()) == [0]
-        assert reader.data == desk.file()
-
-
-async def test_written_events_are_synced_when_the_writer_ends() -> None:
-    desk = WireDesk()
-    async with desk.open():
-        await desk.do(append_wire("k0"), event(0))
-        assert desk.durable() == b""
-    assert numbers(desk.durable()) == [0]
-
-
-@pytest.mark.parametrize("survival", Survival, ids=lambda survival: survival.value)
-@pytest.mark.parametrize("number", range(5))
-async def test_power_cut_leaves_whole_batches_behind_one_header(
-    survival: Survival, number: int, seed: int
-) -> None:
-    desk = WireDesk()
-    async with desk.open():
-        await desk.do(append_wire("k0", durability="synced"), event(0))
-        for key in range(1, 6):
-            texts = ["汉字" * key] * key
-            await desk.do(append_wire(f"k{key}"), *(event(key, text) for text in texts))
-        desk.disk.reseed(seed + number)
-        disk = desk.disk.clone()
-    disk.crash(survival)
-    async with WireDesk(disk).open() as again:
-        await again.do(append_wire("k9"), event(9))
-        found = numbers(again.file())
-    *survived, last = found
-    count = max(survived)
-    assert (survived[0], last) == (0, 9)
-    assert survived == [key for key in range(count + 1) for _ in range(max(key, 1))]
-
-
 # --- beside the context --------------------------------------------------------------------------
 
 
@@ -223,17 +140,6 @@ async def test_at_never_falls_when_another_program_makes_the_context_shorter(
     assert at == ["0:3", "0:3", "0:5"][: len(at)]
     changes = [entry.details for entry in desk.stored.timeline() if entry.kind == "foreign"]
     assert changes == [{"before": "0:3", "after": "0:0", "kept": False}]
-
-
-async def test_the_two_files_have_heads_and_keys_of_their_own() -> None:
-    async with WireDesk().open() as desk:
-        for number in range(3):
-            await desk.do_to_context(append(f"c{number}"), user("one"))
-        first = await desk.do(append_wire("c0", expect="0:0"), event(0))
-        assert (first.ack.first, first.ack.duplicate) == ("0:1", False)
-        late = await desk.do(append_wire("k1", expect="0:3"), event(1))
-        assert isinstance(late.error, Conflict)
-        assert late.error.head == "0:2"
 
 
 async def test_a_command_for_the_other_file_is_refused() -> None:

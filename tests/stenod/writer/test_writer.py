@@ -9,7 +9,6 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import (
-    BadRequest,
     Busy,
     Conflict,
     Expired,
@@ -17,8 +16,6 @@ from steno_protocol.errors import (
     ShuttingDown,
     StorageFailed,
 )
-from steno_protocol.replies import Ack
-from stenod.core.keys import KeyTable
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
@@ -121,35 +118,6 @@ async def test_rewrite_keeps_its_place_among_the_commands() -> None:
             assert text in line
 
 
-async def test_one_bad_command_does_not_harm_its_group() -> None:
-    async with Desk().open() as desk:
-        sent = [
-            desk.send(append("k1"), user("one")),
-            desk.send(append("bad"), b"{"),
-            desk.send(append("late", expect="0:0"), user("x")),
-            desk.send(append("k2"), user("two")),
-        ]
-        await desk.wait_for(lambda: sent[-1].answer is not None)
-
-        assert isinstance(sent[1].error, BadRequest)
-        assert isinstance(sent[2].error, Conflict)
-        assert sent[2].error.head == "0:1"
-        assert [sent[0].ack.first, sent[3].ack.first] == ["0:0", "0:1"]
-
-
-async def test_an_old_key_is_looked_up_in_the_files() -> None:
-    async with Desk().open() as desk:
-        key = uuid7(int(NOW_S * 1000) - 5, 1)
-        first = await desk.do(append(key), user("one"))
-        desk.writer.opened.machine.keys._forget_oldest(1)  # type: ignore[union-attr]
-
-        again = await desk.do(append(key, repeat=True), user("one"))
-
-        assert again.ack.duplicate
-        assert again.ack.first == first.ack.first
-        assert desk.file().count(b"\n") == 1
-
-
 async def test_a_foreign_file_is_scanned_once_and_the_recovery_point_remembers_it() -> None:
     disk = SimulatedDisk()
     disk.plant(FILE, foreign("theirs"))
@@ -164,30 +132,6 @@ async def test_a_foreign_file_is_scanned_once_and_the_recovery_point_remembers_i
 
 
 # --- failures ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-@pytest.mark.parametrize("method", ["write", "fdatasync"])
-async def test_a_group_that_cannot_be_stored_is_taken_back_and_refused(
-    method: str, effect: Effect
-) -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        _, reader = desk.subscribe("0:1")
-        before = desk.file()
-        desk.disk.fail_next(method, errno.EIO, name=paths.CONTEXT, effect=effect)
-
-        sent = [desk.send(append(f"f{number}"), user("lost")) for number in range(3)]
-        await desk.wait_for(lambda: sent[-1].answer is not None)
-
-        for one in sent:
-            assert isinstance(one.error, StorageFailed)
-        assert desk.file() == desk.durable() == before
-        assert reader.data == b""
-        again = await desk.do(append("f0", repeat=True), user("found"))
-        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
-        desk.disk.crash(Survival.LOST)
-        assert desk.stored.open().machine.head.line == 2
 
 
 async def test_a_group_that_cannot_be_taken_back_is_unknown_and_never_believed_unsynced() -> None:
@@ -242,22 +186,6 @@ async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fa
         assert again.ack.first == first.ack.first
 
 
-async def test_duplicate_with_a_displaced_key_does_not_fail(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(KeyTable.__init__, "__defaults__", (2,))
-    async with Desk().open() as desk:
-        first = [await desk.do(append(f"k{number}"), user("x")) for number in range(3)]
-        desk.disk.fail_next("write", errno.EIO, name=paths.CONTEXT)
-
-        again = [desk.send(append(f"k{number}", repeat=True), user("x")) for number in (1, 0)]
-        lost = desk.send(append("k3"), user("lost"))
-        await desk.wait_for(lambda: lost.answer is not None)
-
-        assert isinstance(lost.error, StorageFailed)
-        assert [one.ack.first for one in again] == [first[1].ack.first, first[0].ack.first]
-
-
 async def test_a_full_disk_refuses_and_heals_by_itself() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
@@ -271,30 +199,6 @@ async def test_a_full_disk_refuses_and_heals_by_itself() -> None:
         healed = await desk.do(append("k2", repeat=True), user("two"))
         assert healed.ack.first == "0:1"
         assert desk.file().count(b"\n") == 2
-
-
-async def test_a_rewrite_that_fails_before_its_rename_did_not_happen() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        desk.disk.fail_next("rename", errno.EIO, name=paths.REWRITE)
-
-        failed = await desk.do(clear("c"))
-
-        assert isinstance(failed.error, StorageFailed)
-        done = await desk.do(clear("c", repeat=True))
-        assert (done.ack.head, done.ack.duplicate) == ("1:0", False)
-
-
-async def test_a_rewrite_that_fails_after_its_rename_is_reported_as_done() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        desk.disk.fail_next("rename", errno.EIO, name=paths.REWRITE, effect=Effect.WHOLE)
-
-        done = await desk.do(clear("c"))
-
-        assert (done.ack.head, done.ack.duplicate) == ("1:0", False)
-        again = await desk.do(clear("c", repeat=True))
-        assert (again.ack.head, again.ack.duplicate) == ("1:0", True)
 
 
 async def test_a_rewrite_behind_a_group_that_failed_is_not_made() -> None:
@@ -330,18 +234,6 @@ async def test_written_is_acked_at_once_and_published_when_it_is_synced(
         assert desk.durable() == reader.data
 
 
-async def test_written_is_synced_by_itself_before_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "WRITTEN_SYNC_S", 0.0)
-    monkeypatch.setattr(limits, "LIVE_SYNC_S", 0.0)
-    async with Desk().open() as desk:
-        _, reader = desk.subscribe()
-        await desk.do(append("w", durability="written"), user("soon"))
-
-        await desk.wait_for(lambda: reader.data != b"")
-
-        assert desk.durable() == reader.data == desk.file()
-
-
 async def test_a_repeat_of_a_written_command_is_answered_once_it_is_synced() -> None:
     async with Desk().open() as desk:
         await desk.do(append("w", durability="written"), user("soon"))
@@ -351,20 +243,6 @@ async def test_a_repeat_of_a_written_command_is_answered_once_it_is_synced() -> 
         assert again.ack.duplicate
         assert again.ack.durability == "synced"
         assert b'"w"' in again.durable_then
-
-
-async def test_failed_sync_takes_the_written_lines_back() -> None:
-    async with Desk().open() as desk:
-        written = await desk.do(append("w", durability="written"), user("soon"))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
-
-        failed = await desk.do(append("s"), user("now"))
-
-        assert written.ack.durability == "written"
-        assert isinstance(failed.error, StorageFailed)
-        assert desk.file() == b""
-        again = await desk.do(append("w", repeat=True), user("soon"))
-        assert (again.ack.first, again.ack.duplicate) == ("0:0", False)
 
 
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
@@ -392,20 +270,6 @@ async def test_failed_write_leaves_the_lines_before_it(effect: Effect) -> None:
         assert desk.stored.open().machine.head.line == 4
 
 
-async def test_followers_receive_the_records_that_a_failed_write_left() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        _, reader = desk.subscribe("0:1")
-        await desk.do(append("w", durability="written"), user("soon"))
-        assert reader.data == b""
-        desk.disk.fail_next("write", errno.ENOSPC, name=paths.CONTEXT)
-        await desk.do(append("k2"), user("lost"))
-        await desk.do(append("k3"), user("later"))
-        await desk.wait_for(lambda: reader.data.count(b"\n") == 2)
-
-        assert [b"soon" in each for each in reader.data.splitlines()] == [True, False]
-
-
 async def test_failed_write_and_sync_take_all_lines_back() -> None:
     async with Desk().open() as desk:
         await desk.do(append("w", durability="written"), user("soon"))
@@ -418,16 +282,6 @@ async def test_failed_write_and_sync_take_all_lines_back() -> None:
         assert desk.file() == b""
         again = await desk.do(append("w", repeat=True), user("soon"))
         assert (again.ack.first, again.ack.duplicate) == ("0:0", False)
-
-
-async def test_written_lines_are_synced_when_the_writer_ends() -> None:
-    desk = Desk()
-    async with desk.open():
-        await desk.do(append("w", durability="written"), user("soon"))
-
-    assert desk.durable().count(b"\n") == 1
-    assert desk.writer.opened is None
-    assert not desk.disk._handles
 
 
 # --- other programs ------------------------------------------------------------------------------
@@ -491,57 +345,6 @@ async def test_half_line_before_a_write_makes_its_outcome_unknown() -> None:
         assert desk.file().count(b'\n{"role":"user","content":"mine","_id":"g0"}') == 1
 
 
-async def test_a_line_behind_ours_moves_nothing() -> None:
-    async with Desk().open() as desk:
-        desk.commits.after = lambda: desk.disk.foreign.append(FILE, foreign("theirs"))
-
-        sent = await desk.do(append("k1"), user("one"))
-        desk.commits.after = lambda: None
-
-        assert sent.ack.first == "0:0"
-        assert (await desk.do(append("k2"), user("two"))).ack.first == "0:2"
-
-
-async def test_a_file_that_was_replaced_is_kept_as_a_generation() -> None:
-    async with Desk().open() as desk:
-        _, reader = desk.subscribe()
-        await desk.do(append("k1"), user("one"))
-        mine = desk.file()
-        desk.disk.foreign.replace(FILE, foreign("theirs"))
-
-        sent = await desk.do(append("k2"), user("two"))
-        await desk.wait_for(lambda: reader.data.count(b"\n") == 3)
-
-        assert sent.ack.first == "1:1"
-        assert desk.file("context_1.jsonl") == mine
-        assert "Reset" in reader.kinds
-        assert (await desk.do(append("k1", repeat=True), user("one"))).ack.first == "0:0"
-
-
-async def test_a_file_that_was_replaced_between_look_and_write_is_kept_too() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        between_look_and_write(desk, lambda: desk.disk.foreign.replace(FILE, foreign("theirs")))
-
-        sent = await desk.do(append("k2"), user("two"))
-
-        assert isinstance(sent.error, OutcomeUnknown)
-        for key, text in (("k1", "one"), ("k2", "two")):
-            assert (await desk.do(append(key, repeat=True), user(text))).ack.duplicate
-
-
-async def test_a_rotation_as_kimi_cli_makes_it_is_a_generation() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        desk.disk.foreign.rename(FILE, "context_1.jsonl")
-        desk.disk.foreign.replace(FILE, b"")
-
-        sent = await desk.do(append("k2"), user("two"))
-
-        assert sent.ack.first == "1:0"
-        assert (await desk.do(append("k1", repeat=True), user("one"))).ack.first == "0:0"
-
-
 async def test_cut_file_is_adopted_and_followers_start_over() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
@@ -572,18 +375,6 @@ async def test_rewrite_conflicts_after_a_foreign_change() -> None:
         assert rewrite.error.head == "0:3"
 
 
-async def test_next_command_looks_again_at_an_unreadable_folder() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        desk.disk.foreign.replace(FILE, foreign("theirs"))
-        desk.disk.fail_next("names", errno.EIO)
-
-        refused = await desk.do(append(fresh_key()), user("two"))
-
-        assert isinstance(refused.error, StorageFailed)
-        assert (await desk.do(append(fresh_key(), repeat=True), user("two"))).answer is not None
-
-
 # --- bounds --------------------------------------------------------------------------------------
 
 
@@ -597,28 +388,6 @@ async def test_a_command_past_its_deadline_is_not_applied() -> None:
         assert in_time.ack.first == "0:0"
 
 
-@pytest.mark.parametrize("is_opened_again", [False, True])
-async def test_late_repeat_gets_its_first_reply(*, is_opened_again: bool) -> None:
-    first = Desk()
-    async with first.open() as desk:
-        ack = (await desk.do(append("k1"), user("one"))).ack
-        repeated = None if is_opened_again else await _late_repeat(desk)
-    if is_opened_again:
-        async with Desk(first.disk).open() as desk:
-            repeated = await _late_repeat(desk)
-
-    assert repeated == msgspec.structs.replace(ack, duplicate=True)
-
-
-async def _late_repeat(desk: Desk) -> Ack:
-    """The reply to a late repeat with an old expectation."""
-    late = desk.send(
-        append("k1", repeat=True, expect="7:7"), user("one"), deadline_s=desk.now_s - 1
-    )
-    await desk.wait_for(lambda: late.answer is not None)
-    return late.ack
-
-
 async def test_a_full_mailbox_is_busy_and_takes_nothing() -> None:
     async with Desk().open() as desk:
         for number in range(limits.MAILBOX_COMMANDS_MAX):
@@ -629,17 +398,6 @@ async def test_a_full_mailbox_is_busy_and_takes_nothing() -> None:
 
         await desk.wait_for(lambda: len(desk.answered) == limits.MAILBOX_COMMANDS_MAX)
         assert (await desk.do(append("again"), user("x"))).ack
-
-
-async def test_bytes_that_wait_are_bounded_too() -> None:
-    async with Desk().open() as desk:
-        desk.send(append("k1"), user("x"), size=limits.MAILBOX_BYTES_MAX)
-
-        with pytest.raises(Busy):
-            desk.send(append("k2"), user("x"))
-        await desk.settle()
-
-        assert (await desk.do(append("k2"), user("x"))).ack
 
 
 async def test_a_group_is_no_larger_than_its_limit() -> None:
@@ -693,17 +451,6 @@ async def test_a_writer_is_not_idle_while_its_files_are_being_opened() -> None:
         await desk.writer.open()
 
         assert seen == [False]
-
-
-async def test_a_retired_writer_opens_nothing_any_more() -> None:
-    async with Desk().open() as desk:
-        desk.writer.retire()
-        await desk.settle()
-
-        with pytest.raises(ShuttingDown):
-            await desk.writer.open()
-
-        assert not desk.disk._handles
 
 
 async def test_an_idle_session_costs_no_handle_and_comes_back_from_its_mark() -> None:
