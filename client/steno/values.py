@@ -370,7 +370,8 @@ class RecordsEvent(msgspec.Struct, frozen=True):
             >>> [(each.cursor.line, each.record) for each in event.records()]
             [(0, {'a': 1}), (2, {'b': 2})]
         """
-        return [record for _, record in decode_block(self.first, self.block) if record is not None]
+        found = (decode_line(cursor, line) for cursor, line in self._placed())
+        return [record for record in found if record is not None]
 
     def wire_records(self) -> list[WireRecord]:
         """Return the events of a wire file; its header, blank and damaged lines are left out.
@@ -385,7 +386,12 @@ class RecordsEvent(msgspec.Struct, frozen=True):
             >>> [each.type for each in event.wire_records()]
             ['TurnBegin']
         """
-        return list(_wire_records(self.first, self.block))
+        found = ((cursor, line, wire.parse_wire_line(line)) for cursor, line in self._placed())
+        return [
+            wire_record(cursor, line, parsed)
+            for cursor, line, parsed in found
+            if isinstance(parsed, wire.WireRecord)
+        ]
 
     def stream_records(self) -> list[StreamRecord]:
         """Return the records of a stream.
@@ -401,12 +407,13 @@ class RecordsEvent(msgspec.Struct, frozen=True):
             >>> [record.record for record in event.stream_records()]
             [{'text': 'first'}]
         """
-        generation, first = self.first
-        found = (
-            stream_record(Position(generation, number), line)
-            for number, line in enumerate(self.lines(), first)
-        )
+        found = (stream_record(cursor, line) for cursor, line in self._placed())
         return [record for record in found if record is not None]
+
+    def _placed(self) -> Iterator[tuple[Position, bytes]]:
+        generation, first = self.first
+        for number, line in enumerate(self.lines(), first):
+            yield Position(generation, number), line
 
 
 class Live(msgspec.Struct, frozen=True):
@@ -543,26 +550,11 @@ def decode_line(cursor: Position, line: bytes) -> Record | None:
     return None if value is None else Record(cursor, value, line)
 
 
-def decode_block(first: Position, block: bytes) -> Iterator[tuple[Position, Record | None]]:
-    """Yield cursor and record of every line that is not blank; None for a damaged line."""
-    for number, line in enumerate(split_lines(block), first.line):
-        if line.strip():
-            cursor = Position(first.generation, number)
-            yield cursor, decode_line(cursor, line)
-
-
 def wire_record(cursor: Position, line: bytes, parsed: wire.WireRecord) -> WireRecord:
     """Convert a decoded event to the caller's value."""
     return WireRecord(
         cursor, parsed.timestamp, parsed.type, parsed.payload, _position(parsed.at), line
     )
-
-
-def _wire_records(first: Position, block: bytes) -> Iterator[WireRecord]:
-    for number, line in enumerate(split_lines(block), first.line):
-        parsed = wire.parse_wire_line(line)
-        if isinstance(parsed, wire.WireRecord):
-            yield wire_record(Position(first.generation, number), line, parsed)
 
 
 def _position(text: str | None) -> Position | None:

@@ -27,7 +27,7 @@ def test_first_comment_names_the_source_and_the_command(module: str) -> None:
 
 def test_comparison_sees_each_change_of_code_or_comment_but_no_format() -> None:
     text = written("streams")
-    assert meaning(text.replace("return record\n", "return None\n")) != meaning(text)
+    assert meaning(text.replace("return value\n", "return None\n")) != meaning(text)
     assert meaning(text.replace("# Without its fields", "# With its fields")) != meaning(text)
     assert meaning(text.replace('"""The next line."""', '"""A line."""')) != meaning(text)
     assert meaning(text.replace("(Iterator[bytes])", "(\n    Iterator[bytes],\n)")) == meaning(text)

@@ -34,6 +34,7 @@ NAMES: Final = {
     "AsyncIterator": "Iterator",
     "Client": "BlockingClient",
     "connect": "connect_sync",
+    "DecodedStream": "BlockingDecodedStream",
     "LineStream": "BlockingLineStream",
     "Link": "BlockingLink",
     "RecordList": "BlockingRecordList",
@@ -139,7 +140,6 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
             "from steno._sync.bases import RefreshedSession\n",
         ),
         ("class Session(SessionView):", "class Session(RefreshedSession):"),
-        ("    position_text,\n", ""),
         (
             """\
     once; `written` is faster only with `follow=False`. A cancelled call may have been applied:
@@ -208,7 +208,12 @@ PHRASES: Final[dict[str, Sequence[tuple[str, str]]]] = {
         ),
         ("Follow it with `async for`: the", "Follow it with `for`: the"),
     ),
-    "streams": (),
+    "streams": (
+        (
+            "from collections.abc import AsyncIterator, Callable, Iterator\n",
+            "from collections.abc import Callable, Iterator\n",
+        ),
+    ),
 }
 """Text of an async module, and the text of its blocking module in its place."""
 

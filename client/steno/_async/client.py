@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import PurePath
 from types import TracebackType
 from typing import Literal, Self
 
@@ -11,15 +12,7 @@ from steno._async.link import Link
 from steno._async.session import Session
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
-from steno._sansio.requests import (
-    ReplyT,
-    delete_command,
-    open_unfollowed,
-    opening,
-    page_size,
-    rename_command,
-    undelete_command,
-)
+from steno._sansio.requests import ReplyT, given_key, made_unfollowed, opening, page_size
 from steno._sansio.view import NotPicklable
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
@@ -167,12 +160,7 @@ class Client(NotPicklable):
             ('team/planner-1', 0)
         """
         command = opening(
-            session,
-            self._link.name,
-            key,
-            create=create,
-            exclusive=exclusive,
-            stamp=stamp,
+            session, self._link.name, key, create=create, exclusive=exclusive, stamp=stamp
         )
         stat = await self._link.ask(command, replies.SessionStat)
         opened = Session(self._link, session, stat)
@@ -180,7 +168,9 @@ class Client(NotPicklable):
             try:
                 await opened.load()
             except StenoError as error:
-                raise open_unfollowed(error, stat, command.key) from error
+                if not stat.created:
+                    raise
+                raise made_unfollowed(error, session, command.key) from error
         return opened
 
     def session(self, session: str) -> Session:
@@ -307,7 +297,7 @@ class Client(NotPicklable):
             >>> (deleted.trash / "context.jsonl").exists()
             True
         """
-        asked = delete_command(session, self._link.name, key)
+        asked = commands.Delete(session=session, key=given_key(key), by=self._link.name)
         return deleted_of(await self._link.ask(asked, replies.Deleted))
 
     async def undelete(
@@ -339,7 +329,8 @@ class Client(NotPicklable):
             >>> (await client.undelete("talk")).session
             'talk'
         """
-        asked = undelete_command(session, None if trash is None else os.fspath(trash), key)
+        name = None if trash is None else PurePath(trash).name
+        asked = commands.Undelete(session=session, trash=name, key=given_key(key))
         return await self._link.ask(asked, replies.Moved)
 
     async def trash(self, prefix: str = "") -> list[replies.TrashEntry]:
@@ -398,7 +389,9 @@ class Client(NotPicklable):
             >>> (await client.rename("talk", "plans/shop")).session
             'plans/shop'
         """
-        asked = rename_command(session, self._link.name, new_session, key)
+        asked = commands.Rename(
+            session=session, new_session=new_session, key=given_key(key), by=self._link.name
+        )
         return await self._link.ask(asked, replies.Moved)
 
     async def status(self) -> replies.StatusReport:

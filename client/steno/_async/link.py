@@ -404,11 +404,6 @@ class Link:
         for link in (self, *self._owner_links()):
             link._push_soon()
 
-    def _leave_home(self) -> None:
-        if self._owners is not None:
-            self._owners.leave_home()
-            self._redirect()
-
     def _owner_links(self) -> "list[OwnerLink]":
         return [] if self._owners is None else list(self._owners.links.values())
 
@@ -563,7 +558,9 @@ class Link:
                 self._hang_up("the connection to the daemon was lost")
                 # A machine that vanished would be waited for in vain.
                 self._target = self._target.rotated()
-                self._leave_home()
+                if self._owners is not None:
+                    self._owners.leave_home()
+                    self._redirect()
             await self._connect_again()
 
     async def _serve(self, connection: Connection) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from steno._sansio.argument_checks import given_seconds
-from steno._sansio.compaction import Begun, too_late
+from steno._sansio.compaction import Begun
 from steno._sansio.summaries import Summarize, Summary
 from steno_protocol import limits, replies
 from steno_protocol.context import Message
-from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.errors import BadRequest, Expired, StenoError
 
 if TYPE_CHECKING:
     from steno._async.link import Link
@@ -43,7 +43,11 @@ class ModelCall:
             Expired: it took too long.
             Exception: `summarize` raised it.
         """
-        answer: str | Summary | BaseException = too_late(begun.begin.session, self._timeout_s)
+        answer: str | Summary | BaseException = Expired(
+            f"there was no summary within {self._timeout_s} s: nothing was changed; allow more"
+            " time, or ask a faster model",
+            session=begun.begin.session,
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_renew, link, begun)
             with anyio.move_on_after(self._timeout_s):

@@ -1,52 +1,21 @@
 """One session, through an async client."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio.lowlevel
 
+from steno import values
 from steno._async.streams import LineStream, RecordStream, WireRecordStream
+from steno._sansio import requests, wire_events
 from steno._sansio.messages import Message
 from steno._sansio.reading import LineReader
 from steno._sansio.repairs import repair_fields
-from steno._sansio.requests import (
-    CheckpointLike,
-    Durability,
-    MutationT,
-    PositionLike,
-    ack_of,
-    checkpoint_of,
-    describe_command,
-    encode_records,
-    fork_command,
-    fork_unfollowed,
-    mutation,
-    position_text,
-    reverted,
-    target_of,
-    undo_command,
-)
+from steno._sansio.requests import CheckpointLike, Durability, MutationT, PositionLike
 from steno._sansio.view import SessionView
-from steno._sansio.wire_events import (
-    Payload,
-    WireEvent,
-    WireReader,
-    encode_events,
-    header_fields,
-    turn_of,
-)
-from steno.values import (
-    Ack,
-    Checkpoint,
-    Compacted,
-    Mail,
-    SentMail,
-    StreamInfo,
-    Turn,
-    mail_of,
-    sent_mail_of,
-    stream_info,
-)
+from steno._sansio.wire_events import Payload, WireEvent, WireReader
+from steno.values import Ack, Checkpoint, Compacted, Mail, SentMail, StreamInfo, Turn
 from steno_protocol import commands, replies, wire
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.positions import Position
@@ -90,26 +59,12 @@ class Session(SessionView):
     """
 
     def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
-        super().__init__(session, stat)
+        super().__init__(session, stat, link.repairs)
         self._link = link
 
     def __del__(self) -> None:
         if self._mirror is not None:
             self._link.abandon(self._mirror.follower)
-
-    @property
-    def repaired(self) -> tuple[replies.RepairedFile, ...]:
-        """The repairs of the session's files that the daemon made for this client.
-
-        After a crash or a half line of another program, an opening has to change the end of a
-        file. The daemon reports that once, in its next reply about the session, mostly the one to
-        the command that opened it; the timeline has all repairs.
-
-        Example:
-            >>> session.repaired
-            ()
-        """
-        return self._link.repairs.of(self.id)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -152,7 +107,7 @@ class Session(SessionView):
             ['hi', 'Hello']
         """
         return await self._change(
-            commands.Append, key, expect, durability, records=encode_records(message)
+            commands.Append, key, expect, durability, records=requests.encode_records(message)
         )
 
     async def checkpoint(
@@ -186,7 +141,7 @@ class Session(SessionView):
         ack = await self._change(
             commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
         )
-        return checkpoint_of(ack)
+        return requests.checkpoint_of(ack)
 
     async def revert_to(
         self,
@@ -230,7 +185,7 @@ class Session(SessionView):
             durability,
             why=why,
             drop_damaged=drop_damaged,
-            **reverted(target),
+            **requests.reverted(target),
         )
 
     async def clear(
@@ -401,7 +356,8 @@ class Session(SessionView):
             >>> [(str(each.cursor), each.record["role"]) async for each in session.records()]
             [('0:0', 'user'), ('0:1', '_checkpoint')]
         """
-        return RecordStream(self._link, LineReader(self.id, after, until), strict=strict)
+        reader = LineReader(self.id, after, until)
+        return RecordStream(self._link, reader, partial(reader.records, strict=strict))
 
     async def stat(self) -> replies.SessionStat:
         """Return the session's numbers at its head, as the daemon knows them.
@@ -617,7 +573,7 @@ class Session(SessionView):
             >>> len(session.history)
             2
         """
-        target = Position.parse(position_text(position))
+        target = Position.parse(requests.position_text(position))
         await self._link.reach(self._followed(), target)
 
     # --- the wire file ----------------------------------------------------------------------------
@@ -660,13 +616,13 @@ class Session(SessionView):
             >>> ack.durability
             'synced'
         """
-        records = encode_events(event, payload, timestamp)
-        fields = header_fields(header)
-        command = mutation(
+        records = wire_events.encode_events(event, payload, timestamp)
+        fields = wire_events.header_fields(header)
+        command = requests.mutation(
             commands.AppendWire, self.id, self._link.name, key, expect, durability, header=fields
         )
         ack, _ = await self._link.request(command, replies.Ack, records, mirror=self._mirror)
-        return ack_of(ack, command.key)
+        return requests.ack_of(ack, command.key)
 
     def wire_records(
         self,
@@ -699,7 +655,8 @@ class Session(SessionView):
             >>> [(event.type, str(event.at)) async for event in session.wire_records()]
             [('TurnBegin', '0:2')]
         """
-        return WireRecordStream(self._link, WireReader(self.id, after, until, strict=strict))
+        reader = WireReader(self.id, after, until)
+        return WireRecordStream(self._link, reader, partial(reader.events, strict=strict))
 
     def wire_lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
@@ -784,7 +741,9 @@ class Session(SessionView):
             >>> [turn.user_input for turn in await session.turns()]
             ['hi']
         """
-        return [turn async for record in self.wire_records() if (turn := turn_of(record))]
+        return [
+            turn async for record in self.wire_records() if (turn := wire_events.turn_of(record))
+        ]
 
     # --- streams ---------------------------------------------------------------------------------
 
@@ -851,7 +810,7 @@ class Session(SessionView):
         """
         asked = commands.Streams(session=self.id)
         found = await self._link.ask(asked, replies.StreamList)
-        return [stream_info(entry) for entry in found.streams]
+        return [values.stream_info(entry) for entry in found.streams]
 
     # --- compaction -------------------------------------------------------------------------------
 
@@ -941,7 +900,7 @@ class Session(SessionView):
             await self._link.abort(job.abort)
             # Another process with the same key was faster, and its summary is in place.
             repeated = await self._repeated(job)
-        return repeated or begun.result(checkpoint_of(ack), summary)
+        return repeated or begun.result(requests.checkpoint_of(ack), summary)
 
     # --- D-Mail -----------------------------------------------------------------------------------
 
@@ -988,9 +947,9 @@ class Session(SessionView):
             "synced",
             message=message,
             replaces=replaces,
-            **target_of(checkpoint_id).fields(),
+            **requests.target_of(checkpoint_id).fields(),
         )
-        return sent_mail_of(ack)
+        return values.sent_mail_of(ack)
 
     async def pending_dmail(self) -> Mail | None:
         """Return the pending mail, or None; nothing is changed.
@@ -1007,7 +966,7 @@ class Session(SessionView):
         """
         asked = commands.PendingDmail(session=self.id)
         report = await self._link.ask(asked, replies.MailReport)
-        return None if report.mail is None else mail_of(report.mail)
+        return None if report.mail is None else values.mail_of(report.mail)
 
     async def deliver_dmail(
         self,
@@ -1044,7 +1003,7 @@ class Session(SessionView):
             commands.DeliverDmail, key, expect, "synced",
             mail_id=mail_id, add_user_message=add_user_message,
         )  # fmt: skip
-        return checkpoint_of(ack)
+        return requests.checkpoint_of(ack)
 
     # --- forks and descriptions -------------------------------------------------------------------
 
@@ -1089,7 +1048,9 @@ class Session(SessionView):
             >>> other.id, len(other.history)
             ('plan-b', 1)
         """
-        command = fork_command(self.id, self._link.name, new_id, at, checkpoint, turn, title, key)
+        command = requests.fork_command(
+            self.id, self._link.name, new_id, at, checkpoint, turn, title, key
+        )
         return await self._fork(command)
 
     async def undo(
@@ -1123,7 +1084,7 @@ class Session(SessionView):
             >>> len(before.history), len(session.history)
             (1, 2)
         """
-        command = undo_command(self.id, self._link.name, turns, new_id, title, key)
+        command = requests.undo_command(self.id, self._link.name, turns, new_id, title, key)
         return await self._fork(command)
 
     async def describe(
@@ -1155,7 +1116,9 @@ class Session(SessionView):
             >>> stat.title, stat.labels
             ('Plan A', ('draft',))
         """
-        asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
+        asked = requests.describe_command(
+            self.id, title, labels, archived, replace_damaged=replace_damaged
+        )
         self._opened = await self._link.ask(asked, replies.SessionStat, mirror=self._mirror)
         return self._opened
 
@@ -1223,9 +1186,11 @@ class Session(SessionView):
         records: Sequence[bytes] = (),
         **fields: Any,
     ) -> Ack:
-        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
+        command = requests.mutation(
+            kind, self.id, self._link.name, key, expect, durability, **fields
+        )
         self._is_changed = True
-        return ack_of(await self._link.change(command, records, self._mirror), command.key)
+        return requests.ack_of(await self._link.change(command, records, self._mirror), command.key)
 
     async def _read(self, past: "PastReader") -> None:
         while await self._link.fetch(past.reader):
@@ -1247,7 +1212,7 @@ class Session(SessionView):
             commands.CompactCommit, job.key, None, "synced",
             records=applied.commit_record(made), **applied.commit_fields(),
         )  # fmt: skip
-        return applied.result(checkpoint_of(ack), made, summarised)
+        return applied.result(requests.checkpoint_of(ack), made, summarised)
 
     async def _fork(self, command: commands.Fork) -> Self:
         stat = await self._link.ask(command, replies.SessionStat, mirror=self._mirror)
@@ -1256,5 +1221,5 @@ class Session(SessionView):
             try:
                 await made.load()
             except StenoError as error:
-                raise fork_unfollowed(error, command) from error
+                raise requests.made_unfollowed(error, made.id, command.key) from error
         return made

@@ -1,63 +1,29 @@
 """One stream of a session, through an async client."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from steno._async.streams import LineStream
+from steno._async.streams import DecodedStream, LineStream
 from steno._async.subscription import Subscription
+from steno._sansio import requests
 from steno._sansio.argument_checks import given_count
 from steno._sansio.event_merge import start_of
 from steno._sansio.messages import Message
-from steno._sansio.requests import (
-    Durability,
-    PositionLike,
-    ack_of,
-    encode_records,
-    mutation,
-    position_text,
-)
-from steno._sansio.streams import (
-    StreamReader,
-    delete_stream_command,
-    file_of,
-    head_command,
-)
+from steno._sansio.requests import Durability, PositionLike
+from steno._sansio.streams import StreamReader
 from steno._sansio.view import NotPicklable
 from steno.values import Ack, Deleted, StreamInfo, StreamRecord, deleted_of, stream_info
 from steno_protocol import commands, replies
 from steno_protocol.errors import NotFound
-from steno_protocol.paths import check_stream
+from steno_protocol.paths import STREAM, check_stream
 from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
     from steno._async.link import Link
 
 
-class StreamRecords(AsyncIterator[StreamRecord]):
-    """Records with their cursors, fetched block by block."""
-
-    def __init__(self, link: "Link", reader: StreamReader, *, strict: bool) -> None:
-        self._link = link
-        self._reader = reader
-        self._strict = strict
-        self._records = reader.stream_records(strict=strict)
-
-    @property
-    def damaged(self) -> int:
-        """How many damaged lines were skipped so far."""
-        return self._reader.damaged
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> StreamRecord:
-        """The next record."""
-        while (record := next(self._records, None)) is None:
-            # The generator ends with a block, and with a line that it refuses.
-            self._records = self._reader.stream_records(strict=self._strict)
-            if not self._reader.lines and not await self._link.fetch(self._reader):
-                raise StopAsyncIteration
-        return record
+StreamRecords = DecodedStream[StreamRecord]
 
 
 class Stream(NotPicklable):
@@ -123,13 +89,13 @@ class Stream(NotPicklable):
             >>> str(ack.head)
             '0:2'
         """
-        records = encode_records(record, "record")
-        command = mutation(
+        records = requests.encode_records(record, "record")
+        command = requests.mutation(
             commands.AppendStream, self.session, self._link.name, key, expect, durability,
             stream=self.name,
         )  # fmt: skip
         ack, _ = await self._link.request(command, replies.Ack, records)
-        return ack_of(ack, command.key)
+        return requests.ack_of(ack, command.key)
 
     def records(
         self,
@@ -157,7 +123,7 @@ class Stream(NotPicklable):
             [{'n': 2}]
         """
         reader = StreamReader(self.session, self.name, after, until)
-        return StreamRecords(self._link, reader, strict=strict)
+        return StreamRecords(self._link, reader, partial(reader.stream_records, strict=strict))
 
     def lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
@@ -220,8 +186,8 @@ class Stream(NotPicklable):
             >>> str(head)
             '0:2'
         """
-        command = head_command(self.session, self.name)
-        reply, _ = await self._link.request(command, replies.Lines)
+        asked = commands.ReadStream(session=self.session, stream=self.name, last=0, bytes_max=1)
+        reply = await self._link.ask(asked, replies.Lines)
         return Position.parse(reply.head or reply.next)
 
     async def count(self) -> int:
@@ -296,7 +262,7 @@ class Stream(NotPicklable):
             >>> [record.record for record in event.stream_records()]
             [{'n': 1}, {'n': 2}]
         """
-        starts = [(file_of(self.name), start_of(after))]
+        starts = [(f"{STREAM}{self.name}", start_of(after))]
         return Subscription(self._link, self.session, starts, incarnation, pace=pace)
 
     async def delete(
@@ -324,6 +290,11 @@ class Stream(NotPicklable):
             >>> await notes.count()
             0
         """
-        text = None if expect is None else position_text(expect)
-        asked = delete_stream_command(self.session, self.name, self._link.name, key, text)
+        asked = commands.DeleteStream(
+            session=self.session,
+            stream=self.name,
+            key=requests.given_key(key),
+            by=self._link.name,
+            expect=None if expect is None else requests.position_text(expect),
+        )
         return deleted_of(await self._link.ask(asked, replies.Deleted))

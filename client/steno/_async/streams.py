@@ -1,16 +1,17 @@
 """Streams of a session's lines, records and wire events, fetched block by block."""
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from steno._sansio.reading import LineReader
-from steno._sansio.wire_events import WireReader
 from steno.values import Record, WireRecord
 
 if TYPE_CHECKING:
     from steno._async.link import Link
+
+T = TypeVar("T")
 
 
 class _Blocks:
@@ -52,14 +53,23 @@ class LineStream(AsyncIterator[bytes]):
         return self._lines.popleft()
 
 
-class RecordStream(AsyncIterator[Record]):
-    """Records with their cursors, fetched block by block and decoded one by one."""
+class DecodedStream(AsyncIterator[T]):
+    """What a reader decodes of its lines, one by one, fetched block by block.
 
-    def __init__(self, link: "Link", reader: LineReader, *, strict: bool) -> None:
+    Args:
+        link: the connection.
+        reader: gets the lines.
+        decoded: makes an iterator over the received lines; it ends with a block, and with a line
+            that it refuses.
+    """
+
+    def __init__(
+        self, link: "Link", reader: LineReader, decoded: Callable[[], Iterator[T]]
+    ) -> None:
         self._blocks = _Blocks(link, reader)
         self._reader = reader
-        self._strict = strict
-        self._records = reader.records(strict=strict)
+        self._decode = decoded
+        self._decoded = decoded()
 
     @property
     def damaged(self) -> int:
@@ -69,34 +79,14 @@ class RecordStream(AsyncIterator[Record]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Record:
-        """The next record."""
-        while (record := next(self._records, None)) is None:
-            # The generator ends with a block, and with a line that it refuses.
-            self._records = self._reader.records(strict=self._strict)
+    async def __anext__(self) -> T:
+        """The next one."""
+        while (value := next(self._decoded, None)) is None:
+            self._decoded = self._decode()
             if not self._reader.lines and not await self._blocks.fetch():
                 raise StopAsyncIteration
-        return record
+        return value
 
 
-class WireRecordStream(AsyncIterator[WireRecord]):
-    """Events with their cursors, fetched block by block."""
-
-    def __init__(self, link: "Link", reader: WireReader) -> None:
-        self._link = link
-        self._reader = reader
-
-    @property
-    def damaged(self) -> int:
-        """How many lines without an event were skipped so far, blank lines and headers aside."""
-        return self._reader.damaged
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> WireRecord:
-        """The next event."""
-        while (record := self._reader.next_event()) is None:
-            if not await self._link.fetch(self._reader):
-                raise StopAsyncIteration
-        return record
+RecordStream = DecodedStream[Record]
+WireRecordStream = DecodedStream[WireRecord]

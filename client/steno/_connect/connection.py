@@ -203,7 +203,8 @@ class Connection:
             event, value = _MONITORED.unpack(self._monitor.recv_multipart(_LAST)[0])
             if event == _CONNECTED:
                 self.was_accepted = True
-                self._note_handle(value)
+                with suppress(OSError):
+                    self._handle = value, os.fstat(value).st_ino
                 self._check_listener(value)
             elif event == _HANDSHAKE:
                 self._is_ready = True
@@ -298,10 +299,6 @@ class Connection:
         with suppress(OSError):
             if self._handle is not None and os.fstat(self._handle[0]).st_ino == self._handle[1]:
                 os.close(self._handle[0])
-
-    def _note_handle(self, handle: int) -> None:
-        with suppress(OSError):
-            self._handle = handle, os.fstat(handle).st_ino
 
     def _check_listener(self, handle: int) -> None:
         """Give up a connection to another user's process, before anything is sent on it.

@@ -162,7 +162,7 @@ class Attempt:
         return Unreachable(
             connection.endpoint,
             _silence(self._target, connection),
-            is_turned_away=_is_turned_away(connection),
+            is_turned_away=connection.is_lost() and connection.was_accepted,
             is_silent=connection.was_accepted and (is_late or not connection.is_lost()),
         )
 
@@ -190,10 +190,6 @@ class Attempt:
             if now >= until:
                 return None
             connection.wait(min(until, self._asks_version_1_at))
-
-
-def _is_turned_away(connection: Connection) -> bool:
-    return connection.is_lost() and connection.was_accepted
 
 
 def _silence(target: Target, connection: Connection) -> str:

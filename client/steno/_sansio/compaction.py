@@ -8,7 +8,7 @@ import msgspec
 from steno._sansio.argument_checks import check_function, given_number, given_text
 from steno._sansio.messages import encode_messages
 from steno._sansio.past_state import PastReader
-from steno._sansio.requests import new_key
+from steno._sansio.requests import given_key
 from steno._sansio.summaries import (
     Summary,
     estimated_tokens,
@@ -22,8 +22,6 @@ from steno._sansio.summaries import (
 from steno.values import Checkpoint, Compacted
 from steno_protocol import commands, limits, replies, timeline_entries
 from steno_protocol.context import CHARS_PER_TOKEN, ContextState, Message
-from steno_protocol.errors import Expired
-from steno_protocol.paths import check_key
 from steno_protocol.positions import Position
 from steno_protocol.records import text_chars
 from steno_protocol.timeline_entries import TimelineEntry
@@ -46,7 +44,7 @@ class Compacting:
     def __init__(
         self, session: str, by: str, key: str | None, preserve: int, lease_ms: int
     ) -> None:
-        self.key = new_key() if key is None else check_key(key)
+        self.key = given_key(key)
         self.begin = commands.CompactBegin(
             session=session, lease=self.key, preserve=preserve, lease_ms=lease_ms, by=by
         )
@@ -215,12 +213,3 @@ def lease_ms(lease_s: float) -> int:
     """Return a lease in milliseconds, within its limits; raise BadRequest if it is no number."""
     lease = 1000 * given_number(lease_s, "lease, in seconds,")
     return int(max(1, min(lease, limits.COMPACTION_LEASE_MS_MAX)))
-
-
-def too_late(session: str, timeout_s: float | None) -> Expired:
-    """The error after a model took too long."""
-    return Expired(
-        f"there was no summary within {timeout_s} s: nothing was changed; allow more time, or ask"
-        " a faster model",
-        session=session,
-    )

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, assert_never
 
+import msgspec
+
 from steno._sansio.pending import RETRIED
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from steno._sansio.route import Route
 
 
-class Follower:
+class Follower(msgspec.Struct, eq=False):
     """A session's events in order, without gap or duplicate, across reconnects.
 
     An event is in the inbox exactly when `position` is behind it, and out of it exactly when the
@@ -49,49 +51,31 @@ class Follower:
         route: its way through the daemons of a cluster; None: it never left the home daemon.
     """
 
-    __slots__ = (
-        "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
-        "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
-        "pace_ms", "position", "route", "session", "stalled", "timeout_s", "until_live", "waiters",
-        "wake", "window",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        session: str,
-        after: str,
-        wake: Callable[[], None],
-        *,
-        file: File = "context",
-        window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
-        pace_ms: int = 0,
-        until_live: bool = False,
-    ) -> None:
-        self.session: str = session
-        self.file: File = file
-        self.after: str = after
-        self.position: Position | None = None
-        self.incarnation: str | None = None
-        self.checkpoint_floor: int = 0
-        self.inbox: deque[SubscriptionEvent] = deque()
-        self.is_live: bool = False
-        self.has_caught_up: bool = False
-        self.error: StenoError | None = None
-        self.name: str | None = None
-        self.asked_at: float = -inf
-        self.due: float = inf
-        self.interval_s: float = limits.RESEND_S
-        self.deadline: float = inf
-        self.timeout_s: float = limits.REQUEST_TIMEOUT_S
-        self.until_live: bool = until_live
-        self.waiters: int = 0
-        self.backoff_s: float = limits.BUSY_RETRY_S
-        self.stalled: bool = False
-        self.owed_bytes: int = 0
-        self.window: int = window
-        self.pace_ms: int = pace_ms
-        self.wake: Callable[[], None] = wake
-        self.route: Route | None = None
+    session: str
+    after: str
+    wake: Callable[[], None]
+    file: File = "context"
+    window: int = limits.SUBSCRIPTION_WINDOW_BYTES
+    pace_ms: int = 0
+    until_live: bool = False
+    position: Position | None = None
+    incarnation: str | None = None
+    checkpoint_floor: int = 0
+    inbox: deque[SubscriptionEvent] = msgspec.field(default_factory=deque[SubscriptionEvent])
+    is_live: bool = False
+    has_caught_up: bool = False
+    error: StenoError | None = None
+    name: str | None = None
+    asked_at: float = -inf
+    due: float = inf
+    interval_s: float = limits.RESEND_S
+    backoff_s: float = limits.BUSY_RETRY_S
+    deadline: float = inf
+    timeout_s: float = limits.REQUEST_TIMEOUT_S
+    waiters: int = 0
+    stalled: bool = False
+    owed_bytes: int = 0
+    route: "Route | None" = None
 
     @property
     def is_awaited(self) -> bool:

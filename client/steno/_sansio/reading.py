@@ -211,9 +211,6 @@ class LineReader:
                 " which skips such lines",
                 session=self._session,
             )
-        self._count_damaged()
-
-    def _count_damaged(self) -> None:
         self.damaged += 1
 
 

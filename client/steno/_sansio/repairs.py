@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
@@ -35,15 +35,7 @@ class Repairs:
         return self._sessions.get(session, ())
 
 
-class RepairFields(TypedDict):
-    """The fields of a repair that identify the verified file."""
-
-    generation: int
-    bytes: int
-    crc: int
-
-
-def repair_fields(report: Verification) -> RepairFields:
+def repair_fields(report: Verification) -> dict[str, Any]:
     """Return the fields by which a repair identifies the verified file.
 
     Raises:

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 from zlib import crc32
 
@@ -22,13 +22,10 @@ from steno.values import Ack, Checkpoint
 from steno_protocol import limits, replies
 from steno_protocol.commands import (
     Command,
-    Delete,
     Describe,
     Fork,
     Mutation,
     Open,
-    Rename,
-    Undelete,
     command_name,
 )
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, TooLarge
@@ -162,6 +159,11 @@ def _draw_key_ends() -> list[str]:
     return [f"7{each[:3]}-{_VARIANT[each[3]]}{each[4:7]}-{each[7:19]}" for each in pieces]
 
 
+def given_key(key: str | None) -> str:
+    """A caller's key, or a fresh one; raise BadRequest when it is no key."""
+    return new_key() if key is None else check_key(key)
+
+
 def page_size(limit: int | None, listed: int, least: int = 1) -> int:
     """The sessions to ask for when `listed` of at most `limit` are there already."""
     if limit is None:
@@ -234,8 +236,9 @@ def opening(
     Raises:
         BadRequest: the key is no key.
     """
-    key = new_key() if key is None else check_key(key)
-    return Open(session=session, create=create, exclusive=exclusive, stamp=stamp, by=by, key=key)
+    return Open(
+        session=session, create=create, exclusive=exclusive, stamp=stamp, by=by, key=given_key(key)
+    )
 
 
 def position_text(position: PositionLike) -> str:
@@ -348,34 +351,17 @@ def not_contained(command: Mutation, ack: replies.Ack) -> OutcomeUnknown:
     )
 
 
-def open_unfollowed(error: StenoError, stat: replies.SessionStat, key: str | None) -> StenoError:
-    """The error of an `open` whose session is open and cannot be followed."""
-    if not stat.created:
-        return error
-    if key is None:
-        remedy = "open it again without exclusive, with follow=False if that is enough"
-    else:
-        remedy = f"repeat it with the key {key}, with follow=False if that is enough"
-    return _made_unfollowed(error, stat.session, remedy, key)
-
-
-def fork_unfollowed(error: StenoError, command: Fork) -> StenoError:
-    """The error of a fork whose new session exists and cannot be followed."""
-    remedy = f"repeat it with the key {command.key}, or open the new session with follow=False"
-    return _made_unfollowed(error, command.new_session, remedy, command.key)
-
-
-def _made_unfollowed(error: StenoError, session: str, remedy: str, key: str | None) -> StenoError:
+def made_unfollowed(error: StenoError, session: str, key: str | None) -> StenoError:
     """The error of a call that made a session and could not follow it.
 
     Args:
         error: why the session is not followed.
         session: the id of the new session.
-        remedy: what the caller does next.
-        key: the idempotency key of the call, if it has one.
+        key: the idempotency key of the call.
     """
     return OutcomeUnknown(
-        f"the session was made, and cannot be followed now ({error.message}): {remedy}",
+        f"the session was made, and cannot be followed now ({error.message}): repeat it with the"
+        f" key {key}, or open the session with follow=False",
         session=session,
         head=error.head,
         code=error.code,
@@ -411,7 +397,7 @@ def fork_command(
     return Fork(
         session=session,
         new_session=new_session,
-        key=_key(key),
+        key=given_key(key),
         at=None if at is None else position_text(at),
         turn=turn,
         title=title,
@@ -433,7 +419,7 @@ def undo_command(
             f"{turns} turns cannot be undone: give 1 for the last turn, 2 for the last two",
             session=session,
         )
-    key = _key(key)
+    key = given_key(key)
     name = undo_name(session, key) if new_session is None else new_session
     return Fork(session=session, new_session=name, key=key, undo=turns, title=title, by=by)
 
@@ -474,23 +460,3 @@ def describe_command(
         archived=archived,
         replace_damaged=replace_damaged,
     )
-
-
-def delete_command(session: str, by: str, key: str | None) -> Delete:
-    """Make the command that moves a session to the trash."""
-    return Delete(session=session, key=_key(key), by=by)
-
-
-def rename_command(session: str, by: str, new_session: str, key: str | None) -> Rename:
-    """Make the command that gives a session another id."""
-    return Rename(session=session, new_session=new_session, key=_key(key), by=by)
-
-
-def undelete_command(session: str, trash: str | None, key: str | None) -> Undelete:
-    """Make the command that restores a session from the trash; a path counts by its last part."""
-    name = None if trash is None else PurePath(trash).name
-    return Undelete(session=session, trash=name, key=_key(key))
-
-
-def _key(key: str | None) -> str:
-    return new_key() if key is None else check_key(key)

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import msgspec
 
 from steno._sansio.reading import LineReader
-from steno._sansio.requests import PositionLike, new_key
+from steno._sansio.requests import PositionLike
 from steno.values import StreamRecord, stream_record
-from steno_protocol.commands import DeleteStream, ReadStream
+from steno_protocol.commands import ReadStream
 from steno_protocol.errors import Corrupt
-from steno_protocol.paths import STREAM, check_key
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
 
@@ -67,7 +66,7 @@ class StreamReader(LineReader):
             elif line.strip():
                 if strict:
                     raise self._no_object(cursor)
-                self._count_damaged()
+                self.damaged += 1
 
     def _no_object(self, cursor: Position) -> Corrupt:
         return Corrupt(
@@ -75,25 +74,3 @@ class StreamReader(LineReader):
             " it, or without strict, which skips such lines",
             session=self._session,
         )
-
-
-def file_of(stream: str) -> str:
-    """Return the file of a stream, as subscriptions name it."""
-    return f"{STREAM}{stream}"
-
-
-def head_command(session: str, stream: str) -> ReadStream:
-    """Return the command whose reply has the head of a stream, and no line."""
-    return ReadStream(session=session, stream=stream, last=0, bytes_max=1)
-
-
-def delete_stream_command(
-    session: str, stream: str, by: str, key: str | None, expect: str | None
-) -> DeleteStream:
-    """Return the command that deletes a stream.
-
-    Raises:
-        BadRequest: the key is invalid.
-    """
-    key = new_key() if key is None else check_key(key)
-    return DeleteStream(session=session, stream=stream, key=key, by=by, expect=expect)

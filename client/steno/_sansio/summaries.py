@@ -36,7 +36,9 @@ def message_text(number: int, message: Message) -> str:
     title = f"[message {number}: {role}]"
     if role == "tool":
         title = f"[message {number}: tool, result of the call {message.get('tool_call_id')}]"
-    body = [*_content_texts(message.get("content")), *_call_texts(message.get("tool_calls"))]
+    body = _content_texts(message.get("content"))
+    if is_array(calls := message.get("tool_calls")):
+        body += [_tool_call_text(call) for call in calls]
     return "\n".join([title, *body]) + "\n"
 
 
@@ -81,10 +83,6 @@ def _attachment_text(kind: str, part: Mapping[str, Any]) -> str:
             return f"[{kind}: {url}]"
         case _:
             return f"[{kind}: {len(_json(part))} characters of JSON]"
-
-
-def _call_texts(calls: Any) -> list[str]:
-    return [_tool_call_text(call) for call in calls] if is_array(calls) else []
 
 
 def _tool_call_text(call: Any) -> str:

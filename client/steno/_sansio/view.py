@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import ref
 
 from steno._sansio.argument_checks import given_number
+from steno._sansio.repairs import Repairs
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
-from steno_protocol.replies import SessionStat
+from steno_protocol.replies import RepairedFile, SessionStat
 
 if TYPE_CHECKING:
     from steno._sansio.mirror import Mirror
@@ -44,9 +45,10 @@ class SessionView(NotPicklable):
         id: the session id.
     """
 
-    def __init__(self, session: str, stat: SessionStat | None) -> None:
+    def __init__(self, session: str, stat: SessionStat | None, repairs: Repairs) -> None:
         self.id = session
         self._opened = stat
+        self._repairs = repairs
         self._mirror: Mirror | None = None
         self._is_changed = False
 
@@ -227,6 +229,20 @@ class SessionView(NotPicklable):
         if self._opened is None:
             raise BadRequest("the session was not opened: its folder is not known", session=self.id)
         return Path(self._opened.folder, paths.CONTEXT)
+
+    @property
+    def repaired(self) -> tuple[RepairedFile, ...]:
+        """The repairs of the session's files that the daemon made for this client.
+
+        After a crash or a half line of another program, an opening has to change the end of a
+        file. The daemon reports that once, in its next reply about the session, mostly the one to
+        the command that opened it; the timeline has all repairs.
+
+        Example:
+            >>> session.repaired
+            ()
+        """
+        return self._repairs.of(self.id)
 
     def _followed(self) -> "Mirror":
         if self._mirror is None:

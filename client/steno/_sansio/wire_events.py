@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -103,20 +103,12 @@ class WireReader(LineReader):
         session: its id.
         after: begin here.
         until: end here.
-        strict: stop at the first line that is no event; else such lines are counted and passed
-            over.
     """
 
     def __init__(
-        self,
-        session: str,
-        after: PositionLike | None,
-        until: PositionLike | None = None,
-        *,
-        strict: bool = False,
+        self, session: str, after: PositionLike | None, until: PositionLike | None = None
     ) -> None:
         super().__init__(session, after, until)
-        self._strict = strict
         self._read_to = Position(0, 0) if after is None else Position.parse(position_text(after))
 
     def next_command(self) -> ReadWire | None:
@@ -124,13 +116,13 @@ class WireReader(LineReader):
         command = super().next_command()
         return None if command is None else ReadWire(**msgspec.structs.asdict(command))
 
-    def next_event(self) -> WireRecord | None:
-        """The next event of the received lines, or None after the last one.
+    def events(self, *, strict: bool) -> Iterator[WireRecord]:
+        """Yield the events of the received lines.
 
         Raises:
             Corrupt: `strict`, and the next line is neither an event, a header nor blank.
         """
-        if self._strict and self.damaged:
+        if strict and self.damaged:
             # The daemon skipped a line before all received lines.
             raise self._no_event(self._read_to, "longer than a line may be")
         while self.lines:
@@ -138,12 +130,11 @@ class WireReader(LineReader):
             self._read_to = Position(cursor.generation, cursor.line + 1)
             parsed = wire.parse_wire_line(line)
             if isinstance(parsed, wire.WireRecord):
-                return wire_record(cursor, line, parsed)
-            if isinstance(parsed, wire.DamagedLine):
-                if self._strict:
+                yield wire_record(cursor, line, parsed)
+            elif isinstance(parsed, wire.DamagedLine):
+                if strict:
                     raise self._no_event(cursor, parsed.reason)
-                self._count_damaged()
-        return None
+                self.damaged += 1
 
     def _no_event(self, cursor: Position, why: str) -> Corrupt:
         return Corrupt(

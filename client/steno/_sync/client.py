@@ -4,21 +4,14 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Literal
 
 import msgspec
 
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
-from steno._sansio.requests import (
-    ReplyT,
-    delete_command,
-    open_unfollowed,
-    opening,
-    page_size,
-    rename_command,
-    undelete_command,
-)
+from steno._sansio.requests import ReplyT, given_key, made_unfollowed, opening, page_size
 from steno._sync.bases import ConnectedClient
 from steno._sync.link import BlockingLink
 from steno._sync.session import BlockingSession
@@ -147,12 +140,7 @@ class BlockingClient(ConnectedClient):
             ('team/planner-1', 0)
         """
         command = opening(
-            session,
-            self._link.name,
-            key,
-            create=create,
-            exclusive=exclusive,
-            stamp=stamp,
+            session, self._link.name, key, create=create, exclusive=exclusive, stamp=stamp
         )
         stat = self._link.ask(command, replies.SessionStat)
         opened = BlockingSession(self._link, session, stat)
@@ -160,7 +148,9 @@ class BlockingClient(ConnectedClient):
             try:
                 opened.load()
             except StenoError as error:
-                raise open_unfollowed(error, stat, command.key) from error
+                if not stat.created:
+                    raise
+                raise made_unfollowed(error, session, command.key) from error
         return opened
 
     def session(self, session: str) -> BlockingSession:
@@ -287,7 +277,7 @@ class BlockingClient(ConnectedClient):
             >>> (deleted.trash / "context.jsonl").exists()
             True
         """
-        asked = delete_command(session, self._link.name, key)
+        asked = commands.Delete(session=session, key=given_key(key), by=self._link.name)
         return deleted_of(self._link.ask(asked, replies.Deleted))
 
     def undelete(
@@ -319,7 +309,8 @@ class BlockingClient(ConnectedClient):
             >>> client.undelete("talk").session
             'talk'
         """
-        asked = undelete_command(session, None if trash is None else os.fspath(trash), key)
+        name = None if trash is None else PurePath(trash).name
+        asked = commands.Undelete(session=session, trash=name, key=given_key(key))
         return self._link.ask(asked, replies.Moved)
 
     def trash(self, prefix: str = "") -> list[replies.TrashEntry]:
@@ -376,7 +367,9 @@ class BlockingClient(ConnectedClient):
             >>> client.rename("talk", "plans/shop").session
             'plans/shop'
         """
-        asked = rename_command(session, self._link.name, new_session, key)
+        asked = commands.Rename(
+            session=session, new_session=new_session, key=given_key(key), by=self._link.name
+        )
         return self._link.ask(asked, replies.Moved)
 
     def status(self) -> replies.StatusReport:

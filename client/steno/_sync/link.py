@@ -268,7 +268,8 @@ class BlockingLink:
             self._turns.ring()
             link = self._carrier(follower)
             link._exchange.unfollow(follower)
-            link._flush_outbox()
+            if link._connection is not None:
+                link._flush(link._connection)
         finally:
             self._turns.give_back()
 
@@ -436,10 +437,6 @@ class BlockingLink:
             descriptors += more
             until = min(until, sooner)
         return descriptors, until
-
-    def _flush_outbox(self) -> None:
-        if self._connection is not None:
-            self._flush(self._connection)
 
     def _contain(self, mirror: "Mirror", command: commands.Mutation, ack: replies.Ack) -> None:
         mirror.follower.waiters += 1

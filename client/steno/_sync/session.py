@@ -3,49 +3,19 @@
 """One session, through a blocking client."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from steno import values
+from steno._sansio import requests, wire_events
 from steno._sansio.messages import Message
 from steno._sansio.reading import LineReader
 from steno._sansio.repairs import repair_fields
-from steno._sansio.requests import (
-    CheckpointLike,
-    Durability,
-    MutationT,
-    PositionLike,
-    ack_of,
-    checkpoint_of,
-    describe_command,
-    encode_records,
-    fork_command,
-    fork_unfollowed,
-    mutation,
-    reverted,
-    target_of,
-    undo_command,
-)
-from steno._sansio.wire_events import (
-    Payload,
-    WireEvent,
-    WireReader,
-    encode_events,
-    header_fields,
-    turn_of,
-)
+from steno._sansio.requests import CheckpointLike, Durability, MutationT, PositionLike
+from steno._sansio.wire_events import Payload, WireEvent, WireReader
 from steno._sync.bases import RefreshedSession
 from steno._sync.streams import BlockingLineStream, BlockingRecordStream, BlockingWireRecordStream
-from steno.values import (
-    Ack,
-    Checkpoint,
-    Compacted,
-    Mail,
-    SentMail,
-    StreamInfo,
-    Turn,
-    mail_of,
-    sent_mail_of,
-    stream_info,
-)
+from steno.values import Ack, Checkpoint, Compacted, Mail, SentMail, StreamInfo, Turn
 from steno_protocol import commands, limits, replies, wire
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.positions import Position
@@ -92,26 +62,12 @@ class BlockingSession(RefreshedSession):
     def __init__(
         self, link: "BlockingLink", session: str, stat: replies.SessionStat | None
     ) -> None:
-        super().__init__(session, stat)
+        super().__init__(session, stat, link.repairs)
         self._link = link
 
     def __del__(self) -> None:
         if self._mirror is not None:
             self._link.abandon(self._mirror.follower)
-
-    @property
-    def repaired(self) -> tuple[replies.RepairedFile, ...]:
-        """The repairs of the session's files that the daemon made for this client.
-
-        After a crash or a half line of another program, an opening has to change the end of a
-        file. The daemon reports that once, in its next reply about the session, mostly the one to
-        the command that opened it; the timeline has all repairs.
-
-        Example:
-            >>> session.repaired
-            ()
-        """
-        return self._link.repairs.of(self.id)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -154,7 +110,7 @@ class BlockingSession(RefreshedSession):
             ['hi', 'Hello']
         """
         return self._change(
-            commands.Append, key, expect, durability, records=encode_records(message)
+            commands.Append, key, expect, durability, records=requests.encode_records(message)
         )
 
     def checkpoint(
@@ -188,7 +144,7 @@ class BlockingSession(RefreshedSession):
         ack = self._change(
             commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
         )
-        return checkpoint_of(ack)
+        return requests.checkpoint_of(ack)
 
     def revert_to(
         self,
@@ -232,7 +188,7 @@ class BlockingSession(RefreshedSession):
             durability,
             why=why,
             drop_damaged=drop_damaged,
-            **reverted(target),
+            **requests.reverted(target),
         )
 
     def clear(
@@ -401,7 +357,8 @@ class BlockingSession(RefreshedSession):
             >>> [(str(each.cursor), each.record["role"]) for each in session.records()]
             [('0:0', 'user'), ('0:1', '_checkpoint')]
         """
-        return BlockingRecordStream(self._link, LineReader(self.id, after, until), strict=strict)
+        reader = LineReader(self.id, after, until)
+        return BlockingRecordStream(self._link, reader, partial(reader.records, strict=strict))
 
     def stat(self) -> replies.SessionStat:
         """Return the session's numbers at its head, as the daemon knows them.
@@ -640,13 +597,13 @@ class BlockingSession(RefreshedSession):
             >>> ack.durability
             'synced'
         """
-        records = encode_events(event, payload, timestamp)
-        fields = header_fields(header)
-        command = mutation(
+        records = wire_events.encode_events(event, payload, timestamp)
+        fields = wire_events.header_fields(header)
+        command = requests.mutation(
             commands.AppendWire, self.id, self._link.name, key, expect, durability, header=fields
         )
         ack, _ = self._link.request(command, replies.Ack, records, mirror=self._mirror)
-        return ack_of(ack, command.key)
+        return requests.ack_of(ack, command.key)
 
     def wire_records(
         self,
@@ -679,9 +636,8 @@ class BlockingSession(RefreshedSession):
             >>> [(event.type, str(event.at)) for event in session.wire_records()]
             [('TurnBegin', '0:2')]
         """
-        return BlockingWireRecordStream(
-            self._link, WireReader(self.id, after, until, strict=strict)
-        )
+        reader = WireReader(self.id, after, until)
+        return BlockingWireRecordStream(self._link, reader, partial(reader.events, strict=strict))
 
     def wire_lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
@@ -766,7 +722,7 @@ class BlockingSession(RefreshedSession):
             >>> [turn.user_input for turn in session.turns()]
             ['hi']
         """
-        return [turn for record in self.wire_records() if (turn := turn_of(record))]
+        return [turn for record in self.wire_records() if (turn := wire_events.turn_of(record))]
 
     # --- streams ---------------------------------------------------------------------------------
 
@@ -832,7 +788,7 @@ class BlockingSession(RefreshedSession):
         """
         asked = commands.Streams(session=self.id)
         found = self._link.ask(asked, replies.StreamList)
-        return [stream_info(entry) for entry in found.streams]
+        return [values.stream_info(entry) for entry in found.streams]
 
     # --- compaction -------------------------------------------------------------------------------
 
@@ -920,7 +876,7 @@ class BlockingSession(RefreshedSession):
             self._link.abort(job.abort)
             # Another process with the same key was faster, and its summary is in place.
             repeated = self._repeated(job)
-        return repeated or begun.result(checkpoint_of(ack), summary)
+        return repeated or begun.result(requests.checkpoint_of(ack), summary)
 
     # --- D-Mail -----------------------------------------------------------------------------------
 
@@ -967,9 +923,9 @@ class BlockingSession(RefreshedSession):
             "synced",
             message=message,
             replaces=replaces,
-            **target_of(checkpoint_id).fields(),
+            **requests.target_of(checkpoint_id).fields(),
         )
-        return sent_mail_of(ack)
+        return values.sent_mail_of(ack)
 
     def pending_dmail(self) -> Mail | None:
         """Return the pending mail, or None; nothing is changed.
@@ -986,7 +942,7 @@ class BlockingSession(RefreshedSession):
         """
         asked = commands.PendingDmail(session=self.id)
         report = self._link.ask(asked, replies.MailReport)
-        return None if report.mail is None else mail_of(report.mail)
+        return None if report.mail is None else values.mail_of(report.mail)
 
     def deliver_dmail(
         self,
@@ -1023,7 +979,7 @@ class BlockingSession(RefreshedSession):
             commands.DeliverDmail, key, expect, "synced",
             mail_id=mail_id, add_user_message=add_user_message,
         )  # fmt: skip
-        return checkpoint_of(ack)
+        return requests.checkpoint_of(ack)
 
     # --- forks and descriptions -------------------------------------------------------------------
 
@@ -1068,7 +1024,9 @@ class BlockingSession(RefreshedSession):
             >>> other.id, len(other.history)
             ('plan-b', 1)
         """
-        command = fork_command(self.id, self._link.name, new_id, at, checkpoint, turn, title, key)
+        command = requests.fork_command(
+            self.id, self._link.name, new_id, at, checkpoint, turn, title, key
+        )
         return self._fork(command)
 
     def undo(
@@ -1102,7 +1060,7 @@ class BlockingSession(RefreshedSession):
             >>> len(before.history), len(session.history)
             (1, 2)
         """
-        command = undo_command(self.id, self._link.name, turns, new_id, title, key)
+        command = requests.undo_command(self.id, self._link.name, turns, new_id, title, key)
         return self._fork(command)
 
     def describe(
@@ -1134,7 +1092,9 @@ class BlockingSession(RefreshedSession):
             >>> stat.title, stat.labels
             ('Plan A', ('draft',))
         """
-        asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
+        asked = requests.describe_command(
+            self.id, title, labels, archived, replace_damaged=replace_damaged
+        )
         self._opened = self._link.ask(asked, replies.SessionStat, mirror=self._mirror)
         return self._opened
 
@@ -1200,9 +1160,11 @@ class BlockingSession(RefreshedSession):
         records: Sequence[bytes] = (),
         **fields: Any,
     ) -> Ack:
-        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
+        command = requests.mutation(
+            kind, self.id, self._link.name, key, expect, durability, **fields
+        )
         self._is_changed = True
-        return ack_of(self._link.change(command, records, self._mirror), command.key)
+        return requests.ack_of(self._link.change(command, records, self._mirror), command.key)
 
     def _read(self, past: "PastReader") -> None:
         while self._link.fetch(past.reader):
@@ -1224,7 +1186,7 @@ class BlockingSession(RefreshedSession):
             commands.CompactCommit, job.key, None, "synced",
             records=applied.commit_record(made), **applied.commit_fields(),
         )  # fmt: skip
-        return applied.result(checkpoint_of(ack), made, summarised)
+        return applied.result(requests.checkpoint_of(ack), made, summarised)
 
     def _fork(self, command: commands.Fork) -> Self:
         stat = self._link.ask(command, replies.SessionStat, mirror=self._mirror)
@@ -1233,5 +1195,5 @@ class BlockingSession(RefreshedSession):
             try:
                 made.load()
             except StenoError as error:
-                raise fork_unfollowed(error, command) from error
+                raise requests.made_unfollowed(error, made.id, command.key) from error
         return made

@@ -51,7 +51,8 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
     ) -> None:
         self._is_closed = True
         self._link = link
-        self._following = Following(session, starts, _nothing, incarnation, mirror_of, pace)
+        # Nothing is woken: each call looks for events itself.
+        self._following = Following(session, starts, lambda: None, incarnation, mirror_of, pace)
         # Apart from the turns of the connection, because taking an event waits for no answer.
         self._turns = ConnectionLock()
         self._is_closed = False
@@ -176,7 +177,3 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
 
     def _has_news(self) -> bool:
         return self._following.has_events or self._following.error is not None or self._is_closed
-
-
-def _nothing() -> None:
-    """Do nothing: the blocking client checks its subscriptions itself."""

@@ -13,7 +13,7 @@ from steno import BlockingClient, BlockingSession
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
-from steno.parts import CheckpointLike, LineReader, ack_of, mutation, new_key, target_of
+from steno.parts import CheckpointLike, LineReader, ack_of, mutation, new_key
 from steno.values import Ack, Checkpoint, Mail, decode_object
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import NotFound
@@ -91,17 +91,8 @@ class FileSession:
         Raises:
             RuntimeError: the folder is missing, so no file can be rotated.
         """
-
-        def revert(session: BlockingSession) -> Ack:
-            client = client_of(self._look())
-            command = mutation(
-                commands.RevertTo, session.id, client.name, None, None, "synced",
-                drop_damaged=True, **target_of(checkpoint_id).fields(),
-            )  # fmt: skip
-            return ack_of(client.request(command, replies.Ack)[0], command.key)
-
         self._check_folder()
-        return self._rewrite(revert)
+        return self._rewrite(lambda session: session.revert_to(checkpoint_id, drop_damaged=True))
 
     def clear(self) -> Ack:
         """Drop everything.

@@ -173,10 +173,9 @@ def _recover(case: Case, whole: int, damage: str) -> None:
         case.close(process)
         case.check()
     except Refused as error:
-        raise Broken("a damaged tail was not survived", f"{damage}: {error}") from error
+        raise Broken("a damaged tail was not survived", f"{damage}: {error.detail}") from error
     except Broken as error:
-        raise Broken(error.what, f"{error.detail} ({damage})", count=error.count,
-                     of=error.of) from error  # fmt: skip
+        raise Broken(error.summary, f"{error.detail} ({damage})") from error
     finally:
         case.kill_all()
         for item in list(ledger.items.values())[len(before) :]:
@@ -206,9 +205,13 @@ def _fill_disk(case: Case, make: MakeItem, *, goes_on: bool) -> str | None:
         refusal = _append_until_refused(case, writer, make)
     if goes_on:
         # This handle met the full disk, and may be of no further use.
-        case.ledger.ack(*_try_append(writer, make()))
+        item = make()
+        if writer.call(**item.call()).error is None:
+            case.ledger.ack(item.id)
     case.kill_all()
-    case.append_fresh("next")
+    process = case.open()
+    case.append(process, case.ledger.entry("next"))
+    case.close(process)
     case.check()
     return refusal
 
@@ -218,9 +221,5 @@ def _append_until_refused(case: Case, writer: StoreProcess, make: MakeItem) -> s
         try:
             case.append(writer, make())
         except Refused as error:
-            return str(error)
+            return error.detail
     return None
-
-
-def _try_append(writer: StoreProcess, item: Item) -> list[str]:
-    return [] if writer.call(**item.call()).error is not None else [item.id]

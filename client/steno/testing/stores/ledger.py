@@ -77,7 +77,8 @@ class Ledger:
         _report("entries stored twice", _repeated(ids), ids)
         self.check_whole(loaded)
         there = set(ids)
-        acked = self.acked_entries()
+        done = (item for item in self.items.values() if item.id in self.acked)
+        acked = [entry["id"] for item in done for entry in item.entries]
         gone = there | self.removed | self.optional
         _report("acknowledged entries lost", [each for each in acked if each not in gone], acked)
         _report("removed entries came back", sorted(there & self.removed), self.removed)
@@ -111,11 +112,6 @@ class Ledger:
                     "entries of a batch are there", f"batch {item.id}", count=found,
                     of=len(item.entries),
                 )  # fmt: skip
-
-    def acked_entries(self) -> list[str]:
-        """The ids of all acknowledged entries, those of batches too."""
-        items = (item for item in self.items.values() if item.id in self.acked)
-        return [entry["id"] for item in items for entry in item.entries]
 
     def _new_entry(self, writer: str, size: int) -> Entry:
         number = self._numbers[writer] = self._numbers.get(writer, 0) + 1

@@ -11,24 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from steno.testing.stores import limits
+from steno.testing.stores.verdicts import NotKept
+
+_UNANSWERED: Final = "a call did not return"
 
 
 class DriverFailed(Exception):
     """The driver cannot be made, or its process ended by itself; no verdict about the store."""
 
 
-class Refused(Exception):
-    """The store raised an exception; the text is its type and message."""
+class Refused(NotKept):
+    """The store raised an exception; `detail` is its type and message."""
 
 
-class Died(Exception):
+class Died(NotKept):
     """The process ended before it answered."""
 
 
-class Hung(Exception):
+class Hung(NotKept):
     """There was no answer within the deadline."""
 
 
@@ -103,7 +106,7 @@ class StoreProcess:
         """
         reply = self.call(do, **fields)
         if reply.error is not None:
-            raise Refused(reply.error)
+            raise Refused("a call raised", reply.error)
         return reply.value
 
     def call(self, do: str, **fields: Any) -> Reply:
@@ -126,7 +129,7 @@ class StoreProcess:
             self._process.stdin.write(json.dumps({"do": do, **fields}).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise Died(self._last_words()) from error
+            raise self._died() from error
 
     def reply(self) -> Reply:
         """Return the next reply.
@@ -136,7 +139,7 @@ class StoreProcess:
         """
         reply = self._next(limits.REPLY_S_MAX)
         if reply is None:
-            raise Died(self._last_words())
+            raise self._died()
         return _reply_of(reply)
 
     def stream(self, calls: Sequence[Mapping[str, Any]]) -> None:
@@ -154,7 +157,7 @@ class StoreProcess:
         while count is None or taken < count:
             reply = self._next(limits.REPLY_S_MAX)
             if reply is None and not self._is_killed:
-                raise Died(self._last_words())
+                raise self._died()
             if reply is None or "end" in reply:
                 return
             taken += 1
@@ -186,7 +189,7 @@ class StoreProcess:
         try:
             line = self._lines.get(timeout=within_s)
         except queue.Empty:
-            raise Hung(f"no answer within {within_s:.0f} s") from None
+            raise Hung(_UNANSWERED, f"no answer within {within_s:.0f} s") from None
         if line is None:
             self._lines.put(None)
             return None
@@ -201,9 +204,10 @@ class StoreProcess:
                     self._lines.put(line)
         self._lines.put(None)
 
-    def _last_words(self) -> str:
+    def _died(self) -> Died:
         lines = self._log.read_text(errors="replace").splitlines()
-        return "\n".join(["the process of the store ended by itself", *lines[-12:]])
+        said = "\n".join(["the process of the store ended by itself", *lines[-12:]])
+        return Died(_UNANSWERED, said)
 
 
 def _reply_of(reply: dict[str, Any]) -> Reply:

@@ -27,7 +27,7 @@ from steno.testing.stores.process import (
     environment_with,
     own_path,
 )
-from steno.testing.stores.verdicts import Broken, Finding, NotObserved, NotOffered, Verdict
+from steno.testing.stores.verdicts import Finding, NotKept, NotObserved, NotOffered, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Clause:
     Attributes:
         name: a few words, for tables.
         promise: what the store promises, as a sentence.
+        test: raises Broken, NotOffered or NotObserved; returns what was tried.
         needs: capabilities of which the driver has to declare one; empty if every store has to
             keep the promise.
-        test: raises Broken, NotOffered or NotObserved; returns what was tried.
     """
 
     name: str
     promise: str
-    needs: frozenset[Capability]
     test: "Callable[[Case], str]"
+    needs: frozenset[Capability] = frozenset()
 
     @property
     def id(self) -> str:
@@ -102,16 +102,8 @@ class Trial:
                 raise NotOffered(" and ".join(f"no `{name}`" for name in sorted(clause.needs)))
             with self._case(clause.name) as case:
                 tried = clause.test(case)
-        except Broken as error:
-            return self._finding(clause, "broken", error.summary, error.detail)
-        except Refused as error:
-            return self._finding(clause, "broken", "a call raised", str(error))
-        except (Hung, Died) as error:
-            return self._finding(clause, "broken", "a call did not return", str(error))
-        except NotOffered as error:
-            return self._finding(clause, "not offered", str(error))
-        except NotObserved as error:
-            return self._finding(clause, "not observed", str(error))
+        except NotKept as error:
+            return self._finding(clause, error.verdict, error.summary, error.detail)
         return self._finding(clause, "kept", tried)
 
     def close(self) -> None:
@@ -235,15 +227,15 @@ class Case:
         try:
             return self._host.ask(what)
         except (Refused, Died, Hung) as error:
-            raise DriverFailed(str(error)) from error
+            raise DriverFailed(error.detail) from error
 
     def servers(self) -> list[int]:
         """The pids of other processes that write the files."""
         has_processes = self.host_ask("describe")["has_processes"]
         return self.host_ask("processes") if has_processes else []
 
-    def kill_servers(self) -> int:
-        """SIGKILL the processes that write the files for the callers; their number."""
+    def kill_servers(self) -> None:
+        """SIGKILL the processes that write the files for the callers, and wait for their ends."""
         pids = self.servers()
         handles = [_handle_of(pid) for pid in pids]
         for pid in pids:
@@ -251,7 +243,6 @@ class Case:
                 os.kill(pid, signal.SIGKILL)
         for handle in handles:
             _wait_for_end(handle)
-        return len(pids)
 
     def kill_all(self) -> None:
         """SIGKILL every process of the store, servers too."""
@@ -296,7 +287,8 @@ class Case:
 
     def kill_within_stream(self, process: StoreProcess, acks: int) -> None:
         """SIGKILL a process soon after a number of acks, and take in all that it gave."""
-        for reply in [*process.acks(acks), *process.acks_for(self._kill_delay_s())]:
+        delay_s = self.random.uniform(0, limits.KILL_DELAY_MS_MAX) / 1000
+        for reply in [*process.acks(acks), *process.acks_for(delay_s)]:
             if reply.error is None:
                 self.ledger.ack(reply.id)
         self.kill(process)
@@ -319,21 +311,11 @@ class Case:
         self.ledger.check(loaded)
         return loaded
 
-    def append_fresh(self, writer: str) -> None:
-        """Append in a new process, which has ended when this returns."""
-        process = self.open()
-        self.append(process, self.ledger.entry(writer))
-        self.close(process)
-
     # --- accidents --------------------------------------------------------------------------------
 
     def acks_before_kill(self) -> int:
         """A random number of acks after which a writer is killed within its stream."""
         return self.random.randrange(1, limits.KILLED_APPENDS_MAX // 2)
-
-    def _kill_delay_s(self) -> float:
-        """A random time for a kill, in seconds."""
-        return self.random.uniform(0, limits.KILL_DELAY_MS_MAX) / 1000
 
     @contextmanager
     def full_disk(self, process: StoreProcess) -> Generator[None]:

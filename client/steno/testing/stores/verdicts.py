@@ -6,38 +6,50 @@ from typing import Any, Literal
 Verdict = Literal["kept", "broken", "not offered", "not observed"]
 
 
-class Broken(Exception):
-    """The store broke the promise of a clause.
+class NotKept(Exception):
+    """The end of a clause whose promise was not seen kept.
 
     Attributes:
-        count: how many entries, appends or batches are affected; 0 if they cannot be counted.
-        of: out of how many.
-        what: what happened to them, in a few words.
+        verdict: the outcome.
+        summary: what happened, with the number, without ids.
         detail: the ids, or the error.
     """
 
-    def __init__(self, what: str, detail: str = "", *, count: int = 0, of: int = 0) -> None:
-        super().__init__(what, detail)
-        self.what = what
-        self.detail = detail
-        self.count = count
-        self.of = of
+    verdict: Verdict = "broken"
 
-    @property
-    def summary(self) -> str:
-        """The number and what happened, without ids."""
-        return f"{self.count} of {self.of} {self.what}" if self.of else self.what
+    def __init__(self, summary: str, detail: str = "") -> None:
+        super().__init__(summary, detail)
+        self.summary = summary
+        self.detail = detail
 
     def __str__(self) -> str:
         return f"{self.summary}: {self.detail}" if self.detail else self.summary
 
 
-class NotOffered(Exception):
+class Broken(NotKept):
+    """The store broke the promise of a clause.
+
+    Args:
+        what: what happened, in a few words.
+        detail: the ids, or the error.
+        count: how many entries, appends or batches are affected; 0 if they cannot be counted.
+        of: out of how many.
+    """
+
+    def __init__(self, what: str, detail: str = "", *, count: int = 0, of: int = 0) -> None:
+        super().__init__(f"{count} of {of} {what}" if of else what, detail)
+
+
+class NotOffered(NotKept):
     """The driver does not declare the capability that a clause is about."""
 
+    verdict = "not offered"
 
-class NotObserved(Exception):
+
+class NotObserved(NotKept):
     """The clause could not look, for the reason given."""
+
+    verdict = "not observed"
 
 
 @dataclass(frozen=True, slots=True)
