@@ -101,8 +101,7 @@ class Daemon:
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics(slow_sync_s=config.settings.number("disk.slow_sync_s"))
         self._outbox = Outbox(self._statistics, lambda key: self._admits(key) is None)
-        disk: Disk = local if self._member is None else self._member.disk
-        trees = SessionFolders(config, disk)
+        trees = SessionFolders(config, local if self._member is None else self._member.disk)
         self._quotas = Quotas(
             lambda: config.settings,
             time.monotonic,
@@ -111,13 +110,24 @@ class Daemon:
             free_bytes,
         )
         self._services = self._make_services()
-        self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
-        self._registry.check_root = self._check_root
-        self._registry.member = self._member
-        queries = Queries(self._registry, trees, disk, self._services)
-        self._operations = Operations(Parts(trees, disk, self._registry, queries, self._services))
+        self._registry = Registry(
+            trees, self._services, self._handles, self._member, self._check_root
+        )
+        queries = Queries(self._registry, trees, self._services)
+        self._operations = Operations(Parts(trees, self._registry, queries, self._services))
         self._reporter = Reporter(self._config, self._registry, self._services)
-        self._router = self._make_router(queries)
+        self._router = Router(
+            self._reporter,
+            self._registry,
+            queries,
+            self._operations,
+            self._outbox,
+            self._services,
+            self._admission,
+            is_reader=is_reader,
+            drain=self._drained.set,
+            release_soon=self._forget_soon,
+        )
 
     async def run(self, lock: RootLock | None) -> None:
         """Serve until a signal or a `drain`; every acknowledged byte is on disk on return."""
@@ -357,22 +367,6 @@ class Daemon:
             ) from None
         joined: ReplicatedDisk = joining.join(self._config, disk, daemon_log.log)
         return joined
-
-    def _make_router(self, queries: Queries) -> Router:
-        router = Router(
-            self._reporter,
-            self._registry,
-            queries,
-            self._operations,
-            self._outbox,
-            self._services,
-            self._spawn,
-            self._admission,
-        )
-        router.drain = self._drained.set
-        router.is_reader = self._is_reader
-        router.release_soon = self._forget_soon
-        return router
 
     def _listen_for_others(self) -> None:
         """Listen for clients on other machines, if that is configured.

@@ -9,20 +9,13 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import (
     AnyCommand,
-    Append,
     AppendStream,
     AppendWire,
-    Checkpoint,
-    Clear,
-    Clients,
     Cluster,
     CompactAbort,
     CompactBegin,
-    CompactCommit,
-    Configuration,
     Delete,
     DeleteStream,
-    DeliverDmail,
     Describe,
     Drain,
     Fork,
@@ -36,16 +29,11 @@ from steno_protocol.commands import (
     PendingDmail,
     Read,
     Rename,
-    Repair,
-    RestoreGeneration,
-    RevertTo,
     SendDmail,
     SessionCommand,
     SignedCommand,
     SlowCommand,
     Stat,
-    Stats,
-    Status,
     Streams,
     Subscribe,
     TakeIn,
@@ -53,8 +41,8 @@ from steno_protocol.commands import (
     Trash,
     Undelete,
     Unsubscribe,
-    UpdateTokenCount,
     Verify,
+    WholeCommand,
     WriteSystemPrompt,
     command_name,
 )
@@ -103,12 +91,11 @@ from stenod.api.peers import (
     Subscription,
 )
 from stenod.api.privacy import for_reader
-from stenod.api.status import Reporter
+from stenod.api.status import Question, Reporter
 from stenod.feed.feed import Subscriber
 from stenod.operations.operation import looking_up, take_room
 from stenod.operations.operations import Operations
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
-from stenod.runtime.executor import Spawn
 from stenod.runtime.unreported_repairs import UnreportedRepairs
 from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.leases import Compactions
@@ -179,6 +166,12 @@ _ChangingCommand = (
 )
 """The slow commands that change files."""
 
+_OtherSlowCommand = (
+    List | Trash | Read | Timeline | Subscribe | CompactBegin | PendingDmail | Gc | Cluster
+    | HandOver
+)  # fmt: skip
+"""The slow commands that are not about a session as a whole."""
+
 _ReadingCommand = Stat | Read | Timeline | Verify | Subscribe | PendingDmail | Streams
 """The slow commands that are served from files that may be old, if nothing better is there."""
 
@@ -193,8 +186,10 @@ class Router:
         operations: serves the commands for a session as a whole.
         outbox: sends the replies.
         services: clocks, threads and statistics.
-        spawn: starts a background task.
         admission: the admitted clients of other machines.
+        is_reader: commands that change something are refused.
+        drain: called when a client asks the daemon to end.
+        release_soon: called after a message whose memory is worth returning to the system.
 
     Attributes:
         peers: the connected peers, by their socket and identity.
@@ -202,9 +197,6 @@ class Router:
         handled: messages that were served so far.
         ignored: messages that no reply is possible to.
         foreign_poll: polls followed sessions for changes by other programs.
-        drain: called when a client asks the daemon to end.
-        is_reader: commands that change something are refused.
-        release_soon: called after a message whose memory is worth returning to the system.
     """
 
     def __init__(
@@ -215,29 +207,31 @@ class Router:
         operations: Operations,
         outbox: Outbox,
         services: Services,
-        spawn: Spawn,
         admission: Admission,
+        *,
+        is_reader: bool = False,
+        drain: Callable[[], None] = lambda: None,
+        release_soon: Callable[[], None] = lambda: None,
     ) -> None:
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.connection_count = 0
         self.handled = 0
         self.ignored = 0
-        self.foreign_poll = ForeignPoll(registry, spawn)
-        self.drain: Callable[[], None] = lambda: None
-        self.is_reader = False
-        self.release_soon: Callable[[], None] = lambda: None
+        self.foreign_poll = ForeignPoll(registry, services.spawn)
+        self._drain = drain
+        self._is_reader = is_reader
+        self._release_soon = release_soon
         self._drainers: list[_Asker] = []
         self._registry = registry
         self._queries = queries
         self._operations = operations
         self._outbox = outbox
         self._services = services
-        self._spawn = spawn
-        self._paused_peers = PausedPeers(spawn)
+        self._paused_peers = PausedPeers(services.spawn)
         self._assemblies = Assemblies()
         self._send_budget = SendBudget()
         self._admission = admission
-        self._compactions = Compactions(services.read, services.monotonic, services.wall)
+        self._compactions = Compactions(services)
         self._slow_count = 0
         self._full_until = 0.0
         self._is_draining = False
@@ -322,7 +316,7 @@ class Router:
                     self._asker(peer, request_id).refuse(error)
                 return []
             case message:
-                self.release_soon()
+                self._release_soon()
                 return message
 
     def _refuse_message(self, peer: Peer, frames: list[bytes]) -> None:
@@ -344,7 +338,7 @@ class Router:
         asker = self._asker(peer, request.id, session, is_command=is_command)
         peer.commands += is_command
         try:
-            if self.is_reader and right_needed(command) > Right.READ:
+            if self._is_reader and right_needed(command) > Right.READ:
                 raise _only_read(command)
             if user is not None:
                 command = self._admitted(peer, user, command)
@@ -467,43 +461,42 @@ class Router:
         raise Unauthorized(f"{holder}, and {name} needs the right {needed.label}: {KEYS_REMEDY}")
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
+        if isinstance(command, Mutation):
+            self._submit(asker, command, request)
+        elif isinstance(command, Grant):
+            self._grant(asker, command)
+        elif isinstance(command, SlowCommand):
+            self._start(asker, command)
+        else:
+            self._serve_at_once(asker, command)
+
+    def _serve_at_once(
+        self, asker: _Asker, command: Hello | Question | Unsubscribe | Drain | CompactAbort
+    ) -> None:
         match command:
-            case (
-                Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
-                | WriteSystemPrompt() | RestoreGeneration() | AppendWire() | AppendStream()
-                | CompactCommit() | SendDmail() | DeliverDmail() | Repair()
-            ):  # fmt: skip
-                self._submit(asker, command, request)
-            case Grant():
-                self._grant(asker, command)
             case Hello():
                 if self._has_drained:
                     # The clients that asked for the drain have their reply, and the daemon ends
                     # before it could serve a new client.
                     raise draining()
                 asker.reply(self._reporter.greet(asker.peer, command))
-            case Status() | Stats() | Configuration() | Clients():
-                asker.peer.check_backpressure()
-                self.forget_gone()
-                asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
             case Unsubscribe():
-                self._unsubscribe(asker, command)
+                if not asker.peer.unsubscribe(command.subscription):
+                    raise NotFound(f"there is no subscription {command.subscription!r} here")
+                asker.reply(Done())
             case Drain():
                 self._drainers.append(asker)
                 # At once, because later requests in the same burst must be refused.
                 self.begin_drain()
-                self.drain()
+                self._drain()
             case CompactAbort():
-                self._abort(asker, command)
-            case (
-                List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
-                | CompactBegin() | PendingDmail() | Describe() | Fork() | Rename() | Delete()
-                | Undelete() | TakeIn() | Trash() | Gc() | Streams() | DeleteStream() | Cluster()
-                | HandOver()
-            ):  # fmt: skip
-                self._start(asker, command)
+                for writer in self._registry.writers(command.session):
+                    self._compactions.abort(writer, command)
+                asker.reply(Done())
             case _:
-                assert_never(command)
+                asker.peer.check_backpressure()
+                self.forget_gone()
+                asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
@@ -535,14 +528,17 @@ class Router:
             )
         self._slow_count += 1
         slow_requests.add(asker.request_id)
-        self._spawn(lambda: self._serve_in_task(asker, command))
+        self._services.spawn(lambda: self._serve_in_task(asker, command))
 
     async def _serve_in_task(self, asker: _Asker, command: SlowCommand) -> None:
         """Serve a command that waits for files; every outcome is a reply."""
         try:
             if self._registry.member is not None:
                 asker = await self._acquire(asker, command)
-            await self._serve_slow(asker, command)
+            if isinstance(command, WholeCommand):
+                asker.reply(await self._operations.serve(command))
+            else:
+                await self._serve_slow(asker, command)
         except Exception as error:
             asker.refuse(self._error_of(asker, command, error))
         finally:
@@ -575,16 +571,11 @@ class Router:
             is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
         return msgspec.structs.replace(asker, is_stale=True) if is_stale else asker
 
-    async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
+    async def _serve_slow(self, asker: _Asker, command: _OtherSlowCommand) -> None:
         match command:
             case List():
                 await asker.peer.wait_for_room()
                 asker.reply(await self._queries.sessions(command))
-            case (
-                Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | TakeIn()
-                | Verify() | Streams() | DeleteStream()
-            ):  # fmt: skip
-                asker.reply(await self._operations.serve(command))
             case Trash():
                 await asker.peer.wait_for_room()
                 asker.reply(await self._operations.deletions.list_trash(command))
@@ -593,7 +584,12 @@ class Router:
                     await asker.peer.wait_for_room()
                     size = asker.peer.in_flight.block_size(command.bytes_max)
                     with asker.peer.in_flight.reserved(size):
-                        await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
+                        wanted = msgspec.structs.replace(command, bytes_max=size)
+                        is_local = asker.peer.user is None
+                        body, block = await self._queries.read(wanted, is_local=is_local)
+                        self._outbox.reply_block(
+                            asker.peer, asker.request_id, asker.marked(body), block
+                        )
             case Timeline():
                 await asker.peer.wait_for_room()
                 entries = await self._queries.timeline(command.session)
@@ -623,10 +619,6 @@ class Router:
         return await self._services.read(
             lambda: member.report(command.prefix, command.after, command.limit)
         )
-
-    async def _read(self, asker: _Asker, command: Read) -> None:
-        body, block = await self._queries.read(command, is_local=asker.peer.user is None)
-        self._outbox.reply_block(asker.peer, asker.request_id, asker.marked(body), block)
 
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
         peer = asker.peer
@@ -701,16 +693,6 @@ class Router:
             self._outbox.event(asker.peer, asker.request_id, event, None)
             return
         subscription.feed.grant(subscription.subscriber, command.bytes)
-
-    def _abort(self, asker: _Asker, command: CompactAbort) -> None:
-        for writer in self._registry.writers(command.session):
-            self._compactions.abort(writer, command)
-        asker.reply(Done())
-
-    def _unsubscribe(self, asker: _Asker, command: Unsubscribe) -> None:
-        if not asker.peer.unsubscribe(command.subscription):
-            raise NotFound(f"there is no subscription {command.subscription!r} here")
-        asker.reply(Done())
 
 
 def _text_bytes(command: Mutation) -> int:

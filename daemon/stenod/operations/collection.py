@@ -28,6 +28,7 @@ from stenod.recovery import crash_recovery, inspection
 from stenod.sessions import streams, trash
 from stenod.sessions.session_folders import Place
 from stenod.sessions.streams import Expired
+from stenod.store.disk import closing
 from stenod.store.names import past_generations, read_file, stat_generation
 from stenod.store.usage import tree_bytes
 
@@ -247,7 +248,7 @@ class Collector(Operation):
         except OSError:
             # A tree that does not exist has no trash.
             return
-        try:
+        with closing(self._disk, tree):
             for name, rule in self._expired(tree, folder, command, is_own=is_own):
                 path = f"{folder}/{paths.TRASH}/{name}"
                 size = tree_bytes(path)
@@ -258,8 +259,6 @@ class Collector(Operation):
                     found.failed.append(f"{path}: {error}")
                     continue
                 found.add("", path, size, rule)
-        finally:
-            self._disk.close(tree)
 
     def _expired(
         self, tree: int, folder: str, command: Gc, *, is_own: bool

@@ -121,9 +121,7 @@ class Deletions(Operation):
         with looking_up(command):
             if await self._moved_to(place, command.key) == place.session:
                 return Moved(session=place.session, folder=place.path)
-        return await self._done_before(
-            command, lambda: trash.restored(self._disk, self._trees, place, command)
-        )
+        return await self._done_before(command, lambda: trash.restored(self._trees, place, command))
 
     async def list_trash(self, command: Trash) -> TrashReport:
         """List the deleted sessions, the latest deletion first, up to the limit."""
@@ -134,7 +132,7 @@ class Deletions(Operation):
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
         return await self._done_before(
             command,
-            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
+            lambda: trash.find(self._trees, place, command, self._expiry_s),
         )
 
     async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:

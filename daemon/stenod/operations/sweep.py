@@ -5,6 +5,7 @@ from collections.abc import Callable
 from steno_protocol import limits
 from stenod.operations.operation import Operation, Parts
 from stenod.sessions import fork, moves, taking_in, trash
+from stenod.store.disk import closing
 
 
 class Sweep(Operation):
@@ -47,7 +48,7 @@ class Sweep(Operation):
         except OSError:
             # A tree that does not exist has nothing to remove.
             return 0, 0, 0, 0
-        try:
+        with closing(self._disk, tree):
             wall = self._services.wall()
             return (
                 fork.sweep(self._disk, tree, self._is_under_way),
@@ -55,5 +56,3 @@ class Sweep(Operation):
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
-        finally:
-            self._disk.close(tree)

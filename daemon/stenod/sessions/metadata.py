@@ -18,8 +18,8 @@ from steno_protocol._json import is_array, is_object
 from steno_protocol.commands import Describe, List
 from steno_protocol.errors import Corrupt, ErrorCode, OutcomeUnknown
 from stenod.store.disk import Disk
-from stenod.store.handles import write_all
-from stenod.store.names import remove
+from stenod.store.handles import write_new
+from stenod.store.names import read_file, remove
 
 _decode = msgspec.json.Decoder().decode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -134,24 +134,12 @@ def _keep_damaged(disk: Disk, folder: int) -> None:
 def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Write a session's next `state.json` beside the present one, and sync it."""
     remove(disk, folder, paths.STATE_NEW)
-    handle = disk.open_new(folder, paths.STATE_NEW)
-    try:
-        write_all(disk, handle, _encode(state) + b"\n")
-        disk.fsync(handle)
-    finally:
-        disk.close(handle)
+    write_new(disk, folder, paths.STATE_NEW, _encode(state) + b"\n")
 
 
 def _content(disk: Disk, folder: int) -> bytes:
     """Read the file, empty if it does not exist; one that is too large reads as damaged."""
-    try:
-        handle = disk.open_read(folder, paths.STATE)
-    except FileNotFoundError:
-        return b""
-    try:
-        return disk.read(handle, limits.STATE_BYTES_MAX, 0)
-    finally:
-        disk.close(handle)
+    return read_file(disk, folder, paths.STATE, limits.STATE_BYTES_MAX)
 
 
 def _changes(command: Describe, *, is_archived: bool, now: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Final
 
 from steno_protocol import limits
-from stenod.store.disk import Disk, FileStat
+from stenod.store.disk import Disk, FileStat, closing
 from stenod.store.log import Copy
 
 CLOSED: Final = -1
@@ -116,6 +116,27 @@ class FileView:
         self._shared.release()
 
 
+@contextlib.contextmanager
+def viewed(disk: Disk, folder: int, name: str, size: int | None = None) -> Generator[FileView]:
+    """View a file, or its first `size` bytes, until the `with` block ends."""
+    shared = SharedHandle(disk, disk.open_read(folder, name))
+    try:
+        yield FileView(shared, disk.stat(shared.handle).size if size is None else size)
+    finally:
+        shared.release()
+
+
+@contextlib.contextmanager
+def measured(disk: Disk, folder: int, name: str) -> Generator[FileView]:
+    """Open a view whose size the `with` block sets; it stays open unless the block fails."""
+    view = FileView(SharedHandle(disk, disk.open_read(folder, name)), 0)
+    try:
+        yield view
+    except BaseException:
+        view.release()
+        raise
+
+
 def rewrite_in_place(disk: Disk, handle: int, start: int, end: int) -> None:
     """Write a file's present bytes again, so that the next sync makes all of them durable."""
     for offset in range(start, end, limits.COPY_BYTES):
@@ -128,6 +149,13 @@ def write_all(disk: Disk, handle: int, data: bytes) -> None:
     done = disk.write(handle, data)
     while done < len(data):
         done += disk.write(handle, data[done:])
+
+
+def write_new(disk: Disk, folder: int, name: str, data: bytes) -> None:
+    """Create a file with these bytes, and sync it; its name is durable with its folder."""
+    with closing(disk, disk.open_new(folder, name)) as handle:
+        write_all(disk, handle, data)
+        disk.fsync(handle)
 
 
 def copy_all(disk: Disk, source: int, target: int, piece: Copy) -> None:
