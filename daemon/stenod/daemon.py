@@ -91,7 +91,7 @@ class Daemon:
         self._handles = process_limit()
         self._full_until = 0.0
         self._is_forgetting = False
-        self._local = Transport(lambda _: self._has_room(), self._forget_soon)
+        self._local = Transport(self._has_room, self._forget_soon)
         self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.log)
         self._transports = [self._local]
         self._relay: RelayProcess | None = None
@@ -106,7 +106,7 @@ class Daemon:
             lambda: config.settings,
             time.monotonic,
             lambda session: trees.place(session).path,
-            trees.folders,
+            lambda: [tree.folder for tree in trees.trees],
             free_bytes,
         )
         self._services = self._make_services()
@@ -401,10 +401,13 @@ class Daemon:
         self._reporter.remote_endpoint = endpoint
         daemon_log.log("listening", endpoint=endpoint)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, _: int) -> bool:
         """Whether a file handle is free for one more local connection."""
-        if self._has_handle():
-            return True
+        # Counting thousands of handles for each refused connection would block the event loop.
+        if time.monotonic() >= self._full_until:
+            if self._handles.take(1):
+                return True
+            self._full_until = time.monotonic() + limits.HANDLES_RECOUNT_S
         self._turn_away(1)
         return False
 
@@ -413,15 +416,6 @@ class Daemon:
         if not self._statistics.turned_away:
             daemon_log.log("no_handles", limit=self._handles.most, see="ulimit -n")
         self._statistics.turned_away += connections
-
-    def _has_handle(self) -> bool:
-        # Counting thousands of handles for each refused connection would block the event loop.
-        if time.monotonic() < self._full_until:
-            return False
-        if self._handles.take(1):
-            return True
-        self._full_until = time.monotonic() + limits.HANDLES_RECOUNT_S
-        return False
 
     def _admits(self, public: str) -> str | None:
         client = self._admission.client(public)

@@ -96,7 +96,6 @@ from stenod.feed.feed import Subscriber
 from stenod.operations.operation import looking_up, take_room
 from stenod.operations.operations import Operations
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
-from stenod.runtime.unreported_repairs import UnreportedRepairs
 from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.leases import Compactions
 from stenod.sessions.queries import Queries
@@ -116,24 +115,18 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     """The sender of one request, as the target of its reply.
 
     Attributes:
+        router: the router that serves the request.
         peer: the peer that sent the request.
         request_id: the request's id.
         session: the session that the request is about; None for any other request.
-        outbox: sends the reply.
-        count_error: counts and logs an error, given its code and session.
-        folders: the root and the mounts.
-        repairs: the repairs that no reply has reported yet.
         is_command: the request is a command for a writer.
         is_stale: the reply comes from files that may be older than those of the session's owner.
     """
 
+    router: "Router"
     peer: Peer
     request_id: bytes
-    session: str | None
-    outbox: Outbox
-    count_error: Callable[[str, str | None], None]
-    folders: tuple[str, ...]
-    repairs: UnreportedRepairs
+    session: str | None = None
     is_command: bool = False
     is_stale: bool = False
 
@@ -141,23 +134,24 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         """Queue the reply."""
         if self.is_command:
             self.peer.commands -= 1
-        self.outbox.reply(self.peer, self.request_id, self.marked(body))
+        self.router.outbox.reply(self.peer, self.request_id, self.marked(body))
 
     def marked(self, body: Reply) -> Reply:
         """Return a reply that says whether it is stale, and what was repaired for its session.
 
         It is without what its reader may not know.
         """
-        if self.session is not None and self.session in self.repairs.sessions:
-            body = msgspec.structs.replace(body, repaired=self.repairs.take(self.session))
+        repairs = self.router.repairs
+        if self.session is not None and self.session in repairs.sessions:
+            body = msgspec.structs.replace(body, repaired=repairs.take(self.session))
         if self.peer.is_reader:
-            body = for_reader(body, self.folders)
+            body = for_reader(body, self.router.reporter.folders)
         return msgspec.structs.replace(body, stale=True) if self.is_stale else body
 
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the reply."""
         reply = ErrorReply.of(forget_way(error), self.session)
-        self.count_error(reply.code, reply.session)
+        self.router.count_error(reply.code, reply.session)
         self.reply(reply)
 
 
@@ -192,6 +186,7 @@ class Router:
         release_soon: called after a message whose memory is worth returning to the system.
 
     Attributes:
+        repairs: the repairs that no reply has reported yet.
         peers: the connected peers, by their socket and identity.
         connection_count: connections so far.
         handled: messages that were served so far.
@@ -213,6 +208,9 @@ class Router:
         drain: Callable[[], None] = lambda: None,
         release_soon: Callable[[], None] = lambda: None,
     ) -> None:
+        self.reporter = reporter
+        self.outbox = outbox
+        self.repairs = services.repairs
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.connection_count = 0
         self.handled = 0
@@ -225,7 +223,6 @@ class Router:
         self._registry = registry
         self._queries = queries
         self._operations = operations
-        self._outbox = outbox
         self._services = services
         self._paused_peers = PausedPeers(services.spawn)
         self._assemblies = Assemblies()
@@ -236,7 +233,6 @@ class Router:
         self._full_until = 0.0
         self._is_draining = False
         self._has_drained = False
-        self._reporter = reporter
         outbox.forget = self.forget
 
     def handle(
@@ -292,7 +288,7 @@ class Router:
             ),
             None,
         )
-        self._count_error(refused.code, None)
+        self.count_error(refused.code, None)
         message = encode_replies([(each, refused) for each in requests])
         return [b"", *message] if peer.is_req else message
 
@@ -313,7 +309,7 @@ class Router:
                 return []
             case StenoError() as error:
                 for request_id in request_ids(part):
-                    self._asker(peer, request_id).refuse(error)
+                    _Asker(self, peer, request_id).refuse(error)
                 return []
             case message:
                 self._release_soon()
@@ -325,17 +321,17 @@ class Router:
             # No reply is possible: without a request id no client could match it.
             self.ignored += 1
         else:
-            self._outbox.message(peer, refusal)
+            self.outbox.message(peer, refusal)
 
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1
         if isinstance(request, Unreadable):
-            self._asker(peer, request.id).refuse(request.error)
+            _Asker(self, peer, request.id).refuse(request.error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
         is_command = isinstance(command, Mutation)
-        asker = self._asker(peer, request.id, session, is_command=is_command)
+        asker = _Asker(self, peer, request.id, session, is_command)
         peer.commands += is_command
         try:
             if self._is_reader and right_needed(command) > Right.READ:
@@ -346,45 +342,27 @@ class Router:
         except StenoError as error:
             asker.refuse(error)
 
-    def _asker(
-        self,
-        peer: Peer,
-        request_id: bytes,
-        session: str | None = None,
-        *,
-        is_command: bool = False,
-    ) -> _Asker:
-        return _Asker(
-            peer,
-            request_id,
-            session,
-            self._outbox,
-            self._count_error,
-            self._reporter.folders,
-            self._services.repairs,
-            is_command,
-        )
-
     def finish_drain(self) -> None:
         """Reply to the clients that asked for the drain: everything is on disk."""
         self._has_drained = True
         for asker in self._drainers:
             asker.reply(Done())
-        self._outbox.flush()
+        self.outbox.flush()
 
     def begin_drain(self) -> None:
         """Accept no more commands; queued commands are still written."""
-        self._is_draining = self._reporter.is_draining = True
+        self._is_draining = self.reporter.is_draining = True
         self._registry.close()
 
-    def _count_error(self, code: str, session: str | None) -> None:
+    def count_error(self, code: str, session: str | None) -> None:
+        """Count and log an error reply."""
         self._services.statistics.errors[code] += 1
         self._services.statistics.failed_at[code] = self._services.wall()
         self._services.log("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
         """Returns the daemon's counters."""
-        return self._reporter.stats(self.peers.values(), self.ignored)
+        return self.reporter.stats(self.peers.values(), self.ignored)
 
     def forget(self, peer: Peer) -> None:
         """Remove a peer that is gone, and end its subscriptions."""
@@ -408,7 +386,7 @@ class Router:
             elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
                 peer.revoke()
         # Without a known connection only a send shows whether a peer is connected.
-        self._outbox.probe(without_link)
+        self.outbox.probe(without_link)
 
     def _new_peer(self, address: tuple[Socket, bytes], user: str | None) -> Peer:
         if len(self.peers) >= limits.PEERS_MAX:
@@ -479,7 +457,7 @@ class Router:
                     # The clients that asked for the drain have their reply, and the daemon ends
                     # before it could serve a new client.
                     raise draining()
-                asker.reply(self._reporter.greet(asker.peer, command))
+                asker.reply(self.reporter.greet(asker.peer, command))
             case Unsubscribe():
                 if not asker.peer.unsubscribe(command.subscription):
                     raise NotFound(f"there is no subscription {command.subscription!r} here")
@@ -496,7 +474,7 @@ class Router:
             case _:
                 asker.peer.check_backpressure()
                 self.forget_gone()
-                asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
+                asker.reply(self.reporter.report(command, self.peers.values(), self.ignored))
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
@@ -544,7 +522,7 @@ class Router:
         finally:
             self._slow_count -= 1
             asker.peer.slow_requests.discard(asker.request_id)
-            self._outbox.flush()
+            self.outbox.flush()
 
     def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         if isinstance(error, OSError) and not isinstance(command, _ChangingCommand):
@@ -587,7 +565,7 @@ class Router:
                         wanted = msgspec.structs.replace(command, bytes_max=size)
                         is_local = asker.peer.user is None
                         body, block = await self._queries.read(wanted, is_local=is_local)
-                        self._outbox.reply_block(
+                        self.outbox.reply_block(
                             asker.peer, asker.request_id, asker.marked(body), block
                         )
             case Timeline():
@@ -641,7 +619,7 @@ class Router:
         feed.check(after)
         peer.unsubscribe(command.subscription)
         subscriber = Subscriber(
-            lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
+            lambda event, block: self.outbox.event(peer, asker.request_id, event, block),
             after,
             command.window,
             accepts=lambda: self._paused_peers.accepts_events(peer),
@@ -671,7 +649,7 @@ class Router:
                 checkpoint_floor=feed.checkpoint_floor,
             )
             subscriber.send(reset, None)
-        self._outbox.flush()
+        self.outbox.flush()
         if not subscriber.gone:
             feed.add(subscriber)
             self.foreign_poll.begin(command.session)
@@ -690,7 +668,7 @@ class Router:
         if subscription is None or subscription.subscriber.gone:
             asker.peer.subscriptions.pop(command.subscription, None)
             event: Event = Lagged(next="0:0", why="the daemon does not know this subscription")
-            self._outbox.event(asker.peer, asker.request_id, event, None)
+            self.outbox.event(asker.peer, asker.request_id, event, None)
             return
         subscription.feed.grant(subscription.subscriber, command.bytes)
 

@@ -105,17 +105,14 @@ class Deletions(Operation):
             done = await self._restored(place, command)
             if done is not None:
                 return done
-            await self._fetch_deleted(place)
+            member = self._sessions.member
+            if member is not None and not place.shared:
+                # What other daemons of the cluster deleted is not in this trash yet.
+                await self._services.read(lambda: member.fetch_deleted(place.session))
             now = self._services.wall()
             return await self._services.read(
                 lambda: trash.restore(self._disk, self._trees, place, command, now, self._expiry_s)
             )
-
-    async def _fetch_deleted(self, place: Place) -> None:
-        """Bring what other daemons of the cluster deleted into this trash."""
-        member = self._sessions.member
-        if member is not None and not place.shared:
-            await self._services.read(lambda: member.fetch_deleted(place.session))
 
     async def _restored(self, place: Place, command: Undelete) -> Moved | None:
         with looking_up(command):

@@ -14,11 +14,7 @@ from stenod.sessions.session_folders import Place
 
 
 class Renames(Operation):
-    """Renames, each recorded in the session's timeline.
-
-    Args:
-        parts: what they work with.
-    """
+    """Renames, each recorded in the session's timeline."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from steno_protocol import limits
 from stenod.operations.operation import Operation, Parts
 from stenod.sessions import fork, moves, taking_in, trash
-from stenod.store.disk import closing
+from stenod.store.handles import closing
 
 
 class Sweep(Operation):
@@ -30,7 +30,7 @@ class Sweep(Operation):
         if self._swept_at is not None and now - self._swept_at < limits.TRASH_SWEEP_S:
             return
         self._swept_at = now
-        are_done = [await self._sweep(str(folder)) for folder in self._trees.folders()]
+        are_done = [await self._sweep(str(tree.folder)) for tree in self._trees.trees]
         if not all(are_done):
             self._swept_at = None
 
@@ -56,3 +56,6 @@ class Sweep(Operation):
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
+
+
+# BAD

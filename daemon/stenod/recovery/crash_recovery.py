@@ -13,9 +13,9 @@ from stenod.core.lines import holds_object
 from stenod.core.recovery_point import RecoveryPoint, decode_recovery_point
 from stenod.recovery.tail_repair import fingerprint
 from stenod.store import jsonl
-from stenod.store.disk import Disk, closing
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import copy_all, rewrite_in_place
+from stenod.store.handles import closing, copy_all, rewrite_in_place
 from stenod.store.log import Copy
 from stenod.store.names import link_generation, past_generations, read_file, remove
 from stenod.store.quarantine import quarantine

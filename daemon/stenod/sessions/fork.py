@@ -26,8 +26,8 @@ from stenod.sessions import metadata
 from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.sessions.streams import StreamPart
-from stenod.store.disk import Disk, close_with, closing
-from stenod.store.handles import FileView, viewed, write_new
+from stenod.store.disk import Disk
+from stenod.store.handles import FileView, close_with, closing, viewed, write_new
 from stenod.store.names import deleted_streams, read_file, remove_all
 
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
@@ -74,7 +74,7 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat | Non
         if disk.stat_name(folder, paths.CONTEXT) is None:
             return None
         entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
-        entry = _forked(entries)
+        entry = next((each for each in entries if each.kind == timeline_entries.FORKED), None)
         if entry is None or entry.key != wanted.command.key:
             raise _taken(wanted)
         if entry.details.get("from") != wanted.source.session:
@@ -448,10 +448,6 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
         # A folder, a link or another user's file is not an upload.
         return False
     return True
-
-
-def _forked(entries: list[TimelineEntry]) -> TimelineEntry | None:
-    return next((entry for entry in entries if entry.kind == timeline_entries.FORKED), None)
 
 
 def _answer(

@@ -16,7 +16,8 @@ from steno_protocol.replies import SessionEntry, Sessions
 from steno_protocol.work_dirs import KIMI_FILE, WorkDir, decode_work_dirs
 from stenod.sessions import metadata
 from stenod.sessions.cluster_member import Elsewhere
-from stenod.store.disk import Disk, FileStat, closing
+from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import closing
 
 
 class Tree(NamedTuple):

@@ -32,8 +32,8 @@ from steno_protocol.errors import (
 )
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions.session_folders import Place, SessionFolders
-from stenod.store.disk import Disk, close_with
-from stenod.store.handles import CLOSED, write_new
+from stenod.store.disk import Disk
+from stenod.store.handles import CLOSED, close_with, write_new
 from stenod.store.names import read_file, remove
 
 Kind = Literal["rename", "undelete", "take_in"]

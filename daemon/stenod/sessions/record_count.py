@@ -9,7 +9,7 @@ from steno_protocol import limits, paths
 from steno_protocol.errors import StenoError
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.sessions.session_folders import SessionFolders
-from stenod.store.disk import closing
+from stenod.store.handles import closing
 from stenod.store.names import read_file
 
 

@@ -18,7 +18,8 @@ from steno_protocol.replies import Moved
 from stenod.sessions import moves
 from stenod.sessions.moves import Move, Record, Texts
 from stenod.sessions.session_folders import Place, SessionFolders, check_present, flat_id, lock_all
-from stenod.store.disk import Disk, close_with
+from stenod.store.disk import Disk
+from stenod.store.handles import close_with
 
 
 class Renamed(msgspec.Struct, frozen=True):

@@ -27,9 +27,9 @@ from stenod.sessions import listing, metadata, verify
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.listing import Tree
 from stenod.sessions.metadata import Description
-from stenod.store.disk import Disk, close_with, closing
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import FileView, measured
+from stenod.store.handles import FileView, close_with, closing, measured
 from stenod.store.names import deleted_streams, past_generations, read_file, stat_generation
 
 FLAT_CHARS_MAX: Final = 128
@@ -379,19 +379,13 @@ class SessionFolders:
         with self.opened(place) as folder:
             return metadata.read(self._disk, folder)
 
-    def folders(self) -> list[Path]:
-        """Return the folders of all trees, even those that do not exist."""
-        return [tree.folder for tree in self._trees()]
-
-    def prefixes(self) -> list[tuple[str, Path]]:
-        """Return the folders of all trees, each behind the beginning of its sessions' ids."""
-        return [(tree.prefix, tree.folder) for tree in self._trees()]
-
     def sessions(self, wanted: List) -> Sessions:
         """List sessions in order of their ids, up to the limit."""
-        return listing.list_sessions(self._disk, self._trees(), wanted)
+        return listing.list_sessions(self._disk, self.trees, wanted)
 
-    def _trees(self) -> list[Tree]:
+    @property
+    def trees(self) -> list[Tree]:
+        """All trees, even those that do not exist."""
         mounts = [
             Tree(f"{name}:", folder, folder.parent if folder.name == paths.SESSIONS else None)
             for name, folder in self._config.mounts.items()

@@ -22,8 +22,9 @@ from steno_protocol.replies import Deleted, StreamEntry
 from stenod.recovery import stream_opening
 from stenod.recovery.opened import Opened
 from stenod.sessions.session_folders import Place
-from stenod.store.disk import Disk, closing
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing
 from stenod.store.names import deleted_streams, remove, streams
 
 

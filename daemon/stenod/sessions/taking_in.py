@@ -23,7 +23,8 @@ from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
 from stenod.sessions import fork, moves
 from stenod.sessions.moves import Move, Record, Texts
 from stenod.sessions.session_folders import Place, SessionFolders, flat_id
-from stenod.store.disk import Disk, FileStat, close_with, closing
+from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import close_with, closing
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -40,7 +40,8 @@ from stenod.sessions.session_folders import (
     flat_id,
     lock_all,
 )
-from stenod.store.disk import Disk, close_with, closing
+from stenod.store.disk import Disk
+from stenod.store.handles import close_with, closing
 from stenod.store.names import remove_all
 
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
@@ -296,7 +297,7 @@ def _with_key(trees: SessionFolders, place: Place, trash: int, key: str) -> _Ent
 def report(disk: Disk, trees: SessionFolders, command: Trash, expiry_s: float) -> TrashReport:
     """List the deleted sessions of all trees, the latest deletion first, up to the limit."""
     found: list[tuple[int, str, str, _Entry]] = []
-    for prefix, folder in trees.prefixes():
+    for prefix, folder, _ in trees.trees:
         for entry in _entries_at(disk, str(folder)):
             session = prefix + entry.session.replace("~", "/")
             if session.startswith(command.prefix):

@@ -7,8 +7,9 @@ from steno_protocol import paths
 from steno_protocol.checks import Check, Facts, check_session
 from steno_protocol.replies import Verification
 from stenod.recovery import stream_opening
-from stenod.store.disk import Disk, closing
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing
 from stenod.store.log import View
 from stenod.store.names import streams
 

@@ -6,8 +6,8 @@ errno when it fails. After a failure of `write`, `fdatasync`, `fsync` or `rename
 assume that any part of the call took effect.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -242,18 +242,3 @@ class Disk(Protocol):
     def lock(self, handle: int) -> bool:
         """Take the exclusive advisory lock of an open file or folder; False if another has it."""
         ...
-
-
-@contextmanager
-def closing(disk: Disk, handle: int) -> Generator[int]:
-    """Close a handle at the end of the `with` block, which gets it."""
-    try:
-        yield handle
-    finally:
-        disk.close(handle)
-
-
-def close_with(stack: ExitStack, disk: Disk, handle: int) -> int:
-    """Returns `handle`, which the disk closes when the stack is left."""
-    stack.callback(disk.close, handle)
-    return handle

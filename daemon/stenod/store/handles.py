@@ -7,11 +7,26 @@ from collections.abc import Generator
 from typing import Final
 
 from steno_protocol import limits
-from stenod.store.disk import Disk, FileStat, closing
+from stenod.store.disk import Disk, FileStat
 from stenod.store.log import Copy
 
 CLOSED: Final = -1
 """No handle: a late reader must not read another file that got the same number."""
+
+
+@contextlib.contextmanager
+def closing(disk: Disk, handle: int) -> Generator[int]:
+    """Close a handle at the end of the `with` block, which gets it."""
+    try:
+        yield handle
+    finally:
+        disk.close(handle)
+
+
+def close_with(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
+    """Returns `handle`, which the disk closes when the stack is left."""
+    stack.callback(disk.close, handle)
+    return handle
 
 
 class SharedHandle:

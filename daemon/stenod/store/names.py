@@ -7,7 +7,8 @@ from collections.abc import Generator
 
 from steno_protocol import limits, paths
 from steno_protocol.paths import DeletedStream
-from stenod.store.disk import Disk, FileStat, closing
+from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import closing
 
 
 def read_file(disk: Disk, folder: int, name: str, bytes_max: int | None = None) -> bytes:

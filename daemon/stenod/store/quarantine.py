@@ -3,8 +3,8 @@
 import zlib
 
 from steno_protocol import limits, paths
-from stenod.store.disk import Disk, closing
-from stenod.store.handles import write_new
+from stenod.store.disk import Disk
+from stenod.store.handles import closing, write_new
 from stenod.store.names import remove
 
 
