@@ -91,7 +91,7 @@ class Daemon:
         self._handles = process_limit()
         self._full_until = 0.0
         self._is_forgetting = False
-        self._local = Transport(lambda _: self._has_room(), self._forget_soon)
+        self._local = Transport(self._has_room, self._forget_soon)
         self._admission = Admission(
             config.root / KEYS_FOLDER, daemon_log.log, is_clustered=self._member is not None
         )
@@ -103,23 +103,33 @@ class Daemon:
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics(slow_sync_s=config.settings.number("disk.slow_sync_s"))
         self._outbox = Outbox(self._statistics, lambda key: self._admits(key) is None)
-        disk: Disk = local if self._member is None else self._member.disk
-        trees = SessionFolders(config, disk)
+        trees = SessionFolders(config, local if self._member is None else self._member.disk)
         self._quotas = Quotas(
             lambda: config.settings,
             time.monotonic,
             lambda session: trees.place(session).path,
-            trees.folders,
+            lambda: [tree.folder for tree in trees.trees],
             free_bytes,
         )
         self._services = self._make_services()
-        self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
-        self._registry.check_root = self._check_root
-        self._registry.member = self._member
-        queries = Queries(self._registry, trees, disk, self._services)
-        self._operations = Operations(Parts(trees, disk, self._registry, queries, self._services))
+        self._registry = Registry(
+            trees, self._services, self._handles, self._member, self._check_root
+        )
+        queries = Queries(self._registry, trees, self._services)
+        self._operations = Operations(Parts(trees, self._registry, queries, self._services))
         self._reporter = Reporter(self._config, self._registry, self._services)
-        self._router = self._make_router(queries)
+        self._router = Router(
+            self._reporter,
+            self._registry,
+            queries,
+            self._operations,
+            self._outbox,
+            self._services,
+            self._admission,
+            is_reader=is_reader,
+            drain=self._drained.set,
+            release_soon=self._forget_soon,
+        )
 
     async def run(self, lock: RootLock | None) -> None:
         """Serve until a signal or a `drain`; every acknowledged byte is on disk on return."""
@@ -360,22 +370,6 @@ class Daemon:
         joined: ReplicatedDisk = joining.join(self._config, disk, daemon_log.log)
         return joined
 
-    def _make_router(self, queries: Queries) -> Router:
-        router = Router(
-            self._reporter,
-            self._registry,
-            queries,
-            self._operations,
-            self._outbox,
-            self._services,
-            self._spawn,
-            self._admission,
-        )
-        router.drain = self._drained.set
-        router.is_reader = self._is_reader
-        router.release_soon = self._forget_soon
-        return router
-
     def _listen_for_others(self) -> None:
         """Listen for clients on other machines, if that is configured.
 
@@ -409,10 +403,13 @@ class Daemon:
         self._reporter.remote_endpoint = endpoint
         daemon_log.log("listening", endpoint=endpoint)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, _: int) -> bool:
         """Whether a file handle is free for one more local connection."""
-        if self._has_handle():
-            return True
+        # Counting thousands of handles for each refused connection would block the event loop.
+        if time.monotonic() >= self._full_until:
+            if self._handles.take(1):
+                return True
+            self._full_until = time.monotonic() + limits.HANDLES_RECOUNT_S
         self._turn_away(1)
         return False
 
@@ -421,15 +418,6 @@ class Daemon:
         if not self._statistics.turned_away:
             daemon_log.log("no_handles", limit=self._handles.most, see="ulimit -n")
         self._statistics.turned_away += connections
-
-    def _has_handle(self) -> bool:
-        # Counting thousands of handles for each refused connection would block the event loop.
-        if time.monotonic() < self._full_until:
-            return False
-        if self._handles.take(1):
-            return True
-        self._full_until = time.monotonic() + limits.HANDLES_RECOUNT_S
-        return False
 
     def _admits(self, public: str) -> str | None:
         client = self._admission.client(public)

@@ -140,7 +140,7 @@ def _look(stored: StoredSession) -> None:
     trees = world.trees
     place = trees.place(SESSION)
     looks: list[Callable[[], object]] = [
-        lambda: _release(trees.inspect(place)[1]),
+        lambda: trees.inspect(place),
         lambda: trees.pending_mail(place),
         lambda: trees.timeline(place),
         lambda: _release(trees.readable(place, 1).view),

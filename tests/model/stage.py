@@ -115,7 +115,7 @@ class Stage:
         self._life = asyncio.create_task(live())
         await started.wait()
         desk, services = self.desk, self.desk.services
-        self.compactions = Compactions(services.read, services.monotonic, services.wall)
+        self.compactions = Compactions(services)
         desk.spawn(desk.context.serve)
         desk.spawn(desk.writer.serve)
         await desk.context.open(OpenOptions(create=True))

@@ -247,8 +247,8 @@ async def _found_or_not(self: Operation, command: Any, find: Callable[[], Any]) 
     return await self._services.read(find)
 
 
-def _found_if_complete(disk: Any, trees: Any, wanted: Any) -> Any:
-    found = _find_rename(disk, trees, wanted)
+def _found_if_complete(trees: Any, wanted: Any) -> Any:
+    found = _find_rename(trees, wanted)
     return found if found is not None and found.is_complete else None
 
 

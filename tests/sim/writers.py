@@ -88,9 +88,7 @@ class Writers(Desk):
     ) -> None:  # fmt: skip
         super().__init__(disk, shared=shared, wall_s=wall_s, at_once=at_once, commits=commits)
         self._tasks = tasks
-        self.compactions = Compactions(
-            self.services.read, self.services.monotonic, self.services.wall
-        )
+        self.compactions = Compactions(self.services)
         self.wire_answers: list[WireSent] = []
         self.wire_feed = Feed(self.spawn, self._read, lambda: self.now_s)
         services = msgspec.structs.replace(self.services)

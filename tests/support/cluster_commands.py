@@ -46,7 +46,7 @@ class ClusterCommands:
         wanted = rename.Wanted(command, self._place(session), self._place(new_session))
         if self._moved(session, key) == new_session:
             return
-        if rename.find(self.host.disk, self._trees, wanted) is not None:
+        if rename.find(self._trees, wanted) is not None:
             return
         if self._is_there(new_session):
             raise Exists("taken", session=new_session)
@@ -58,7 +58,7 @@ class ClusterCommands:
         command, place = Delete(session=session, key=key), self._place(session)
         if self._moved(session, key) is not None:
             return
-        if trash.find(self.host.disk, self._trees, place, command, EXPIRY_S) is not None:
+        if trash.find(self._trees, place, command, EXPIRY_S) is not None:
             return
         self._acquire(session)
         trash.discard(self.host.disk, self._trees, place, command, now, EXPIRY_S)
@@ -69,7 +69,7 @@ class ClusterCommands:
         for _ in range(2):
             if self._moved(session, key) == session:
                 return
-            if trash.restored(self.host.disk, self._trees, place, command) is not None:
+            if trash.restored(self._trees, place, command) is not None:
                 return
             self.host.ownership.acquire(session)
         self.host.disk.name_changes.fetch_deleted(session)
@@ -81,7 +81,7 @@ class ClusterCommands:
         if self._moved(session, key) == session:
             return
         is_taken = self._is_there(session)
-        if taking_in.find(self.host.disk, self._trees, wanted):
+        if taking_in.find(self._trees, wanted):
             return
         if is_taken:
             raise Exists("taken", session=session)
@@ -149,7 +149,7 @@ class ClusterCommands:
     def _moved(self, session: str, key: str) -> str | None:
         found = self.host.disk.name_changes.moved(session, key)
         if found is None:
-            moves.forget_begun(self.host.disk, self._trees, self._place(session), key)
+            moves.forget_begun(self._trees, self._place(session), key)
         else:
             self.host.ownership.tidy(session)
         return found

@@ -99,9 +99,9 @@ class DaemonInProcess:
             handles_max,
             lambda: self.other_handles + limits.HANDLES_PER_SESSION_MAX * len(self.registry),
         )
-        self.registry = Registry(trees, disk, services, self._spawn, handles)
-        looks = Queries(self.registry, trees, disk, services)
-        self.operations = Operations(Parts(trees, disk, self.registry, looks, services))
+        self.registry = Registry(trees, services, handles)
+        looks = Queries(self.registry, trees, services)
+        self.operations = Operations(Parts(trees, self.registry, looks, services))
         self.router = Router(
             Reporter(config, self.registry, services),
             self.registry,
@@ -109,7 +109,6 @@ class DaemonInProcess:
             self.operations,
             outbox,
             services,
-            self._spawn,
             Admission(keys or config.root / credentials.KEYS_FOLDER, self._log),
         )
 

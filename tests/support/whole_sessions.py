@@ -126,7 +126,7 @@ class World:
         """Delete a session, step by step as the daemon does."""
         trees, command = self.trees, Delete(session=session, key=key)
         place = trees.place(session)
-        found = trash.find(self.disk, trees, place, command, EXPIRY_S)
+        found = trash.find(trees, place, command, EXPIRY_S)
         return found or trash.discard(self.disk, trees, place, command, now, EXPIRY_S)
 
     def undelete(
@@ -135,14 +135,14 @@ class World:
         """Restore a deleted session, step by step as the daemon does."""
         trees, command = self.trees, Undelete(session=session, key=key, **fields)
         place = trees.place(session)
-        found = trash.restored(self.disk, trees, place, command)
+        found = trash.restored(trees, place, command)
         return found or trash.restore(self.disk, trees, place, command, now, EXPIRY_S)
 
     def take_in(self, key: str, session: str = SESSION, *, now: float = NOW_S) -> Moved:
         """Take a prepared session in, step by step as the daemon does."""
         trees, command = self.trees, TakeIn(session=session, key=key)
         wanted = taking_in.Wanted(command, trees.place(session))
-        if not taking_in.find(self.disk, trees, wanted):
+        if not taking_in.find(trees, wanted):
             taking_in.take_in(self.disk, trees, wanted, now)
         return Moved(session=session, folder=wanted.place.path)
 
@@ -153,10 +153,10 @@ class World:
         trees, command = self.trees, Rename(session=session, new_session=new, key=key)
         wanted = rename.Wanted(command, trees.place(session), trees.place(new))
         rename.check(wanted)
-        found = rename.find(self.disk, trees, wanted)
+        found = rename.find(trees, wanted)
         made = found or rename.rename(self.disk, trees, wanted, now)
         if not made.is_complete:
-            rename.finish(self.disk, trees, wanted.source, key)
+            rename.finish(trees, wanted.source, key)
         return made.answer
 
     def forget_moves(self, now: float) -> int:

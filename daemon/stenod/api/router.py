@@ -9,20 +9,13 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import (
     AnyCommand,
-    Append,
     AppendStream,
     AppendWire,
-    Checkpoint,
-    Clear,
-    Clients,
     Cluster,
     CompactAbort,
     CompactBegin,
-    CompactCommit,
-    Configuration,
     Delete,
     DeleteStream,
-    DeliverDmail,
     Describe,
     Drain,
     Fork,
@@ -36,16 +29,11 @@ from steno_protocol.commands import (
     PendingDmail,
     Read,
     Rename,
-    Repair,
-    RestoreGeneration,
-    RevertTo,
     SendDmail,
     SessionCommand,
     SignedCommand,
     SlowCommand,
     Stat,
-    Stats,
-    Status,
     Streams,
     Subscribe,
     TakeIn,
@@ -53,8 +41,8 @@ from steno_protocol.commands import (
     Trash,
     Undelete,
     Unsubscribe,
-    UpdateTokenCount,
     Verify,
+    WholeCommand,
     WriteSystemPrompt,
     command_name,
 )
@@ -103,13 +91,11 @@ from stenod.api.peers import (
     Subscription,
 )
 from stenod.api.privacy import for_reader
-from stenod.api.status import Reporter
+from stenod.api.status import Question, Reporter
 from stenod.feed.feed import Subscriber
 from stenod.operations.operation import looking_up, take_room
 from stenod.operations.operations import Operations
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
-from stenod.runtime.executor import Spawn
-from stenod.runtime.unreported_repairs import UnreportedRepairs
 from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.leases import Compactions
 from stenod.sessions.queries import Queries
@@ -129,24 +115,18 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     """The sender of one request, as the target of its reply.
 
     Attributes:
+        router: the router that serves the request.
         peer: the peer that sent the request.
         request_id: the request's id.
         session: the session that the request is about; None for any other request.
-        outbox: sends the reply.
-        count_error: counts and logs an error, given its code and session.
-        folders: the root and the mounts.
-        repairs: the repairs that no reply has reported yet.
         is_command: the request is a command for a writer.
         is_stale: the reply comes from files that may be older than those of the session's owner.
     """
 
+    router: "Router"
     peer: Peer
     request_id: bytes
-    session: str | None
-    outbox: Outbox
-    count_error: Callable[[str, str | None], None]
-    folders: tuple[str, ...]
-    repairs: UnreportedRepairs
+    session: str | None = None
     is_command: bool = False
     is_stale: bool = False
 
@@ -154,23 +134,24 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         """Queue the reply."""
         if self.is_command:
             self.peer.commands -= 1
-        self.outbox.reply(self.peer, self.request_id, self.marked(body))
+        self.router.outbox.reply(self.peer, self.request_id, self.marked(body))
 
     def marked(self, body: Reply) -> Reply:
         """Return a reply that says whether it is stale, and what was repaired for its session.
 
         It is without what its reader may not know.
         """
-        if self.session is not None and self.session in self.repairs.sessions:
-            body = msgspec.structs.replace(body, repaired=self.repairs.take(self.session))
+        repairs = self.router.repairs
+        if self.session is not None and self.session in repairs.sessions:
+            body = msgspec.structs.replace(body, repaired=repairs.take(self.session))
         if self.peer.is_reader:
-            body = for_reader(body, self.folders)
+            body = for_reader(body, self.router.reporter.folders)
         return msgspec.structs.replace(body, stale=True) if self.is_stale else body
 
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the reply."""
         reply = ErrorReply.of(forget_way(error), self.session)
-        self.count_error(reply.code, reply.session)
+        self.router.count_error(reply.code, reply.session)
         self.reply(reply)
 
 
@@ -178,6 +159,12 @@ _ChangingCommand = (
     Open | Fork | Rename | Delete | DeleteStream | Undelete | TakeIn | Describe | Gc | HandOver
 )
 """The slow commands that change files."""
+
+_OtherSlowCommand = (
+    List | Trash | Read | Timeline | Subscribe | CompactBegin | PendingDmail | Gc | Cluster
+    | HandOver
+)  # fmt: skip
+"""The slow commands that are not about a session as a whole."""
 
 _ReadingCommand = Stat | Read | Timeline | Verify | Subscribe | PendingDmail | Streams
 """The slow commands that are served from files that may be old, if nothing better is there."""
@@ -193,18 +180,18 @@ class Router:
         operations: serves the commands for a session as a whole.
         outbox: sends the replies.
         services: clocks, threads and statistics.
-        spawn: starts a background task.
         admission: the admitted clients of other machines.
+        is_reader: commands that change something are refused.
+        drain: called when a client asks the daemon to end.
+        release_soon: called after a message whose memory is worth returning to the system.
 
     Attributes:
+        repairs: the repairs that no reply has reported yet.
         peers: the connected peers, by their socket and identity.
         connection_count: connections so far.
         handled: messages that were served so far.
         ignored: messages that no reply is possible to.
         foreign_poll: polls followed sessions for changes by other programs.
-        drain: called when a client asks the daemon to end.
-        is_reader: commands that change something are refused.
-        release_soon: called after a message whose memory is worth returning to the system.
     """
 
     def __init__(
@@ -215,34 +202,37 @@ class Router:
         operations: Operations,
         outbox: Outbox,
         services: Services,
-        spawn: Spawn,
         admission: Admission,
+        *,
+        is_reader: bool = False,
+        drain: Callable[[], None] = lambda: None,
+        release_soon: Callable[[], None] = lambda: None,
     ) -> None:
+        self.reporter = reporter
+        self.outbox = outbox
+        self.repairs = services.repairs
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.connection_count = 0
         self.handled = 0
         self.ignored = 0
-        self.foreign_poll = ForeignPoll(registry, spawn)
-        self.drain: Callable[[], None] = lambda: None
-        self.is_reader = False
-        self.release_soon: Callable[[], None] = lambda: None
+        self.foreign_poll = ForeignPoll(registry, services.spawn)
+        self._drain = drain
+        self._is_reader = is_reader
+        self._release_soon = release_soon
         self._drainers: list[_Asker] = []
         self._registry = registry
         self._queries = queries
         self._operations = operations
-        self._outbox = outbox
         self._services = services
-        self._spawn = spawn
-        self._paused_peers = PausedPeers(spawn)
+        self._paused_peers = PausedPeers(services.spawn)
         self._assemblies = Assemblies()
         self._send_budget = SendBudget()
         self._admission = admission
-        self._compactions = Compactions(services.read, services.monotonic, services.wall)
+        self._compactions = Compactions(services)
         self._slow_count = 0
         self._full_until = 0.0
         self._is_draining = False
         self._has_drained = False
-        self._reporter = reporter
         outbox.forget = self.forget
 
     def handle(
@@ -298,7 +288,7 @@ class Router:
             ),
             None,
         )
-        self._count_error(refused.code, None)
+        self.count_error(refused.code, None)
         message = encode_replies([(each, refused) for each in requests])
         return [b"", *message] if peer.is_req else message
 
@@ -319,10 +309,10 @@ class Router:
                 return []
             case StenoError() as error:
                 for request_id in request_ids(part):
-                    self._asker(peer, request_id).refuse(error)
+                    _Asker(self, peer, request_id).refuse(error)
                 return []
             case message:
-                self.release_soon()
+                self._release_soon()
                 return message
 
     def _refuse_message(self, peer: Peer, frames: list[bytes]) -> None:
@@ -331,20 +321,20 @@ class Router:
             # No reply is possible: without a request id no client could match it.
             self.ignored += 1
         else:
-            self._outbox.message(peer, refusal)
+            self.outbox.message(peer, refusal)
 
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1
         if isinstance(request, Unreadable):
-            self._asker(peer, request.id).refuse(request.error)
+            _Asker(self, peer, request.id).refuse(request.error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
         is_command = isinstance(command, Mutation)
-        asker = self._asker(peer, request.id, session, is_command=is_command)
+        asker = _Asker(self, peer, request.id, session, is_command)
         peer.commands += is_command
         try:
-            if self.is_reader and right_needed(command) > Right.READ:
+            if self._is_reader and right_needed(command) > Right.READ:
                 raise _only_read(command)
             if user is not None:
                 command = self._admitted(peer, user, command)
@@ -352,45 +342,27 @@ class Router:
         except StenoError as error:
             asker.refuse(error)
 
-    def _asker(
-        self,
-        peer: Peer,
-        request_id: bytes,
-        session: str | None = None,
-        *,
-        is_command: bool = False,
-    ) -> _Asker:
-        return _Asker(
-            peer,
-            request_id,
-            session,
-            self._outbox,
-            self._count_error,
-            self._reporter.folders,
-            self._services.repairs,
-            is_command,
-        )
-
     def finish_drain(self) -> None:
         """Reply to the clients that asked for the drain: everything is on disk."""
         self._has_drained = True
         for asker in self._drainers:
             asker.reply(Done())
-        self._outbox.flush()
+        self.outbox.flush()
 
     def begin_drain(self) -> None:
         """Accept no more commands; queued commands are still written."""
-        self._is_draining = self._reporter.is_draining = True
+        self._is_draining = self.reporter.is_draining = True
         self._registry.close()
 
-    def _count_error(self, code: str, session: str | None) -> None:
+    def count_error(self, code: str, session: str | None) -> None:
+        """Count and log an error reply."""
         self._services.statistics.errors[code] += 1
         self._services.statistics.failed_at[code] = self._services.wall()
         self._services.log("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
         """Returns the daemon's counters."""
-        return self._reporter.stats(self.peers.values(), self.ignored)
+        return self.reporter.stats(self.peers.values(), self.ignored)
 
     def forget(self, peer: Peer) -> None:
         """Remove a peer that is gone, and end its subscriptions."""
@@ -414,7 +386,7 @@ class Router:
             elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
                 peer.revoke()
         # Without a known connection only a send shows whether a peer is connected.
-        self._outbox.probe(without_link)
+        self.outbox.probe(without_link)
 
     def _new_peer(self, address: tuple[Socket, bytes], user: str | None) -> Peer:
         if len(self.peers) >= limits.PEERS_MAX:
@@ -467,43 +439,42 @@ class Router:
         raise Unauthorized(f"{holder}, and {name} needs the right {needed.label}: {KEYS_REMEDY}")
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
+        if isinstance(command, Mutation):
+            self._submit(asker, command, request)
+        elif isinstance(command, Grant):
+            self._grant(asker, command)
+        elif isinstance(command, SlowCommand):
+            self._start(asker, command)
+        else:
+            self._serve_at_once(asker, command)
+
+    def _serve_at_once(
+        self, asker: _Asker, command: Hello | Question | Unsubscribe | Drain | CompactAbort
+    ) -> None:
         match command:
-            case (
-                Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
-                | WriteSystemPrompt() | RestoreGeneration() | AppendWire() | AppendStream()
-                | CompactCommit() | SendDmail() | DeliverDmail() | Repair()
-            ):  # fmt: skip
-                self._submit(asker, command, request)
-            case Grant():
-                self._grant(asker, command)
             case Hello():
                 if self._has_drained:
                     # The clients that asked for the drain have their reply, and the daemon ends
                     # before it could serve a new client.
                     raise draining()
-                asker.reply(self._reporter.greet(asker.peer, command))
-            case Status() | Stats() | Configuration() | Clients():
-                asker.peer.check_backpressure()
-                self.forget_gone()
-                asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
+                asker.reply(self.reporter.greet(asker.peer, command))
             case Unsubscribe():
-                self._unsubscribe(asker, command)
+                if not asker.peer.unsubscribe(command.subscription):
+                    raise NotFound(f"there is no subscription {command.subscription!r} here")
+                asker.reply(Done())
             case Drain():
                 self._drainers.append(asker)
                 # At once, because later requests in the same burst must be refused.
                 self.begin_drain()
-                self.drain()
+                self._drain()
             case CompactAbort():
-                self._abort(asker, command)
-            case (
-                List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
-                | CompactBegin() | PendingDmail() | Describe() | Fork() | Rename() | Delete()
-                | Undelete() | TakeIn() | Trash() | Gc() | Streams() | DeleteStream() | Cluster()
-                | HandOver()
-            ):  # fmt: skip
-                self._start(asker, command)
+                for writer in self._registry.writers(command.session):
+                    self._compactions.abort(writer, command)
+                asker.reply(Done())
             case _:
-                assert_never(command)
+                asker.peer.check_backpressure()
+                self.forget_gone()
+                asker.reply(self.reporter.report(command, self.peers.values(), self.ignored))
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
@@ -535,20 +506,23 @@ class Router:
             )
         self._slow_count += 1
         slow_requests.add(asker.request_id)
-        self._spawn(lambda: self._serve_in_task(asker, command))
+        self._services.spawn(lambda: self._serve_in_task(asker, command))
 
     async def _serve_in_task(self, asker: _Asker, command: SlowCommand) -> None:
         """Serve a command that waits for files; every outcome is a reply."""
         try:
             if self._registry.member is not None:
                 asker = await self._acquire(asker, command)
-            await self._serve_slow(asker, command)
+            if isinstance(command, WholeCommand):
+                asker.reply(await self._operations.serve(command))
+            else:
+                await self._serve_slow(asker, command)
         except Exception as error:
             asker.refuse(self._error_of(asker, command, error))
         finally:
             self._slow_count -= 1
             asker.peer.slow_requests.discard(asker.request_id)
-            self._outbox.flush()
+            self.outbox.flush()
 
     def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         if isinstance(error, OSError) and not isinstance(command, _ChangingCommand):
@@ -575,16 +549,11 @@ class Router:
             is_stale = await self._registry.acquire(asker.session, for_reading=is_reading)
         return msgspec.structs.replace(asker, is_stale=True) if is_stale else asker
 
-    async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
+    async def _serve_slow(self, asker: _Asker, command: _OtherSlowCommand) -> None:
         match command:
             case List():
                 await asker.peer.wait_for_room()
                 asker.reply(await self._queries.sessions(command))
-            case (
-                Stat() | Open() | Describe() | Fork() | Rename() | Delete() | Undelete() | TakeIn()
-                | Verify() | Streams() | DeleteStream()
-            ):  # fmt: skip
-                asker.reply(await self._operations.serve(command))
             case Trash():
                 await asker.peer.wait_for_room()
                 asker.reply(await self._operations.deletions.list_trash(command))
@@ -593,7 +562,12 @@ class Router:
                     await asker.peer.wait_for_room()
                     size = asker.peer.in_flight.block_size(command.bytes_max)
                     with asker.peer.in_flight.reserved(size):
-                        await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
+                        wanted = msgspec.structs.replace(command, bytes_max=size)
+                        is_local = asker.peer.user is None
+                        body, block = await self._queries.read(wanted, is_local=is_local)
+                        self.outbox.reply_block(
+                            asker.peer, asker.request_id, asker.marked(body), block
+                        )
             case Timeline():
                 await asker.peer.wait_for_room()
                 entries = await self._queries.timeline(command.session)
@@ -624,10 +598,6 @@ class Router:
             lambda: member.report(command.prefix, command.after, command.limit)
         )
 
-    async def _read(self, asker: _Asker, command: Read) -> None:
-        body, block = await self._queries.read(command, is_local=asker.peer.user is None)
-        self._outbox.reply_block(asker.peer, asker.request_id, asker.marked(body), block)
-
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
         peer = asker.peer
         writer = await self._registry.writer(command.session, command.file)
@@ -649,7 +619,7 @@ class Router:
         feed.check(after)
         peer.unsubscribe(command.subscription)
         subscriber = Subscriber(
-            lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
+            lambda event, block: self.outbox.event(peer, asker.request_id, event, block),
             after,
             command.window,
             accepts=lambda: self._paused_peers.accepts_events(peer),
@@ -679,7 +649,7 @@ class Router:
                 checkpoint_floor=feed.checkpoint_floor,
             )
             subscriber.send(reset, None)
-        self._outbox.flush()
+        self.outbox.flush()
         if not subscriber.gone:
             feed.add(subscriber)
             self.foreign_poll.begin(command.session)
@@ -698,19 +668,9 @@ class Router:
         if subscription is None or subscription.subscriber.gone:
             asker.peer.subscriptions.pop(command.subscription, None)
             event: Event = Lagged(next="0:0", why="the daemon does not know this subscription")
-            self._outbox.event(asker.peer, asker.request_id, event, None)
+            self.outbox.event(asker.peer, asker.request_id, event, None)
             return
         subscription.feed.grant(subscription.subscriber, command.bytes)
-
-    def _abort(self, asker: _Asker, command: CompactAbort) -> None:
-        for writer in self._registry.writers(command.session):
-            self._compactions.abort(writer, command)
-        asker.reply(Done())
-
-    def _unsubscribe(self, asker: _Asker, command: Unsubscribe) -> None:
-        if not asker.peer.unsubscribe(command.subscription):
-            raise NotFound(f"there is no subscription {command.subscription!r} here")
-        asker.reply(Done())
 
 
 def _text_bytes(command: Mutation) -> int:

@@ -1,7 +1,7 @@
 """Replies about the daemon itself: hello, status, stats, configuration and clients."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import assert_never
 
@@ -154,8 +154,8 @@ class Reporter:
             sessions_open=len(self._registry),
             clients=len(peers),
             subscribers=sum(len(peer.subscriptions) for peer in peers),
-            open_files=_open_files(),
-            resident_bytes=_resident_bytes(),
+            open_files=_known(open_handles),
+            resident_bytes=_known(system.resident_bytes),
         )
 
     def _configuration(self) -> ConfigurationReport:
@@ -196,13 +196,8 @@ class Reporter:
         return round(self._services.monotonic() - self._started_s, 3)
 
 
-def _open_files() -> int:
-    with suppress(OSError):
-        return open_handles()
-    return 0
-
-
-def _resident_bytes() -> int:
+def _known(measure: Callable[[], int]) -> int:
+    """Return a number of the system; 0 where it does not report it."""
     with suppress(OSError, ValueError, IndexError):
-        return system.resident_bytes()
+        return measure()
     return 0

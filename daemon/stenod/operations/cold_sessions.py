@@ -87,7 +87,8 @@ class ColdSessions(Operation):
 
     def _topmost(self, failed: list[str]) -> list[_Topmost]:
         """Return the topmost sessions of the root, the one that was changed last first."""
-        sessions = self._session_folders()
+        listed = (entry.session for entry in self._entries())
+        sessions = {session for session in listed if not self._trees.place(session).shared}
         found: list[_Topmost] = []
         for session in sorted(sessions):
             if not _is_below_another(session, sessions):
@@ -99,10 +100,6 @@ class ColdSessions(Operation):
                     continue
                 found.append(_Topmost(session, at, usage.tree_bytes(folder)))
         return sorted(found, key=lambda each: each.at, reverse=True)
-
-    def _session_folders(self) -> set[str]:
-        found = (entry.session for entry in self._entries())
-        return {session for session in found if not self._trees.place(session).shared}
 
 
 def _is_below_another(session: str, sessions: set[str]) -> bool:

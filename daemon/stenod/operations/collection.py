@@ -11,13 +11,14 @@ After a crash the next collection removes the rest.
 """
 
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.commands import Gc
 from steno_protocol.errors import ShuttingDown, StenoError
-from steno_protocol.replies import GarbageEntry, GcReport
+from steno_protocol.replies import GarbageEntry, GcReport, SessionEntry
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, retention, timeline
 from stenod.core.garbage import Past, Retention
@@ -28,6 +29,7 @@ from stenod.recovery import crash_recovery, inspection
 from stenod.sessions import streams, trash
 from stenod.sessions.session_folders import Place
 from stenod.sessions.streams import Expired
+from stenod.store.handles import closing
 from stenod.store.names import past_generations, read_file, stat_generation
 from stenod.store.usage import tree_bytes
 
@@ -101,16 +103,17 @@ class Collector(Operation):
         """
         self._sessions.check_taking()
         found = _Found()
-        if _names_generations(command):
-            for session in await self._services.read(lambda: self._rewritten(command.prefix)):
-                await self._collect_from(session, command, found)
+        entries = await self._services.read(lambda: self._entries(command.prefix))
+        if _names_by_options(command) or command.retention:
+            for entry in entries:
+                # One past generation always stays.
+                if entry.generations > 1:
+                    await self._collect_from(entry.session, command, found)
         if command.trash or command.retention:
-            for session in await self._services.read(lambda: self._named_sessions(command)):
-                await self._expire_streams(session, command, found)
-            await self._services.read(lambda: self._expire_all(command, found))
+            await self._collect_trash(command, entries, found)
         if command.retention:
-            for entry in await self._cold.retire(command, found.failed):
-                found.add_session(entry)
+            for cold in await self._cold.retire(command, found.failed):
+                found.add_session(cold)
         if not command.dry_run:
             self._services.log(
                 "collected",
@@ -128,15 +131,13 @@ class Collector(Operation):
             dry_run=command.dry_run,
         )
 
-    def _rewritten(self, prefix: str) -> list[str]:
-        """List the sessions with more than the one past generation that always stays."""
-        entries = self._entries(prefix)
-        return [entry.session for entry in entries if entry.generations > 1]
-
-    def _named_sessions(self, command: Gc) -> list[str]:
-        """List the sessions with trash that the command or a rule may name."""
-        found = [entry.session for entry in self._entries(command.prefix)]
-        return [each for each in found if command.trash or not self._trees.place(each).shared]
+    async def _collect_trash(self, command: Gc, entries: list[SessionEntry], found: _Found) -> None:
+        for entry in entries:
+            if command.trash or not self._trees.place(entry.session).shared:
+                await self._expire_streams(entry.session, command, found)
+        for tree in self._trees.trees:
+            work = partial(self._expire, str(tree.folder), command, found, is_own=not tree.prefix)
+            await self._services.read(work)
 
     async def _expire_streams(self, session: str, command: Gc, found: _Found) -> None:
         """Remove the deleted streams of a session that have expired."""
@@ -237,17 +238,13 @@ class Collector(Operation):
     def _expiry_rule(self) -> str:
         return f"disk.trash_days = {self._expiry_s / limits.DAY_S:g}"
 
-    def _expire_all(self, command: Gc, found: _Found) -> None:
-        for prefix, folder in self._trees.prefixes():
-            self._expire(str(folder), command, found, is_own=not prefix)
-
     def _expire(self, folder: str, command: Gc, found: _Found, *, is_own: bool) -> None:
         try:
             tree = self._disk.open_root(folder)
         except OSError:
             # A tree that does not exist has no trash.
             return
-        try:
+        with closing(self._disk, tree):
             for name, rule in self._expired(tree, folder, command, is_own=is_own):
                 path = f"{folder}/{paths.TRASH}/{name}"
                 size = tree_bytes(path)
@@ -258,8 +255,6 @@ class Collector(Operation):
                     found.failed.append(f"{path}: {error}")
                     continue
                 found.add("", path, size, rule)
-        finally:
-            self._disk.close(tree)
 
     def _expired(
         self, tree: int, folder: str, command: Gc, *, is_own: bool
@@ -292,10 +287,6 @@ def _by_rule(chosen: Chosen) -> dict[str, list[int]]:
 
 def _names_by_options(command: Gc) -> bool:
     return command.generations_older_s is not None or command.keep_generations is not None
-
-
-def _names_generations(command: Gc) -> bool:
-    return _names_by_options(command) or command.retention
 
 
 def _options(command: Gc) -> str:

@@ -105,25 +105,20 @@ class Deletions(Operation):
             done = await self._restored(place, command)
             if done is not None:
                 return done
-            await self._fetch_deleted(place)
+            member = self._sessions.member
+            if member is not None and not place.shared:
+                # What other daemons of the cluster deleted is not in this trash yet.
+                await self._services.read(lambda: member.fetch_deleted(place.session))
             now = self._services.wall()
             return await self._services.read(
                 lambda: trash.restore(self._disk, self._trees, place, command, now, self._expiry_s)
             )
 
-    async def _fetch_deleted(self, place: Place) -> None:
-        """Bring what other daemons of the cluster deleted into this trash."""
-        member = self._sessions.member
-        if member is not None and not place.shared:
-            await self._services.read(lambda: member.fetch_deleted(place.session))
-
     async def _restored(self, place: Place, command: Undelete) -> Moved | None:
         with looking_up(command):
             if await self._moved_to(place, command.key) == place.session:
                 return Moved(session=place.session, folder=place.path)
-        return await self._done_before(
-            command, lambda: trash.restored(self._disk, self._trees, place, command)
-        )
+        return await self._done_before(command, lambda: trash.restored(self._trees, place, command))
 
     async def list_trash(self, command: Trash) -> TrashReport:
         """List the deleted sessions, the latest deletion first, up to the limit."""
@@ -134,7 +129,7 @@ class Deletions(Operation):
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
         return await self._done_before(
             command,
-            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
+            lambda: trash.find(self._trees, place, command, self._expiry_s),
         )
 
     async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:

@@ -9,7 +9,6 @@ from steno_protocol.replies import SessionStat
 from stenod.operations.operation import Operation, Parts, take_room
 from stenod.recovery.inspection import Inspection
 from stenod.sessions import metadata
-from stenod.sessions.session_folders import Place
 from stenod.store.usage import NEW_SESSION_BYTES
 
 
@@ -22,18 +21,14 @@ class Descriptions(Operation):
 
     async def stat(self, session: str) -> SessionStat:
         """Return the numbers of a session; it is not opened."""
-        inspection, view = await self._queries.inspect(session)
-        if view is not None:
-            view.release()
-        return await self._stat_of(session, inspection, is_open=view is None)
+        inspection, is_open = await self._queries.inspect(session)
+        return await self._stat_of(session, inspection, is_open=is_open)
 
     async def open(self, command: Open) -> SessionStat:
         """Open a session, and create it if the command says so."""
         await self._take_room_of_new(command)
         opened = await self._sessions.open(command)
-        inspection, view = await self._queries.inspect(command.session)
-        if view is not None:
-            view.release()
+        inspection, _ = await self._queries.inspect(command.session)
         return await self._stat_of(
             command.session, inspection, is_open=True, created=opened.created
         )
@@ -87,10 +82,11 @@ class Descriptions(Operation):
         await self._sessions.writer(command.session, "context")
         lock = self._describing.setdefault(command.session, anyio.Lock())
         place = self._trees.place(command.session)
-        async with lock:
-            await self._services.read(lambda: self._change(place, command))
-        return await self.stat(command.session)
 
-    def _change(self, place: Place, command: Describe) -> None:
-        with self._trees.opened(place) as folder:
-            metadata.change(self._disk, folder, command, place.path, self._services.wall())
+        def change() -> None:
+            with self._trees.opened(place) as folder:
+                metadata.change(self._disk, folder, command, place.path, self._services.wall())
+
+        async with lock:
+            await self._services.read(change)
+        return await self.stat(command.session)

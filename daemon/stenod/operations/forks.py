@@ -61,7 +61,7 @@ class Forks(Operation):
             Exists, BadRequest: see `fork.find`.
         """
         made = fork.find(self._disk, self._trees, wanted)
-        new_id = None if made else rename.new_id(self._disk, self._trees, wanted.target)
+        new_id = None if made else rename.new_id(self._trees, wanted.target)
         if new_id is None:
             return made
         renamed = msgspec.structs.replace(wanted, target=self._trees.place(new_id))

@@ -62,9 +62,7 @@ class Imports(Operation):
         return msgspec.structs.replace(stat, created=not was_done)
 
     async def _was_taken_in(self, wanted: taking_in.Wanted) -> bool:
-        return await self._done_before(
-            wanted.command, lambda: taking_in.find(self._disk, self._trees, wanted)
-        )
+        return await self._done_before(wanted.command, lambda: taking_in.find(self._trees, wanted))
 
     async def _check_room_of_prepared(self, wanted: taking_in.Wanted) -> None:
         """Refuse a prepared session that does not fit.

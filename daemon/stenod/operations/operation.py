@@ -14,7 +14,6 @@ from stenod.sessions import moves, trash
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
-from stenod.store.disk import Disk
 from stenod.store.usage import BLOCK_BYTES
 from stenod.writer.services import Services
 
@@ -29,14 +28,12 @@ class Parts(msgspec.Struct, frozen=True):
 
     Attributes:
         trees: the session trees.
-        disk: the disk they lie on.
         sessions: the open ones and their writers.
         queries: queries about them.
         services: clocks and threads.
     """
 
     trees: SessionFolders
-    disk: Disk
     sessions: Registry
     queries: Queries
     services: Services
@@ -55,7 +52,7 @@ class Operation:
 
     def __init__(self, parts: Parts) -> None:
         self._trees = parts.trees
-        self._disk = parts.disk
+        self._disk = parts.trees.disk
         self._sessions = parts.sessions
         self._queries = parts.queries
         self._services = parts.services
@@ -112,7 +109,7 @@ class Operation:
             found = member.moved(place.session, key)
             if found is None:
                 # What this disk knows to be begun did not take place.
-                moves.forget_begun(self._disk, self._trees, place, key)
+                moves.forget_begun(self._trees, place, key)
             return found
 
         return await self._services.read(find)

@@ -14,11 +14,7 @@ from stenod.sessions.session_folders import Place
 
 
 class Renames(Operation):
-    """Renames, each recorded in the session's timeline.
-
-    Args:
-        parts: what they work with.
-    """
+    """Renames, each recorded in the session's timeline."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
@@ -48,18 +44,14 @@ class Renames(Operation):
         return found.answer
 
     async def _renamed(self, wanted: Wanted) -> Renamed | None:
-        return await self._done_before(
-            wanted.command, lambda: rename.find(self._disk, self._trees, wanted)
-        )
+        return await self._done_before(wanted.command, lambda: rename.find(self._trees, wanted))
 
     async def _renamed_elsewhere(self, wanted: Wanted) -> Renamed | None:
         """Return the result of a repeat of what any daemon of the cluster did."""
         found = await self._moved_to(wanted.source, wanted.command.key)
         if found != wanted.target.session:
             return None
-        return await self._services.read(
-            lambda: rename.done_elsewhere(self._disk, self._trees, wanted)
-        )
+        return await self._services.read(lambda: rename.done_elsewhere(self._trees, wanted))
 
     async def _rename_closed(self, wanted: Wanted) -> Renamed:
         async with self._sessions.ended(wanted.source, wanted.target):
@@ -70,7 +62,7 @@ class Renames(Operation):
 
     async def _complete_earlier(self, place: Place) -> None:
         """Record earlier renames to a place that a crash or a failing disk left unrecorded."""
-        left = await self._services.read(lambda: rename.incomplete(self._disk, self._trees, place))
+        left = await self._services.read(lambda: rename.incomplete(self._trees, place))
         for key, move in left:
             await self._complete(key, move)
 
@@ -85,9 +77,7 @@ class Renames(Operation):
         try:
             async with self._completing:
                 await self._record_rename(key, move)
-                await self._services.read(
-                    lambda: rename.finish(self._disk, self._trees, place, key)
-                )
+                await self._services.read(lambda: rename.finish(self._trees, place, key))
         except Held:
             raise
         except (StenoError, OSError) as error:

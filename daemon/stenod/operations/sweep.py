@@ -5,6 +5,7 @@ from collections.abc import Callable
 from steno_protocol import limits
 from stenod.operations.operation import Operation, Parts
 from stenod.sessions import fork, moves, taking_in, trash
+from stenod.store.handles import closing
 
 
 class Sweep(Operation):
@@ -29,7 +30,7 @@ class Sweep(Operation):
         if self._swept_at is not None and now - self._swept_at < limits.TRASH_SWEEP_S:
             return
         self._swept_at = now
-        are_done = [await self._sweep(str(folder)) for folder in self._trees.folders()]
+        are_done = [await self._sweep(str(tree.folder)) for tree in self._trees.trees]
         if not all(are_done):
             self._swept_at = None
 
@@ -47,7 +48,7 @@ class Sweep(Operation):
         except OSError:
             # A tree that does not exist has nothing to remove.
             return 0, 0, 0, 0
-        try:
+        with closing(self._disk, tree):
             wall = self._services.wall()
             return (
                 fork.sweep(self._disk, tree, self._is_under_way),
@@ -55,5 +56,6 @@ class Sweep(Operation):
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
-        finally:
-            self._disk.close(tree)
+
+
+# BAD

@@ -15,7 +15,7 @@ from stenod.recovery.tail_repair import fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import copy_all, rewrite_in_place
+from stenod.store.handles import closing, copy_all, rewrite_in_place
 from stenod.store.log import Copy
 from stenod.store.names import link_generation, past_generations, read_file, remove
 from stenod.store.quarantine import quarantine
@@ -79,8 +79,7 @@ def _sync_generation(
     recovery_point: RecoveryPoint | None,
     failed_syncs: FailedSyncs,
 ) -> None:
-    handle = disk.open_append(folder, paths.generation_file(generation + 1))
-    try:
+    with closing(disk, disk.open_append(folder, paths.generation_file(generation + 1))) as handle:
         found = disk.stat(handle)
         is_same_file = recovery_point is not None and (
             recovery_point.generation,
@@ -93,8 +92,6 @@ def _sync_generation(
         with failed_syncs.syncing(found):
             disk.fsync(handle)
         failed_syncs.resolve(found)
-    finally:
-        disk.close(handle)
 
 
 def _repair_timeline(disk: Disk, folder: int) -> None:
@@ -112,15 +109,12 @@ def _repair_timeline(disk: Disk, folder: int) -> None:
         return
     if keep < len(data):
         quarantine(disk, folder, paths.TIMELINE, keep, data[keep:])
-    handle = disk.open_append(folder, paths.TIMELINE)
-    try:
+    with closing(disk, disk.open_append(folder, paths.TIMELINE)) as handle:
         if keep < len(data):
             disk.truncate(handle, keep)
         if lines:
             disk.overwrite(handle, keep - len(lines[-1]), lines[-1])
         disk.fsync(handle)
-    finally:
-        disk.close(handle)
 
 
 def _unlink_second_name(disk: Disk, folder: int) -> bool:
@@ -136,25 +130,19 @@ def _unlink_second_name(disk: Disk, folder: int) -> bool:
     if not (past and _is_present_file(disk, folder, past[-1])):
         return False
     name = paths.generation_file(past[-1] + 1)
-    handle = disk.open_read(folder, name)
-    try:
+    with closing(disk, disk.open_read(folder, name)) as handle:
         disk.unlink(folder, name)
         if disk.stat(handle).links == 0:
             _restore_generation(disk, folder, handle)
         disk.fsync(folder)
-    finally:
-        disk.close(handle)
     return True
 
 
 def _restore_generation(disk: Disk, folder: int, handle: int) -> None:
     """Create a generation from an open file that has no name; the folder is not synced."""
-    fresh = disk.open_new(folder, paths.REWRITE)
-    try:
+    with closing(disk, disk.open_new(folder, paths.REWRITE)) as fresh:
         copy_all(disk, handle, fresh, Copy(0, 0, disk.stat(handle).size))
         disk.fsync(fresh)
-    finally:
-        disk.close(fresh)
     link_generation(disk, folder, paths.REWRITE)
     disk.unlink(folder, paths.REWRITE)
 
@@ -196,13 +184,11 @@ def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerpr
         handle = disk.open_read(folder, name)
     except FileNotFoundError:
         return False
-    try:
+    with closing(disk, handle):
         if expected is None:
             return True
         size = expected[0]
         return disk.stat(handle).size >= size and fingerprint(disk, handle, size) == expected
-    finally:
-        disk.close(handle)
 
 
 def _is_present_file(disk: Disk, folder: int, generation: int) -> bool:

@@ -22,7 +22,7 @@ from stenod.recovery.recovered_file import recover_file
 from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.disk import Disk
-from stenod.store.handles import FileView, SharedHandle
+from stenod.store.handles import viewed
 from stenod.store.jsonl import JsonlLog
 from stenod.store.names import past_generations
 
@@ -186,13 +186,9 @@ def _count_checkpoints(
     past = [each for each in past_generations(disk, folder) if first <= each < present]
     replay = Replay()
     for generation in past:
-        shared = SharedHandle(disk, disk.open_read(folder, paths.generation_file(generation + 1)))
-        try:
-            size = disk.stat(shared.handle).size
-            for _, block in blocks_of(FileView(shared, size).read):
+        with viewed(disk, folder, paths.generation_file(generation + 1)) as view:
+            for _, block in blocks_of(view.read):
                 replay.feed(block)
-        finally:
-            shared.release()
     next_id = max(replay.counters.n_checkpoints, checkpoint_ids.checkpoint_floor(entries, present))
     entry = TimelineEntry(
         kind=timeline_entries.COUNTED,

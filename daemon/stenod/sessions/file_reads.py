@@ -42,7 +42,8 @@ class Readable(msgspec.Struct, frozen=True):
             BadRequest: `until` is in another generation, or `offset` is not the start of a line.
         """
         source = self._source() if is_local else None
-        line, until = _line(command), _last_line(command, self.generation)
+        line = 0 if command.after is None else Position.parse(command.after).line
+        until = _last_line(command, self.generation)
         offset, wanted = command.offset, command.bytes_max
         if isinstance(command, ReadStream) and command.last is not None and self.head is not None:
             line = max(0, self.head.line - command.last)
@@ -79,10 +80,6 @@ class Readable(msgspec.Struct, frozen=True):
 def boot_id() -> str:
     """Return an identifier of this machine and its boot; empty if it cannot be read."""
     return system.boot_id()
-
-
-def _line(command: Read) -> int:
-    return Position.parse(command.after).line if command.after is not None else 0
 
 
 def _last_line(command: Read, generation: int) -> int | None:

@@ -26,8 +26,8 @@ from stenod.sessions import metadata
 from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.sessions.streams import StreamPart
-from stenod.store.disk import Disk, close_with
-from stenod.store.handles import FileView, SharedHandle, write_all
+from stenod.store.disk import Disk
+from stenod.store.handles import FileView, close_with, closing, viewed, write_new
 from stenod.store.names import deleted_streams, read_file, remove_all
 
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
@@ -70,11 +70,11 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat | Non
         folder = trees.open_folder(wanted.target)
     except NotFound:
         return None
-    try:
+    with closing(disk, folder):
         if disk.stat_name(folder, paths.CONTEXT) is None:
             return None
         entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
-        entry = _forked(entries)
+        entry = next((each for each in entries if each.kind == timeline_entries.FORKED), None)
         if entry is None or entry.key != wanted.command.key:
             raise _taken(wanted)
         if entry.details.get("from") != wanted.source.session:
@@ -83,10 +83,8 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat | Non
                 f" {entry.details.get('from')!r}: a key names one command for ever; use a new one",
                 session=wanted.source.session,
             )
-        _sync_place(disk, trees, wanted.target)
+        trees.sync_parent(wanted.target, create=True)
         return _answer(disk, folder, entries, entry, wanted.target)
-    finally:
-        disk.close(folder)
 
 
 def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
@@ -206,11 +204,9 @@ def remove_abandoned(disk: Disk, tree: int, above: str, is_under_way: Callable[[
         nests = disk.open_folder(tree, above)
     except OSError:
         return 0
-    try:
+    with closing(disk, nests):
         names = [name for name in disk.names(nests) if not is_under_way(name)]
         return sum(_remove_left(disk, nests, name) for name in names)
-    finally:
-        disk.close(nests)
 
 
 def _remove_left(disk: Disk, nests: int, name: str) -> bool:
@@ -273,7 +269,7 @@ def _build(
         _copy_uploads(disk, origin, folder, _mentioned(source.wire, chosen.wire_size))
         title = _title(disk, origin, wanted)
         lines = [*entries, _first_entry(source, chosen, wanted, title)]
-        _write(disk, folder, paths.TIMELINE, b"".join(map(timeline.encode, lines)))
+        write_new(disk, folder, paths.TIMELINE, b"".join(map(timeline.encode, lines)))
         described = {"custom_title": title, "title_generated": True} if title else {}
         state = {"version": 1, **described, "forked_from": wanted.source.session}
         metadata.save(disk, folder, state)
@@ -293,14 +289,11 @@ def _copy_stream(disk: Disk, origin: int, folder: int, part: StreamPart, wanted:
             f"the stream {part.stream!r} was deleted while the session was being forked: try again",
             session=wanted.source.session,
         )
-    shared = SharedHandle(disk, disk.open_read(origin, name))
-    try:
-        _put(disk, folder, name, FileView(shared, part.bytes), part.bytes)
-    finally:
-        shared.release()
+    with viewed(disk, origin, name, part.bytes) as view:
+        _put(disk, folder, name, view, part.bytes)
     for deleted in deleted_streams(disk, origin, part.stream)[-1:]:
         # An empty file is enough: its number is the generation of the positions.
-        _write(disk, folder, deleted.file, b"")
+        write_new(disk, folder, deleted.file, b"")
 
 
 def _check_same(disk: Disk, origin: int, source: Snapshot) -> None:
@@ -335,15 +328,6 @@ def _put_in_place(
         raise
 
 
-def _sync_place(disk: Disk, trees: SessionFolders, target: Place) -> None:
-    """Sync the name of the fork's folder: its creator may have died before the sync."""
-    parent = trees.open_parent(target, create=True)
-    try:
-        disk.fsync(parent)
-    finally:
-        disk.close(parent)
-
-
 def _share(disk: Disk, origin: int, folder: int, name: str) -> None:
     """Share an unchanging file by a hard link; copy it if links are not possible."""
     if disk.stat_name(origin, name) is None:
@@ -358,30 +342,14 @@ def _share(disk: Disk, origin: int, folder: int, name: str) -> None:
 
 
 def _copy(disk: Disk, origin: int, folder: int, name: str) -> None:
-    shared = SharedHandle(disk, disk.open_read(origin, name))
-    try:
-        size = disk.stat(shared.handle).size
-        _put(disk, folder, name, FileView(shared, size), size)
-    finally:
-        shared.release()
+    with viewed(disk, origin, name) as view:
+        _put(disk, folder, name, view, view.size)
 
 
 def _put(disk: Disk, folder: int, name: str, view: FileView, size: int) -> None:
-    handle = disk.open_new(folder, name)
-    try:
+    with closing(disk, disk.open_new(folder, name)) as handle:
         view.copy(handle, size)
         disk.fsync(handle)
-    finally:
-        disk.close(handle)
-
-
-def _write(disk: Disk, folder: int, name: str, data: bytes) -> None:
-    handle = disk.open_new(folder, name)
-    try:
-        write_all(disk, handle, data)
-        disk.fsync(handle)
-    finally:
-        disk.close(handle)
 
 
 def _entries(source: Snapshot, chosen: Instant, view: FileView) -> Iterator[TimelineEntry]:
@@ -469,7 +437,7 @@ def _copy_uploads(disk: Disk, origin: int, folder: int, mentioned: set[str]) -> 
             return
         copies = close_with(held, disk, disk.open_folder(folder, paths.UPLOADS, create=True))
         copied = [name for name in names if _copied(disk, uploads, copies, name)]
-        _write(disk, copies, _SENT, msgspec.json.encode(copied))
+        write_new(disk, copies, _SENT, msgspec.json.encode(copied))
         disk.fsync(copies)
 
 
@@ -482,10 +450,6 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
     return True
 
 
-def _forked(entries: list[TimelineEntry]) -> TimelineEntry | None:
-    return next((entry for entry in entries if entry.kind == timeline_entries.FORKED), None)
-
-
 def _answer(
     disk: Disk, folder: int, entries: list[TimelineEntry], entry: TimelineEntry, target: Place
 ) -> SessionStat:
@@ -494,13 +458,10 @@ def _answer(
     at, size = Position.parse(str(details["at"])), int(details["bytes"])
     is_present = crash_recovery.present_generation(disk, folder) == at.generation
     name = paths.CONTEXT if is_present else paths.generation_file(at.generation + 1)
-    shared = SharedHandle(disk, disk.open_read(folder, name))
     replay = Replay()
-    try:
-        for _, block in blocks_of(FileView(shared, size).read):
+    with viewed(disk, folder, name, size) as view:
+        for _, block in blocks_of(view.read):
             replay.feed(block)
-    finally:
-        shared.release()
     counters = replay.counters
     floor = checkpoint_ids.checkpoint_floor(entries, at.generation)
     return SessionStat(

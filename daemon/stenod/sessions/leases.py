@@ -4,7 +4,6 @@ Leases coordinate compactors and are kept in memory only. A commit is correct wi
 it is refused if the session was rewritten since.
 """
 
-from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,7 +18,7 @@ from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
 from stenod.recovery.opened import Opened
 from stenod.rewrite import compaction
-from stenod.runtime.executor import Blocking
+from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
 
@@ -36,17 +35,11 @@ class Compactions:
     """The compactions of one daemon.
 
     Args:
-        run: runs work that reads files.
-        clock: monotonic seconds.
-        wall: Unix time in seconds.
+        services: clocks, and threads for work that reads files.
     """
 
-    def __init__(
-        self, run: Blocking, clock: Callable[[], float], wall: Callable[[], float]
-    ) -> None:
-        self._run = run
-        self._wall = wall
-        self._clock = clock
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._leases: WeakKeyDictionary[Writer, _Lease] = WeakKeyDictionary()
 
     async def begin(self, writer: Writer, command: CompactBegin) -> Compaction:
@@ -88,7 +81,7 @@ class Compactions:
 
     def _live(self, writer: Writer) -> _Lease | None:
         held = self._leases.get(writer)
-        if held is None or held.until < self._clock():
+        if held is None or held.until < self._services.monotonic():
             return None
         if held.answer is None:
             return held
@@ -98,7 +91,7 @@ class Compactions:
 
     def _renewed(self, writer: Writer, held: _Lease, command: CompactBegin) -> Compaction:
         if held.name != command.lease or held.answer is None:
-            left_s = held.until - self._clock()
+            left_s = held.until - self._services.monotonic()
             raise Busy(
                 f"{held.by} is compacting the session (lease {held.name}, {left_s:.0f} s left):"
                 " wait for it, or until its lease expires",
@@ -108,7 +101,7 @@ class Compactions:
         return held.answer
 
     def _until(self, command: CompactBegin) -> float:
-        return self._clock() + command.lease_ms / 1000
+        return self._services.monotonic() + command.lease_ms / 1000
 
     async def _begin(self, writer: Writer, command: CompactBegin) -> Compaction:
         for _ in range(limits.COMPACTION_ATTEMPTS_MAX):
@@ -152,7 +145,9 @@ class Compactions:
     async def _choose(self, opened: Opened, head: Position, preserve: int) -> Cut | None:
         view = opened.log.view(head.generation)
         try:
-            return await self._run(lambda: compaction.choose_cut(view, preserve, head.line))
+            return await self._services.read(
+                lambda: compaction.choose_cut(view, preserve, head.line)
+            )
         finally:
             view.release()
 
@@ -160,7 +155,7 @@ class Compactions:
         return TimelineEntry(
             kind=timeline_entries.COMPACTING,
             generation=head.generation,
-            at=self._wall(),
+            at=self._services.wall(),
             by=command.by,
             claim=command.claim,
             details={"checkpoint_id": number, "at": str(head)},

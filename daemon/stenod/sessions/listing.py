@@ -17,6 +17,7 @@ from steno_protocol.work_dirs import KIMI_FILE, WorkDir, decode_work_dirs
 from stenod.sessions import metadata
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import closing
 
 
 class Tree(NamedTuple):
@@ -105,10 +106,8 @@ def flat_stat(disk: Disk, folder: int, file: str) -> FileStat | None:
         handle = disk.open_read(folder, file)
     except OSError:
         return None
-    try:
+    with closing(disk, handle):
         return disk.stat(handle)
-    finally:
-        disk.close(handle)
 
 
 def _within(disk: Disk, tree: Tree, wanted: List) -> Iterator[_Found]:
@@ -128,10 +127,8 @@ def _work_dirs_at(disk: Disk, path: str) -> dict[str, WorkDir]:
         folder = disk.open_root(path)
     except OSError:
         return {}
-    try:
+    with closing(disk, folder):
         return _work_dirs(disk, folder)
-    finally:
-        disk.close(folder)
 
 
 def _work_dirs(disk: Disk, folder: int) -> dict[str, WorkDir]:
@@ -177,7 +174,7 @@ def _walk(
     disk: Disk, folder: int, address: str, depth: int, wanted: List, above: _Above
 ) -> Iterator[_Found]:
     """Yield the sessions in an open folder and below it; close the folder."""
-    try:
+    with closing(disk, folder):
         names = disk.names(folder)
         # A folder inside a session's folder contains uploads or the like, whatever its name.
         in_session = above.in_session or paths.CONTEXT in names
@@ -201,8 +198,6 @@ def _walk(
             if not paths.is_own_file(name) and _may_be_session(joined):
                 below = above.below(name)
                 yield from _walk_below(disk, folder, name, joined, depth - 1, wanted, below)
-    finally:
-        disk.close(folder)
 
 
 def _walk_below(
@@ -258,10 +253,8 @@ def _has_context(disk: Disk, parent: int, name: str) -> bool:
         folder = disk.open_folder(parent, name)
     except OSError:
         return False
-    try:
+    with closing(disk, folder):
         return disk.stat_name(folder, paths.CONTEXT) is not None
-    finally:
-        disk.close(folder)
 
 
 def _joined(address: str, name: str) -> str:

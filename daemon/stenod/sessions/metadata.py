@@ -18,8 +18,8 @@ from steno_protocol._json import is_array, is_object
 from steno_protocol.commands import Describe, List
 from steno_protocol.errors import Corrupt, ErrorCode, OutcomeUnknown
 from stenod.store.disk import Disk
-from stenod.store.handles import write_all
-from stenod.store.names import remove
+from stenod.store.handles import write_new
+from stenod.store.names import read_file, remove
 
 _decode = msgspec.json.Decoder().decode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -50,7 +50,7 @@ NOTHING: Final = Description()
 def read(disk: Disk, folder: int) -> Description:
     """Read a session's metadata; a damaged file counts as empty."""
     try:
-        state = _decode(_content(disk, folder))
+        state = _decode(read_file(disk, folder, paths.STATE, limits.STATE_BYTES_MAX))
     except (OSError, *_UNREADABLE):
         return NOTHING
     return _description(state) if is_object(state) else NOTHING
@@ -64,7 +64,8 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
         OutcomeUnknown: the disk failed during the change.
         OSError: the disk failed; nothing was changed.
     """
-    data = _content(disk, folder)
+    # A file that is too large reads as damaged.
+    data = read_file(disk, folder, paths.STATE, limits.STATE_BYTES_MAX)
     is_archived = False
     try:
         state: dict[str, Any] = dict(_decode_parts(data)) if data else {"version": 1}
@@ -80,7 +81,7 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
         _keep_damaged(disk, folder)
         state = {"version": 1}
     else:
-        if data and not _names_something(command):
+        if data and (command.title, command.labels, command.archived) == (None, None, None):
             return
     changed = {**state, **_changes(command, is_archived=is_archived, now=now)}
     # A missing field has kimi-cli's default.
@@ -101,10 +102,6 @@ def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Give a new session its `state.json`; durable once the folder is synced."""
     _write(disk, folder, state)
     disk.rename(folder, paths.STATE_NEW, paths.STATE)
-
-
-def _names_something(command: Describe) -> bool:
-    return (command.title, command.labels, command.archived) != (None, None, None)
 
 
 def _keep_damaged(disk: Disk, folder: int) -> None:
@@ -134,24 +131,7 @@ def _keep_damaged(disk: Disk, folder: int) -> None:
 def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Write a session's next `state.json` beside the present one, and sync it."""
     remove(disk, folder, paths.STATE_NEW)
-    handle = disk.open_new(folder, paths.STATE_NEW)
-    try:
-        write_all(disk, handle, _encode(state) + b"\n")
-        disk.fsync(handle)
-    finally:
-        disk.close(handle)
-
-
-def _content(disk: Disk, folder: int) -> bytes:
-    """Read the file, empty if it does not exist; one that is too large reads as damaged."""
-    try:
-        handle = disk.open_read(folder, paths.STATE)
-    except FileNotFoundError:
-        return b""
-    try:
-        return disk.read(handle, limits.STATE_BYTES_MAX, 0)
-    finally:
-        disk.close(handle)
+    write_new(disk, folder, paths.STATE_NEW, _encode(state) + b"\n")
 
 
 def _changes(command: Describe, *, is_archived: bool, now: float) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from steno_protocol.errors import (
 )
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions.session_folders import Place, SessionFolders
-from stenod.store.disk import Disk, close_with
-from stenod.store.handles import write_all
+from stenod.store.disk import Disk
+from stenod.store.handles import CLOSED, close_with, write_new
 from stenod.store.names import read_file, remove
 
 Kind = Literal["rename", "undelete", "take_in"]
@@ -135,7 +135,7 @@ class Moves:
 
     Args:
         disk: the disk that the tree lies on.
-        folder: the open folder of the records.
+        folder: the open folder of the records; `CLOSED` without any.
     """
 
     def __init__(self, disk: Disk, folder: int) -> None:
@@ -149,7 +149,7 @@ class Moves:
 
     def all(self) -> Iterator[Record]:
         """Yield all records."""
-        for name in self._disk.names(self._folder):
+        for name in self._disk.names(self._folder) if self._folder != CLOSED else ():
             match = _NAME.fullmatch(name)
             if match is not None:
                 kind, is_done = _STATES[match[3]]
@@ -165,12 +165,7 @@ class Moves:
     def begin(self, record: Record, move: Move) -> None:
         """Write the record of a command that is about to move a session; durable on return."""
         self._settle(record, move)
-        handle = self._disk.open_new(self._folder, record.name)
-        try:
-            write_all(self._disk, handle, _encode(move))
-            self._disk.fsync(handle)
-        finally:
-            self._disk.close(handle)
+        write_new(self._disk, self._folder, record.name, _encode(move))
         self._disk.fsync(self._folder)
 
     def finish(self, record: Record) -> None:
@@ -211,23 +206,18 @@ class Moves:
                 remove(self._disk, self._folder, earlier.name)
 
 
-def is_complete(disk: Disk, trees: SessionFolders, place: Place, key: str) -> bool:
+def is_complete(trees: SessionFolders, place: Place, key: str) -> bool:
     """Whether this disk knows a command to be complete."""
-    with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as held:
-        tree = close_with(held, disk, trees.open_tree(place))
-        found = held.enter_context(opened(disk, tree))
-        record = None if found is None else found.with_key(key)
+    with of_tree(trees, place) as found:
+        record = found.with_key(key)
         return record is not None and record.is_done
-    return False
 
 
-def forget_begun(disk: Disk, trees: SessionFolders, place: Place, key: str) -> None:
+def forget_begun(trees: SessionFolders, place: Place, key: str) -> None:
     """Remove the record of a command that was begun, and that the cluster does not have."""
-    with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as held:
-        tree = close_with(held, disk, trees.open_tree(place))
-        found = held.enter_context(opened(disk, tree))
-        record = None if found is None else found.with_key(key)
-        if found is not None and record is not None and not record.is_done:
+    with of_tree(trees, place) as found:
+        record = found.with_key(key)
+        if record is not None and not record.is_done:
             found.forget(record)
 
 
@@ -241,10 +231,12 @@ def _source_path(record: Record, move: Move) -> str:
             return f"{paths.IMPORTS}/{move.source}/{paths.PREPARED}"
 
 
-def _inode(disk: Disk, tree: int, path: str) -> int | None:
+def _inode(trees: SessionFolders, place: Place, path: str) -> int | None:
+    """Return the inode of a folder in the tree of a place; None if it does not exist."""
+    disk = trees.disk
     with contextlib.ExitStack() as held:
-        folder = tree
         try:
+            folder = close_with(held, disk, trees.open_tree(place))
             for name in path.split("/"):
                 folder = close_with(held, disk, disk.open_folder(folder, name))
         except (FileNotFoundError, NotADirectoryError):
@@ -253,22 +245,32 @@ def _inode(disk: Disk, tree: int, path: str) -> int | None:
 
 
 @contextmanager
-def opened(disk: Disk, tree: int, *, create: bool = False) -> Generator[Moves | None]:
-    """Open the records of a tree; None if there are none."""
+def opened(disk: Disk, tree: int, *, create: bool = False) -> Generator[Moves]:
+    """Open the records of a tree."""
     with contextlib.ExitStack() as held:
-        try:
-            folder = disk.open_folder(tree, paths.MOVES, create=create)
-        except FileNotFoundError:
-            yield None
-            return
-        yield Moves(disk, close_with(held, disk, folder))
+        folder = CLOSED
+        with contextlib.suppress(FileNotFoundError):
+            folder = close_with(held, disk, disk.open_folder(tree, paths.MOVES, create=create))
+        yield Moves(disk, folder)
+
+
+@contextmanager
+def of_tree(trees: SessionFolders, place: Place) -> Generator[Moves]:
+    """Open the records of the tree of a place, which may not exist yet."""
+    disk = trees.disk
+    with contextlib.ExitStack() as held:
+        folder = CLOSED
+        with contextlib.suppress(FileNotFoundError):
+            tree = close_with(held, disk, trees.open_tree(place))
+            folder = close_with(held, disk, disk.open_folder(tree, paths.MOVES))
+        yield Moves(disk, folder)
 
 
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     """Remove the expired records of a tree, and return their number; the next sweep continues."""
     try:
         with opened(disk, tree) as moves:
-            return 0 if moves is None else moves.expire(now, expiry_s)
+            return moves.expire(now, expiry_s)
     except OSError:
         return 0
 
@@ -297,13 +299,10 @@ def check_same(record: Record, move: Move | None, kind: Kind, session: str, want
         )
 
 
-def has_arrived(
-    disk: Disk, trees: SessionFolders, place: Place, kind: Kind, key: str, source: str
-) -> bool:
+def has_arrived(trees: SessionFolders, place: Place, kind: Kind, key: str, source: str) -> bool:
     """Whether an earlier copy of a command brought a session to its place, now durable.
 
     Args:
-        disk: the disk.
         trees: the session trees.
         place: the place of the session.
         kind: the kind of the command, no rename.
@@ -314,14 +313,9 @@ def has_arrived(
         BadRequest: the key belongs to another command.
         OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
     """
-    with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-        except FileNotFoundError:
-            return False
-        found = held.enter_context(opened(disk, tree))
-        record = None if found is None else found.with_key(key)
-        if found is None or record is None:
+    with of_tree(trees, place) as found:
+        record = found.with_key(key)
+        if record is None:
             return False
         move = found.read(record)
         check_same(record, move, kind, place.session, Move(source, place.session, 0))
@@ -331,10 +325,10 @@ def has_arrived(
             return True
         if trees.inode(place) == move.inode:
             # The process that moved it may have died before the syncs.
-            disk.fsync(close_with(held, disk, trees.open_parent(place)))
+            trees.sync_parent(place)
             found.finish(record)
             return True
-        if _inode(disk, tree, _source_path(record, move)) == move.inode:
+        if _inode(trees, place, _source_path(record, move)) == move.inode:
             return False
         raise unknown(place.session, key, move)
 

@@ -20,11 +20,9 @@ from stenod.sessions.file_reads import Readable
 from stenod.sessions.record_count import RecordCounter
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import File, file_of, inspection_of
-from stenod.sessions.session_folders import SessionFolders, no_present
+from stenod.sessions.session_folders import SessionFolders, check_present
 from stenod.sessions.streams import StreamPart
-from stenod.store.disk import Disk
 from stenod.store.failed_syncs import Unproven
-from stenod.store.handles import FileView
 from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
@@ -35,16 +33,13 @@ class Queries:
     Args:
         registry: the open sessions and their writers.
         trees: the session trees.
-        disk: the disk they lie on.
         services: runs blocking work.
     """
 
-    def __init__(
-        self, registry: Registry, trees: SessionFolders, disk: Disk, services: Services
-    ) -> None:
+    def __init__(self, registry: Registry, trees: SessionFolders, services: Services) -> None:
         self._registry = registry
         self._trees = trees
-        self._disk = disk
+        self._disk = trees.disk
         self._services = services
 
     async def sessions(self, wanted: List) -> Sessions:
@@ -59,7 +54,7 @@ class Queries:
         if member is not None:
             found = self._with_others(member, found, wanted)
         if wanted.records:
-            counter = RecordCounter(self._disk, self._trees)
+            counter = RecordCounter(self._trees)
             found.sessions[:] = [
                 msgspec.structs.replace(entry, records=counter.count(entry.session))
                 for entry in found.sessions
@@ -89,20 +84,20 @@ class Queries:
             records=entry.records if inspection is None else inspection.head.line,
         )
 
-    async def inspect(self, session: str) -> tuple[Inspection, FileView | None]:
-        """Return a session's numbers and, if it is closed, the readable bytes of its context."""
+    async def inspect(self, session: str) -> tuple[Inspection, bool]:
+        """Return a session's numbers, and whether it is open."""
         found = await self._registry.found(session)
         if found is not None:
             await found.context.look()
         inspection = found.inspect() if found is not None else None
         if inspection is not None:
-            return inspection, None
+            return inspection, True
         place = self._trees.place(session)
         try:
-            return await self._services.read(lambda: self._trees.inspect(place))
+            return await self._services.read(lambda: self._trees.inspect(place)), False
         except Unproven:
             opened = await (await self._registry.writer(session, "context")).open()
-            return inspection_of(opened), None
+            return inspection_of(opened), True
 
     async def read(self, command: Read, *, is_local: bool) -> tuple[Lines, bytes]:
         """Answer a `read` or `read_wire` with its block.
@@ -176,8 +171,7 @@ class Queries:
 
         def closed() -> list[StreamPart]:
             with self._trees.opened(place) as folder:
-                if self._disk.stat_name(folder, paths.CONTEXT) is None:
-                    raise no_present(self._disk, folder, place)
+                check_present(self._disk, folder, place)
                 return streams.closed_parts(
                     self._disk, folder, wanted, self._trees.failed_syncs, known
                 )

@@ -3,11 +3,13 @@
 Everything here blocks and changes nothing.
 """
 
+from contextlib import suppress
+
 from steno_protocol import limits, paths
 from steno_protocol.errors import StenoError
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.sessions.session_folders import SessionFolders
-from stenod.store.disk import Disk
+from stenod.store.handles import closing
 from stenod.store.names import read_file
 
 
@@ -15,26 +17,24 @@ class RecordCounter:
     """Counts the records of sessions for one reply, within the bounds of the bytes to read.
 
     Args:
-        disk: the disk.
         folders: the folders of the sessions.
     """
 
-    def __init__(self, disk: Disk, folders: SessionFolders) -> None:
-        self._disk = disk
+    def __init__(self, folders: SessionFolders) -> None:
+        self._disk = folders.disk
         self._folders = folders
         self._left_bytes = limits.COUNTED_TOGETHER_BYTES_MAX
 
     def count(self, session: str) -> int | None:
         """Return the number of a session's lines; None if it takes too many bytes, or is gone."""
-        try:
-            with self._folders.opened(self._folders.place(session)) as folder:
-                handle = self._disk.open_read(folder, paths.CONTEXT)
-                try:
-                    return self._counted(folder, handle)
-                finally:
-                    self._disk.close(handle)
-        except (OSError, StenoError):
-            return None
+        disk = self._disk
+        with (
+            suppress(OSError, StenoError),
+            self._folders.opened(self._folders.place(session)) as folder,
+            closing(disk, disk.open_read(folder, paths.CONTEXT)) as handle,
+        ):
+            return self._counted(folder, handle)
+        return None
 
     def _counted(self, folder: int, handle: int) -> int | None:
         found = self._disk.stat(handle)

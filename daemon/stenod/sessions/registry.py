@@ -13,13 +13,11 @@ from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoErr
 from steno_protocol.replies import OpenSession
 from stenod.recovery.opened import NoFileYet, Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
-from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.sessions import rename, trash
 from stenod.sessions.cluster_member import ClusterMember, no_cluster, not_replicated
 from stenod.sessions.session import ClosedSessionKeys, File, Session, file_of
 from stenod.sessions.session_folders import Place, SessionFolders
-from stenod.store.disk import Disk
 from stenod.writer.group_commit import GroupCommit
 from stenod.writer.mailbox import Item, Mailbox
 from stenod.writer.services import Services
@@ -37,34 +35,30 @@ class Registry:
 
     Args:
         trees: the session trees.
-        disk: the disk they lie on.
         services: the services of the writers.
-        spawn: starts a task in the background.
         handles: the limit of open files.
+        member: the daemon's membership in a cluster; None if it shares no sessions with others.
+        check_root: called before a session is opened or changed as a whole; it closes the registry
+            if the root may be another daemon's.
 
     Attributes:
         group_commit: serves the commands that were submitted since its last run.
-        check_root: called before a session is opened or changed as a whole; it closes the registry
-            if the root may be another daemon's.
-        member: the daemon's membership in a cluster; None if it shares no sessions with others.
     """
 
     def __init__(
         self,
         trees: SessionFolders,
-        disk: Disk,
         services: Services,
-        spawn: Spawn,
-        handles: HandleLimit | None = None,
+        handles: HandleLimit,
+        member: ClusterMember | None = None,
+        check_root: Callable[[], None] = lambda: None,
     ) -> None:
-        self.check_root: Callable[[], None] = lambda: None
-        self.member: ClusterMember | None = None
+        self.member = member
+        self._look_at_root = check_root
         self._root_checked_at = -limits.ROOM_CHECK_S
         self._trees = trees
-        self._disk = disk
         self._services = services
-        self._spawn = spawn
-        self._handles = handles or HandleLimit()
+        self._handles = handles
         self._sessions: dict[tuple[int, int], Session] = {}
         self._addresses: dict[str, Session] = {}
         self._names: dict[Session, tuple[tuple[int, int], set[str]]] = {}
@@ -170,7 +164,7 @@ class Registry:
         waiting = Mailbox(session, self._services.budget)
         waiting.put(item)
         self._resolving[session] = waiting
-        self._spawn(lambda: self._resolve(session))
+        self._services.spawn(lambda: self._resolve(session))
 
     def check_taking(self) -> None:
         """Refuse to open or change sessions while the daemon is ending.
@@ -184,7 +178,7 @@ class Registry:
 
     def _check_root(self) -> None:
         self._root_checked_at = self._services.monotonic()
-        self.check_root()
+        self._look_at_root()
 
     @contextmanager
     def kept_out(self, place: Place) -> Generator[None]:
@@ -506,13 +500,13 @@ class Registry:
             return None
 
     def _found_cause(self, place: Place) -> str | None:
-        new_id = rename.new_id(self._disk, self._trees, place)
+        new_id = rename.new_id(self._trees, place)
         if new_id is not None:
             return (
                 f"the session was renamed to {new_id!r}: send the command to it, with the same key,"
                 " to learn whether it was applied before"
             )
-        if trash.has(self._disk, self._trees, place):
+        if trash.has(self._trees, place):
             return (
                 "the session was deleted, and only its files in the trash show whether the command"
                 " was applied before"
@@ -551,9 +545,8 @@ class Registry:
         if session is None:
             self._make_room(place.session)
             session = Session(
-                place, self._trees, self._disk, self._services, self._kept, self._spawn,
-                self._start, self._handles.take,
-            )  # fmt: skip
+                place, self._trees, self._services, self._kept, self._start, self._handles.take
+            )
             self._sessions[identity] = session
             self._names[session] = (identity, set())
         self._addresses[place.session] = session
@@ -576,7 +569,7 @@ class Registry:
                 self._serving.discard(writer)
                 self._tell_changed()
 
-        self._spawn(serve)
+        self._services.spawn(serve)
 
     def _drop(self, writer: Writer) -> None:
         """Close a session after an internal error; the next command opens it again."""

@@ -11,14 +11,15 @@ import contextlib
 
 import msgspec
 
-from steno_protocol import limits, paths
+from steno_protocol import limits
 from steno_protocol.commands import Rename
 from steno_protocol.errors import BadRequest, Exists, NotFound
 from steno_protocol.replies import Moved
 from stenod.sessions import moves
 from stenod.sessions.moves import Move, Record, Texts
-from stenod.sessions.session_folders import Place, SessionFolders, flat_id, lock_all, no_present
-from stenod.store.disk import Disk, close_with
+from stenod.sessions.session_folders import Place, SessionFolders, check_present, flat_id, lock_all
+from stenod.store.disk import Disk
+from stenod.store.handles import close_with
 
 
 class Renamed(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ def check(wanted: Wanted) -> None:
         raise _taken(target)
 
 
-def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> Renamed | None:
+def find(trees: SessionFolders, wanted: Wanted) -> Renamed | None:
     """Return the result of an earlier copy of the command, now durable; None if there is none.
 
     Raises:
@@ -83,14 +84,9 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> Renamed | None:
         OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
     """
     source, target, key = wanted.source, wanted.target, wanted.command.key
-    with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(source))
-        except FileNotFoundError:
-            return None
-        found = held.enter_context(moves.opened(disk, tree))
-        record = None if found is None else found.with_key(key)
-        if found is None or record is None:
+    with moves.of_tree(trees, source) as found:
+        record = found.with_key(key)
+        if record is None:
             return None
         move = found.read(record)
         moves.check_same(record, move, "rename", source.session, wanted.move())
@@ -100,7 +96,10 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> Renamed | None:
             return Renamed(_answer(target), is_complete=True)
         if trees.inode(target) == move.inode:
             # The process that moved it may have died before the syncs.
-            _sync(disk, trees, source, target)
+            for place in (target, source):
+                # The folder above the old place may have been removed since.
+                with contextlib.suppress(NotFound):
+                    trees.sync_parent(place)
             return Renamed(_answer(target))
         if trees.inode(source) != move.inode:
             raise moves.unknown(source.session, key, move)
@@ -122,26 +121,18 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
     source, target, key = wanted.source, wanted.target, wanted.command.key
     with contextlib.ExitStack() as held:
         folder = close_with(held, disk, trees.open_folder(source))
-        if disk.stat_name(folder, paths.CONTEXT) is None:
-            raise no_present(disk, folder, source)
+        check_present(disk, folder, source)
         lock_all(held, disk, folder, source)
         trees.check_new(target)
         if trees.is_taken(target):
             raise _taken(target)
         tree = close_with(held, disk, trees.open_tree(source))
         found = held.enter_context(moves.opened(disk, tree, create=True))
-        assert found is not None
         parent = close_with(held, disk, trees.open_parent(source))
         new_parent = close_with(held, disk, trees.open_parent(target, create=True, keep=True))
         record = Record(int(now), key, "rename", flat_id(source))
         found.begin(record, wanted.move(disk.stat(folder).inode))
-        texts = Texts(
-            source.session,
-            _taken(target).message,
-            source.path,
-            target.path,
-            "renamed",
-        )
+        texts = Texts(source.session, _taken(target).message, source.path, target.path, "renamed")
         old, new = source.segments[-1], target.segments[-1]
         moves.carry(found, record, lambda: disk.move(parent, old, new_parent, new, key), texts)
         try:
@@ -152,23 +143,16 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
     return Renamed(_answer(target))
 
 
-def done_elsewhere(disk: Disk, trees: SessionFolders, wanted: Wanted) -> Renamed:
+def done_elsewhere(trees: SessionFolders, wanted: Wanted) -> Renamed:
     """Return the result of a rename that the cluster has, whichever daemon did it."""
-    is_complete = moves.is_complete(disk, trees, wanted.source, wanted.command.key)
+    is_complete = moves.is_complete(trees, wanted.source, wanted.command.key)
     return Renamed(_answer(wanted.target), is_complete=is_complete)
 
 
-def incomplete(disk: Disk, trees: SessionFolders, place: Place) -> list[tuple[str, Move]]:
+def incomplete(trees: SessionFolders, place: Place) -> list[tuple[str, Move]]:
     """Return key and contents of each rename that led to this place and was not completed."""
     inode = trees.inode(place)
-    with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-        except FileNotFoundError:
-            return []
-        found = held.enter_context(moves.opened(disk, tree))
-        if found is None:
-            return []
+    with moves.of_tree(trees, place) as found:
         left: list[tuple[str, Move]] = []
         for record in found.all():
             is_open = record.kind == "rename" and not record.is_done
@@ -178,38 +162,29 @@ def incomplete(disk: Disk, trees: SessionFolders, place: Place) -> list[tuple[st
         return left
 
 
-def finish(disk: Disk, trees: SessionFolders, place: Place, key: str) -> None:
+def finish(trees: SessionFolders, place: Place, key: str) -> None:
     """Mark a rename in the tree of a place as complete; durable on return."""
-    with contextlib.ExitStack() as held:
-        tree = close_with(held, disk, trees.open_tree(place))
-        found = held.enter_context(moves.opened(disk, tree))
-        record = None if found is None else found.with_key(key)
-        if found is not None and record is not None and not record.is_done:
+    with moves.of_tree(trees, place) as found:
+        record = found.with_key(key)
+        if record is not None and not record.is_done:
             found.finish(record)
 
 
-def new_id(disk: Disk, trees: SessionFolders, place: Place) -> str | None:
+def new_id(trees: SessionFolders, place: Place) -> str | None:
     """Return the present id of a session that had this id; None if it was not renamed."""
     found: str | None = None
     for _ in range(limits.RENAMES_FOLLOWED_MAX):
-        following = _next_id(disk, trees, place)
+        following = _next_id(trees, place)
         if following is None:
             break
         found, place = following, trees.place(following)
     return found
 
 
-def _next_id(disk: Disk, trees: SessionFolders, place: Place) -> str | None:
+def _next_id(trees: SessionFolders, place: Place) -> str | None:
     """Return the id that a session got by its latest rename, or by one of a session above it."""
     flat = flat_id(place)
-    with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-        except FileNotFoundError:
-            return None
-        found = held.enter_context(moves.opened(disk, tree))
-        if found is None:
-            return None
+    with moves.of_tree(trees, place) as found:
         renames = [
             record
             for record in found.all()
@@ -221,13 +196,6 @@ def _next_id(disk: Disk, trees: SessionFolders, place: Place) -> str | None:
             if move is not None and f"{place.session}/".startswith(f"{move.source}/"):
                 return move.target + place.session.removeprefix(move.source)
     return None
-
-
-def _sync(disk: Disk, trees: SessionFolders, source: Place, target: Place) -> None:
-    for place in (target, source):
-        # The folder above the old place may have been removed since.
-        with contextlib.suppress(NotFound), contextlib.ExitStack() as held:
-            disk.fsync(close_with(held, disk, trees.open_parent(place)))
 
 
 def _answer(target: Place) -> Moved:

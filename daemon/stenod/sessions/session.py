@@ -27,9 +27,7 @@ from stenod.feed.feed import Feed
 from stenod.recovery import file_opening, stream_opening
 from stenod.recovery.inspection import Inspection
 from stenod.recovery.opened import Opened, Opening, OpenOptions
-from stenod.runtime.executor import Spawn
 from stenod.sessions.session_folders import Place, SessionFolders
-from stenod.store.disk import Disk
 from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
@@ -73,7 +71,10 @@ class ClosedSessionKeys:
             if before is not None:
                 keys.carry_on(before)
             self._tables[name] = keys
-            while len(self._tables) > 1 and self._count() > self._keys_max:
+            # An empty table counts, too: it takes memory, and the newest one fills up.
+            while len(self._tables) > 1 and (
+                sum(len(table) + 1 for table in self._tables.values()) > self._keys_max
+            ):
                 self._tables.popitem(last=False)
 
     def move(self, path: str, new_path: str) -> None:
@@ -84,21 +85,10 @@ class ClosedSessionKeys:
                     moved = new_path + name[0].removeprefix(path)
                     self._tables[moved, name[1], name[2]] = self._tables.pop(name)
 
-    def _count(self) -> int:
-        # An empty table counts too: it takes memory, and the newest one fills with its session.
-        return sum(len(table) + 1 for table in self._tables.values())
-
-
-def _always(handles: int) -> bool:
-    """Return True: the default for a session without a limit of handles."""
-    del handles
-    return True
-
 
 class _ContextOpener(msgspec.Struct, frozen=True):
     """Opens a session's context for its writer, at the first use and after each failure."""
 
-    disk: Disk
     folders: SessionFolders
     place: Place
     wall: Callable[[], float]
@@ -107,7 +97,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
     def __call__(self, how: OpenOptions) -> Opened:
         with _full_path_in_errors(self.place):
             folder = self.folders.open_folder(self.place, create=how.create, keep=True)
-            opened = file_opening.open_session(self.disk, folder, self.opening(how))
+            opened = file_opening.open_session(self.folders.disk, folder, self.opening(how))
         self.closed_keys.restore(self.place.path, "context", opened)
         return opened
 
@@ -148,7 +138,7 @@ class _StreamOpener(msgspec.Struct, frozen=True):
         with _full_path_in_errors(self.opener.place):
             folder = self.opener.folders.open_folder(self.opener.place)
             stream = stream_opening.open_stream(
-                self.opener.disk,
+                self.opener.folders.disk,
                 folder,
                 self.opener.opening(how),
                 name=paths.file_of(self.file),
@@ -168,10 +158,8 @@ class Session:
     Args:
         place: the session's id and path.
         folders: opens the session's folder.
-        disk: the disk of that folder.
         services: the clocks, threads and statistics of the writers.
         closed_keys: keeps the session's keys while its files are closed.
-        spawn: starts a background task.
         start: starts a writer's task.
         take_handles: reserves file handles; False if there are none left.
 
@@ -185,21 +173,18 @@ class Session:
         self,
         place: Place,
         folders: SessionFolders,
-        disk: Disk,
         services: Services,
         closed_keys: ClosedSessionKeys,
-        spawn: Spawn,
         start: Start,
-        take_handles: Callable[[int], bool] = _always,
+        take_handles: Callable[[int], bool],
     ) -> None:
         self._services = services
         self._take_handles = take_handles
-        self._spawn = spawn
         self._start = start
         self.place = place
         self.is_claimed = False
         self._id = place.session
-        self._opener = _ContextOpener(disk, folders, place, services.wall, closed_keys)
+        self._opener = _ContextOpener(folders, place, services.wall, closed_keys)
         self.context = Writer(self._id, self._opener, self._feed(), services)
         self._streams: dict[File, Writer] = {}
         self._kept_out: set[File] = set()
@@ -336,7 +321,7 @@ class Session:
             writer.mailbox.close()
 
     def _feed(self) -> Feed:
-        return Feed(self._spawn, self._services.read, self._services.monotonic)
+        return Feed(self._services.spawn, self._services.read, self._services.monotonic)
 
 
 def file_of(command: Command) -> File:

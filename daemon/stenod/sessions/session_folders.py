@@ -27,9 +27,9 @@ from stenod.sessions import listing, metadata, verify
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.listing import Tree
 from stenod.sessions.metadata import Description
-from stenod.store.disk import Disk, close_with
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import FileView, SharedHandle
+from stenod.store.handles import FileView, close_with, closing, measured
 from stenod.store.names import deleted_streams, past_generations, read_file, stat_generation
 
 FLAT_CHARS_MAX: Final = 128
@@ -131,11 +131,8 @@ class SessionFolders:
     @contextmanager
     def opened(self, place: Place) -> Generator[int]:
         """Open a session's folder until the block ends; raises as `open_folder`."""
-        folder = self.open_folder(place)
-        try:
+        with closing(self._disk, self.open_folder(place)) as folder:
             yield folder
-        finally:
-            self._disk.close(folder)
 
     def open_tree(self, place: Place, *, create: bool = False) -> int:
         """Open the folder of a session's tree."""
@@ -153,35 +150,33 @@ class SessionFolders:
         self._disk.close(handle)
         return self.open_folder(above, keep=True)
 
+    def sync_parent(self, place: Place, *, create: bool = False) -> None:
+        """Sync the name of a session's folder: its creator may have died before its sync."""
+        with closing(self._disk, self.open_parent(place, create=create)) as parent:
+            self._disk.fsync(parent)
+
     def inode(self, place: Place) -> int | None:
         """Return the inode of a session's folder; None if there is no such session."""
-        try:
-            with self.opened(place) as folder:
-                has_context = self._disk.stat_name(folder, paths.CONTEXT) is not None
-                return self._disk.stat(folder).inode if has_context else None
-        except (NotFound, BadRequest):
-            return None
+        with suppress(NotFound, BadRequest), self.opened(place) as folder:
+            if self._disk.stat_name(folder, paths.CONTEXT) is not None:
+                return self._disk.stat(folder).inode
+        return None
 
     def is_taken(self, place: Place) -> bool:
         """Whether a folder with contents is at a place, a session or one with subsessions."""
-        try:
-            with self.opened(place) as folder:
-                return bool(self._disk.names(folder))
-        except NotFound:
-            return False
+        with suppress(NotFound), self.opened(place) as folder:
+            return bool(self._disk.names(folder))
+        return False
 
     def identity(self, place: Place, *, create: bool) -> tuple[int, int]:
         """Return device and inode of a session's folder, which identify it under any id."""
         if create:
             self.check_new(place)
-        folder = self.open_folder(place, create=create)
-        try:
-            if not create and self._disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self._disk, folder, place)
+        with closing(self._disk, self.open_folder(place, create=create)) as folder:
+            if not create:
+                check_present(self._disk, folder, place)
             stat = self._disk.stat(folder)
             return stat.device, stat.inode
-        finally:
-            self._disk.close(folder)
 
     def leads_to(self, place: Place, identity: tuple[int, int]) -> bool:
         """Whether a place leads to the folder with this identity; True if it cannot be read."""
@@ -191,11 +186,9 @@ class SessionFolders:
             return False
         except OSError:
             return True
-        try:
+        with closing(self._disk, folder):
             stat = self._disk.stat(folder)
             return (stat.device, stat.inode) == identity
-        finally:
-            self._disk.close(folder)
 
     def check_new(self, place: Place) -> None:
         """Refuse a new session among the uploads of another, or in the place of a flat one.
@@ -214,26 +207,20 @@ class SessionFolders:
                 session=place.session,
             )
 
-    def inspect(self, place: Place) -> tuple[Inspection, FileView]:
-        """Return the numbers of a closed session, and the readable bytes of its context.
+    def inspect(self, place: Place) -> Inspection:
+        """Return the numbers of a closed session.
 
         Raises:
             NotFound: the session does not exist.
             Unproven: its durable length is unknown until it is opened.
         """
-        folder = self.open_folder(place)
-        try:
-            shared = SharedHandle(self._disk, self._disk.open_read(folder, paths.CONTEXT))
+        disk = self._disk
+        with self.opened(place) as folder:
             try:
-                found = inspection.inspect(self._disk, folder, shared.handle, self.failed_syncs)
-            except BaseException:
-                shared.release()
-                raise
-        except FileNotFoundError:
-            raise no_present(self._disk, folder, place) from None
-        finally:
-            self._disk.close(folder)
-        return found, FileView(shared, found.size)
+                with closing(disk, disk.open_read(folder, paths.CONTEXT)) as context:
+                    return inspection.inspect(disk, folder, context, self.failed_syncs)
+            except FileNotFoundError:
+                raise no_present(disk, folder, place) from None
 
     def readable(self, place: Place, generation: int | None) -> Readable:
         """Return the readable part of a generation, None for the present one.
@@ -323,38 +310,28 @@ class SessionFolders:
 
     def _readable(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         try:
-            shared = SharedHandle(self._disk, self._disk.open_read(folder, name))
+            with measured(self._disk, folder, name) as view:
+                view.size = inspection.readable_size(
+                    self._disk, folder, view.handle, name, generation, self.failed_syncs
+                )
         except FileNotFoundError:
             raise no_present(self._disk, folder, place) from None
-        try:
-            size = inspection.readable_size(
-                self._disk, folder, shared.handle, name, generation, self.failed_syncs
-            )
-        except BaseException:
-            shared.release()
-            raise
-        return Readable(FileView(shared, size), generation, None, f"{place.path}/{name}")
+        return Readable(view, generation, None, f"{place.path}/{name}")
 
     def _past(self, folder: int, place: Place, generation: int) -> FileView:
+        name = paths.generation_file(generation + 1)
         try:
-            handle = self._disk.open_read(folder, paths.generation_file(generation + 1))
+            with measured(self._disk, folder, name) as view:
+                view.size = view.stat().size
+                # Another program may have rotated the file with unsynced lines.
+                self.failed_syncs.sync_to_read(self._disk, view.handle, name)
         except FileNotFoundError:
             raise NotFound(
                 f"there is no generation {generation}: `steno timeline {place.session}` lists the"
                 " existing ones",
                 session=place.session,
             ) from None
-        shared = SharedHandle(self._disk, handle)
-        try:
-            size = self._disk.stat(handle).size
-            # Another program may have rotated the file with unsynced lines.
-            self.failed_syncs.sync_to_read(
-                self._disk, handle, paths.generation_file(generation + 1)
-            )
-        except BaseException:
-            shared.release()
-            raise
-        return FileView(shared, size)
+        return view
 
     def verify(
         self, place: Place, views: Mapping[str, FileView], *, live: int | None
@@ -392,8 +369,7 @@ class SessionFolders:
     def timeline(self, place: Place) -> list[TimelineEntry]:
         """Return a session's timeline, rotations by other programs included."""
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self._disk, folder, place)
+            check_present(self._disk, folder, place)
             entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
             rotated: dict[int, float] = {}
             for generation in past_generations(self._disk, folder):
@@ -404,8 +380,7 @@ class SessionFolders:
     def pending_mail(self, place: Place) -> Mail | None:
         """Return the pending D-Mail of a session."""
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, paths.CONTEXT) is None:
-                raise no_present(self._disk, folder, place)
+            check_present(self._disk, folder, place)
             return inspection.pending_mail(self._disk, folder)
 
     def description(self, place: Place) -> Description:
@@ -413,19 +388,13 @@ class SessionFolders:
         with self.opened(place) as folder:
             return metadata.read(self._disk, folder)
 
-    def folders(self) -> list[Path]:
-        """Return the folders of all trees, even those that do not exist."""
-        return [tree.folder for tree in self._trees()]
-
-    def prefixes(self) -> list[tuple[str, Path]]:
-        """Return the folders of all trees, each behind the beginning of its sessions' ids."""
-        return [(tree.prefix, tree.folder) for tree in self._trees()]
-
     def sessions(self, wanted: List) -> Sessions:
         """List sessions in order of their ids, up to the limit."""
-        return listing.list_sessions(self._disk, self._trees(), wanted)
+        return listing.list_sessions(self._disk, self.trees, wanted)
 
-    def _trees(self) -> list[Tree]:
+    @property
+    def trees(self) -> list[Tree]:
+        """All trees, even those that do not exist."""
         mounts = [
             Tree(f"{name}:", folder, folder.parent if folder.name == paths.SESSIONS else None)
             for name, folder in self._config.mounts.items()
@@ -445,20 +414,13 @@ class SessionFolders:
             )
         except OSError:
             return False
-        try:
+        with closing(self._disk, above):
             return listing.flat_stat(self._disk, above, name) is not None
-        finally:
-            self._disk.close(above)
 
     def _is_session(self, place: Place) -> bool:
-        try:
-            folder = self.open_folder(place)
-        except NotFound:
-            return False
-        try:
+        with suppress(NotFound), self.opened(place) as folder:
             return self._disk.stat_name(folder, paths.CONTEXT) is not None
-        finally:
-            self._disk.close(folder)
+        return False
 
     def _descend(self, place: Place, *, create: bool, keep: bool) -> int:
         handle = self._disk.open_root(str(place.tree), create=create)
@@ -522,6 +484,12 @@ def lock_all(held: ExitStack, disk: Disk, folder: int, place: Place) -> None:
         except NotADirectoryError:
             continue
         lock_all(held, disk, below, place)
+
+
+def check_present(disk: Disk, folder: int, place: Place) -> None:
+    """Refuse a folder that has no context; see `no_present`."""
+    if disk.stat_name(folder, paths.CONTEXT) is None:
+        raise no_present(disk, folder, place)
 
 
 def no_present(disk: Disk, folder: int, place: Place) -> NotFound:

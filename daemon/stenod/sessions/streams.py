@@ -24,6 +24,7 @@ from stenod.recovery.opened import Opened
 from stenod.sessions.session_folders import Place
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing
 from stenod.store.names import deleted_streams, remove, streams
 
 
@@ -102,13 +103,11 @@ def _part(disk: Disk, folder: int, stream: str, failed_syncs: FailedSyncs) -> St
         handle = disk.open_read(folder, name)
     except FileNotFoundError:
         return None
-    try:
+    with closing(disk, handle):
         size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
         stat = disk.stat(handle)
         head = Position(size.generation, size.lines)
         return StreamPart(stream, head, size.bytes, stat.modified_s, stat.inode)
-    finally:
-        disk.close(handle)
 
 
 def find_deleted(
@@ -226,12 +225,9 @@ def expire(disk: Disk, folder: int, going: list[Expired]) -> None:
     """
     for each in going:
         if each.is_newest:
-            handle = disk.open_append(folder, each.file)
-            try:
+            with closing(disk, disk.open_append(folder, each.file)) as handle:
                 disk.truncate(handle, 0)
                 disk.fsync(handle)
-            finally:
-                disk.close(handle)
         else:
             disk.unlink(folder, each.file)
     disk.fsync(folder)

@@ -23,7 +23,8 @@ from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
 from stenod.sessions import fork, moves
 from stenod.sessions.moves import Move, Record, Texts
 from stenod.sessions.session_folders import Place, SessionFolders, flat_id
-from stenod.store.disk import Disk, FileStat, close_with
+from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import close_with, closing
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return str(folder)
 
 
-def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> bool:
+def find(trees: SessionFolders, wanted: Wanted) -> bool:
     """Whether an earlier copy of the command took the session in; durable on return.
 
     Raises:
@@ -52,7 +53,7 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> bool:
         OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
     """
     key = wanted.command.key
-    return moves.has_arrived(disk, trees, wanted.place, "take_in", key, key)
+    return moves.has_arrived(trees, wanted.place, "take_in", key, key)
 
 
 def take_in(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> None:
@@ -77,17 +78,10 @@ def take_in(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> No
         if trees.is_taken(place):
             raise _taken(place)
         found = held.enter_context(moves.opened(disk, tree, create=True))
-        assert found is not None
         parent = close_with(held, disk, trees.open_parent(place, create=True, keep=True))
         record = Record(int(now), key, "take_in", flat_id(place))
         found.begin(record, Move(key, place.session, disk.stat(folder).inode))
-        texts = Texts(
-            place.session,
-            _taken(place).message,
-            wanted.prepared,
-            place.path,
-            "taken in",
-        )
+        texts = Texts(place.session, _taken(place).message, wanted.prepared, place.path, "taken in")
         name = place.segments[-1]
         moves.carry(
             found, record, lambda: disk.move(nest, paths.PREPARED, parent, name, key), texts
@@ -162,10 +156,8 @@ def _check_all(
         except NotADirectoryError:
             _check_file(disk, folder, name, f"{path}/{name}", place)
             continue
-        try:
+        with closing(disk, below):
             _check_all(disk, below, f"{path}/{name}", place, depth - 1)
-        finally:
-            disk.close(below)
     disk.fsync(folder)
 
 
@@ -174,15 +166,13 @@ def _check_file(disk: Disk, folder: int, name: str, path: str, place: Place) -> 
         handle = disk.open_read(folder, name)
     except PermissionError as error:
         _refuse(path, error.strerror or "it cannot be read", place)
-    try:
+    with closing(disk, handle):
         found = disk.stat(handle)
         _check_guarded(found, path, place)
         if found.links != 1:
             # A program could change the session by the other name.
             _refuse(path, "it has another name elsewhere", place)
         disk.fsync(handle)
-    finally:
-        disk.close(handle)
 
 
 def _check_guarded(found: FileStat, path: str, place: Place) -> None:

@@ -10,7 +10,7 @@ blocks.
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -36,11 +36,12 @@ from stenod.sessions.session_folders import (
     FLAT_CHARS_MAX,
     Place,
     SessionFolders,
+    check_present,
     flat_id,
     lock_all,
-    no_present,
 )
-from stenod.store.disk import Disk, close_with
+from stenod.store.disk import Disk
+from stenod.store.handles import close_with, closing
 from stenod.store.names import remove_all
 
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
@@ -60,22 +61,16 @@ def expiry_of(settings: Settings) -> float:
     return settings.number("disk.trash_days") * limits.DAY_S
 
 
-def find(
-    disk: Disk, trees: SessionFolders, place: Place, command: Delete, expiry_s: float
-) -> Deleted | None:
+def find(trees: SessionFolders, place: Place, command: Delete, expiry_s: float) -> Deleted | None:
     """Return the first answer of an earlier, now durable deletion; None if there was none.
 
     Raises:
         BadRequest: the key deleted another session.
     """
     with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-            trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
-        except FileNotFoundError:
-            return None
-        entry = _with_key(disk, tree, trash, command.key)
-        if entry is None:
+        trash = _open(held, trees, place)
+        entry = None if trash is None else _with_key(trees, place, trash, command.key)
+        if trash is None or entry is None:
             return None
         if entry.session != flat_id(place):
             raise BadRequest(
@@ -84,7 +79,7 @@ def find(
                 session=place.session,
             )
         # The process that moved it may have died before the sync.
-        disk.fsync(trash)
+        trees.disk.fsync(trash)
         return _answer(place, entry, expiry_s)
 
 
@@ -94,19 +89,24 @@ def done_elsewhere(place: Place, name: str, expiry_s: float) -> Deleted | None:
     return None if entry is None else _answer(place, entry, expiry_s)
 
 
-def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
+def has(trees: SessionFolders, place: Place) -> bool:
     """Whether a session with this id was deleted, by itself or with one above it."""
     flat = flat_id(place)
     with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-            trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
-        except FileNotFoundError:
-            return False
-        return any(
+        trash = _open(held, trees, place)
+        return trash is not None and any(
             flat == entry.session or flat.startswith(f"{entry.session}~")
-            for entry in _entries(disk, trash)
+            for entry in _entries(trees.disk, trash)
         )
+
+
+def _open(held: contextlib.ExitStack, trees: SessionFolders, place: Place) -> int | None:
+    """Open the trash of the tree of a place; None if there is none."""
+    disk = trees.disk
+    with contextlib.suppress(FileNotFoundError):
+        tree = close_with(held, disk, trees.open_tree(place))
+        return close_with(held, disk, disk.open_folder(tree, paths.TRASH))
+    return None
 
 
 def discard(
@@ -123,8 +123,7 @@ def discard(
     """
     with contextlib.ExitStack() as held:
         folder = close_with(held, disk, trees.open_folder(place))
-        if disk.stat_name(folder, paths.CONTEXT) is None:
-            raise no_present(disk, folder, place)
+        check_present(disk, folder, place)
         lock_all(held, disk, folder, place)
         tree = close_with(held, disk, trees.open_tree(place))
         trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH, create=True))
@@ -160,7 +159,7 @@ def _move(disk: Disk, parent: int, place: Place, trash: int, name: str, key: str
         ) from None
 
 
-def restored(disk: Disk, trees: SessionFolders, place: Place, command: Undelete) -> Moved | None:
+def restored(trees: SessionFolders, place: Place, command: Undelete) -> Moved | None:
     """Return the answer of an earlier, now durable restoration; None if there was none.
 
     Raises:
@@ -168,7 +167,7 @@ def restored(disk: Disk, trees: SessionFolders, place: Place, command: Undelete)
         OutcomeUnknown: an earlier copy was cut short, and the session was moved since.
     """
     source = command.trash or ""
-    if moves.has_arrived(disk, trees, place, "undelete", command.key, source):
+    if moves.has_arrived(trees, place, "undelete", command.key, source):
         return Moved(session=place.session, folder=place.path)
     return None
 
@@ -188,11 +187,9 @@ def restore(
         OSError: the disk failed; it was not restored.
     """
     with contextlib.ExitStack() as held:
-        try:
-            tree = close_with(held, disk, trees.open_tree(place))
-            trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
-        except FileNotFoundError:
-            raise _not_in_trash(place) from None
+        trash = _open(held, trees, place)
+        if trash is None:
+            raise _not_in_trash(place)
         entry = _chosen(disk, trash, place, command)
         if entry.at_s + expiry_s < now:
             # A part of it may be removed already.
@@ -210,21 +207,16 @@ def restore(
         trees.check_new(place)
         if trees.is_taken(place):
             raise _taken(place)
+        tree = close_with(held, disk, trees.open_tree(place))
         found = held.enter_context(moves.opened(disk, tree, create=True))
-        assert found is not None
         parent = close_with(held, disk, trees.open_parent(place, create=True, keep=True))
         record = Record(int(now), command.key, "undelete", entry.key)
         move = Move(entry.name, place.session, disk.stat(folder).inode)
         found.begin(record, move)
         texts = Texts(
-            place.session,
-            _taken(place).message,
-            _path_of(place, entry),
-            place.path,
-            "restored",
+            place.session, _taken(place).message, _path_of(place, entry), place.path, "restored"
         )
-        name = place.segments[-1]
-        key = command.key
+        name, key = place.segments[-1], command.key
         moves.carry(found, record, lambda: disk.move(trash, entry.name, parent, name, key), texts)
         try:
             disk.fsync(parent)  # the restoration is durable from here on
@@ -288,14 +280,12 @@ def _taken(place: Place) -> Exists:
     )
 
 
-def _with_key(disk: Disk, tree: int, trash: int, key: str) -> _Entry | None:
+def _with_key(trees: SessionFolders, place: Place, trash: int, key: str) -> _Entry | None:
     """Return the deletion with this key, in the trash or restored since."""
-    entry = next((entry for entry in _entries(disk, trash) if entry.key == key), None)
+    entry = next((entry for entry in _entries(trees.disk, trash) if entry.key == key), None)
     if entry is not None:
         return entry
-    with moves.opened(disk, tree) as found:
-        if found is None:
-            return None
+    with moves.of_tree(trees, place) as found:
         for record in found.all():
             is_restored = record.kind == "undelete" and record.subject == key
             move = found.read(record) if is_restored else None
@@ -307,7 +297,7 @@ def _with_key(disk: Disk, tree: int, trash: int, key: str) -> _Entry | None:
 def report(disk: Disk, trees: SessionFolders, command: Trash, expiry_s: float) -> TrashReport:
     """List the deleted sessions of all trees, the latest deletion first, up to the limit."""
     found: list[tuple[int, str, str, _Entry]] = []
-    for prefix, folder in trees.prefixes():
+    for prefix, folder, _ in trees.trees:
         for entry in _entries_at(disk, str(folder)):
             session = prefix + entry.session.replace("~", "/")
             if session.startswith(command.prefix):
@@ -334,23 +324,32 @@ def _order_of(path: str) -> tuple[int, str]:
 
 
 def _entries_at(disk: Disk, tree: str) -> list[_Entry]:
-    """Return the entries in the trash of a tree; none if there is none, or it is not readable."""
-    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-        folder = close_with(held, disk, disk.open_root(tree))
-        return list(_entries(disk, close_with(held, disk, disk.open_folder(folder, paths.TRASH))))
+    """Return the entries in the trash of a tree; none if it is not readable."""
+    with contextlib.suppress(OSError), closing(disk, disk.open_root(tree)) as folder:
+        return _entries_in(disk, folder)
     return []
+
+
+def _entries_in(disk: Disk, tree: int) -> list[_Entry]:
+    """Return the entries in the trash of an open tree; none if it has none to open."""
+    try:
+        trash = disk.open_folder(tree, paths.TRASH)
+    except OSError:
+        return []
+    with closing(disk, trash):
+        return list(_entries(disk, trash))
 
 
 def _described(disk: Disk, trash: str, session: str, entry: _Entry, expiry_s: float) -> TrashEntry:
     size, title = 0, ""
-    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-        folder = close_with(held, disk, disk.open_root(f"{trash}/{entry.name}"))
+    path = f"{trash}/{entry.name}"
+    with contextlib.suppress(OSError), closing(disk, disk.open_root(path)) as folder:
         context = disk.stat_name(folder, paths.CONTEXT)
         size = 0 if context is None else context.size
         title = metadata.read(disk, folder).title
     return TrashEntry(
         session=session,
-        trash=f"{trash}/{entry.name}",
+        trash=path,
         bytes=size,
         deleted_at=float(entry.at_s),
         expires_at=entry.at_s + expiry_s,
@@ -360,27 +359,13 @@ def _described(disk: Disk, trash: str, session: str, entry: _Entry, expiry_s: fl
 
 def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
     """Return the names of the expired folders in the trash of a tree, the oldest first."""
-    try:
-        trash = disk.open_folder(tree, paths.TRASH)
-    except OSError:
-        return []
-    try:
-        return _expired(disk, trash, now, expiry_s)
-    finally:
-        disk.close(trash)
+    return _expired(_entries_in(disk, tree), now, expiry_s)
 
 
 def deletions(disk: Disk, tree: int) -> list[tuple[str, float]]:
     """Return the folders in the trash of a tree, the latest first, each with its time."""
-    try:
-        trash = disk.open_folder(tree, paths.TRASH)
-    except OSError:
-        return []
-    try:
-        entries = sorted(_entries(disk, trash), key=_order, reverse=True)
-        return [(entry.name, float(entry.at_s)) for entry in entries]
-    finally:
-        disk.close(trash)
+    entries = sorted(_entries_in(disk, tree), key=_order, reverse=True)
+    return [(entry.name, float(entry.at_s)) for entry in entries]
 
 
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
@@ -392,14 +377,11 @@ def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
         trash = disk.open_folder(tree, paths.TRASH)
     except OSError:
         return 0
-    try:
+    with closing(disk, trash):
         # Folders that cannot be removed do not count, so that they do not block the others.
-        removed = (
-            name for name in _expired(disk, trash, now, expiry_s) if _is_removed(disk, trash, name)
-        )
+        names = _expired(_entries(disk, trash), now, expiry_s)
+        removed = (name for name in names if _is_removed(disk, trash, name))
         return sum(1 for _ in islice(removed, limits.TRASH_SWEEP_ENTRIES_MAX))
-    finally:
-        disk.close(trash)
 
 
 def remove(disk: Disk, tree: int, name: str) -> None:
@@ -408,27 +390,21 @@ def remove(disk: Disk, tree: int, name: str) -> None:
     Raises:
         OSError: a part of it may be left; the next sweep tries again.
     """
-    trash = disk.open_folder(tree, paths.TRASH)
-    try:
+    with closing(disk, disk.open_folder(tree, paths.TRASH)) as trash:
         _remove(disk, trash, name)
         disk.fsync(trash)
-    finally:
-        disk.close(trash)
 
 
-def _expired(disk: Disk, trash: int, now: float, expiry_s: float) -> list[str]:
-    entries = [entry for entry in _entries(disk, trash) if entry.at_s + expiry_s < now]
-    return [entry.name for entry in sorted(entries, key=lambda entry: entry.at_s)]
+def _expired(entries: Iterable[_Entry], now: float, expiry_s: float) -> list[str]:
+    found = [entry for entry in entries if entry.at_s + expiry_s < now]
+    return [entry.name for entry in sorted(found, key=lambda entry: entry.at_s)]
 
 
 def _remove(disk: Disk, trash: int, name: str) -> None:
-    folder = disk.open_folder(trash, name)
-    try:
+    with closing(disk, disk.open_folder(trash, name)) as folder:
         if not disk.lock(folder):
             raise BlockingIOError(errno.EAGAIN, "it is being restored or removed", name)
         remove_all(disk, folder)
-    finally:
-        disk.close(folder)
     disk.remove_folder(trash, name)
 
 

@@ -9,6 +9,7 @@ from steno_protocol.replies import Verification
 from stenod.recovery import stream_opening
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing
 from stenod.store.log import View
 from stenod.store.names import streams
 
@@ -40,10 +41,8 @@ class DiskFolder:
             inner = self._disk.open_folder(self._folder, below)
         except FileNotFoundError:
             return []
-        try:
+        with closing(self._disk, inner):
             return self._disk.names(inner)
-        finally:
-            self._disk.close(inner)
 
     def facts(self, name: str) -> Facts | None:
         """Return size and inode of a file, None if it does not exist."""
@@ -116,10 +115,6 @@ def _measure(
     disk: Disk, folder: int, name: str, failed_syncs: FailedSyncs, sizes: dict[str, int]
 ) -> None:
     """Add the whole bytes of a closed stream; an unreadable one is checked as a whole."""
-    with suppress(OSError):
-        handle = disk.open_read(folder, name)
-        try:
-            found = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
-            sizes[name] = found.bytes
-        finally:
-            disk.close(handle)
+    with suppress(OSError), closing(disk, disk.open_read(folder, name)) as handle:
+        found = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+        sizes[name] = found.bytes

@@ -7,7 +7,7 @@ assume that any part of the call took effect.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -242,9 +242,3 @@ class Disk(Protocol):
     def lock(self, handle: int) -> bool:
         """Take the exclusive advisory lock of an open file or folder; False if another has it."""
         ...
-
-
-def close_with(stack: ExitStack, disk: Disk, handle: int) -> int:
-    """Returns `handle`, which the disk closes when the stack is left."""
-    stack.callback(disk.close, handle)
-    return handle

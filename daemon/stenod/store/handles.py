@@ -14,6 +14,21 @@ CLOSED: Final = -1
 """No handle: a late reader must not read another file that got the same number."""
 
 
+@contextlib.contextmanager
+def closing(disk: Disk, handle: int) -> Generator[int]:
+    """Close a handle at the end of the `with` block, which gets it."""
+    try:
+        yield handle
+    finally:
+        disk.close(handle)
+
+
+def close_with(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
+    """Returns `handle`, which the disk closes when the stack is left."""
+    stack.callback(disk.close, handle)
+    return handle
+
+
 class SharedHandle:
     """A handle with a reference count; the last release closes it.
 
@@ -116,6 +131,27 @@ class FileView:
         self._shared.release()
 
 
+@contextlib.contextmanager
+def viewed(disk: Disk, folder: int, name: str, size: int | None = None) -> Generator[FileView]:
+    """View a file, or its first `size` bytes, until the `with` block ends."""
+    shared = SharedHandle(disk, disk.open_read(folder, name))
+    try:
+        yield FileView(shared, disk.stat(shared.handle).size if size is None else size)
+    finally:
+        shared.release()
+
+
+@contextlib.contextmanager
+def measured(disk: Disk, folder: int, name: str) -> Generator[FileView]:
+    """Open a view whose size the `with` block sets; it stays open unless the block fails."""
+    view = FileView(SharedHandle(disk, disk.open_read(folder, name)), 0)
+    try:
+        yield view
+    except BaseException:
+        view.release()
+        raise
+
+
 def rewrite_in_place(disk: Disk, handle: int, start: int, end: int) -> None:
     """Write a file's present bytes again, so that the next sync makes all of them durable."""
     for offset in range(start, end, limits.COPY_BYTES):
@@ -128,6 +164,13 @@ def write_all(disk: Disk, handle: int, data: bytes) -> None:
     done = disk.write(handle, data)
     while done < len(data):
         done += disk.write(handle, data[done:])
+
+
+def write_new(disk: Disk, folder: int, name: str, data: bytes) -> None:
+    """Create a file with these bytes, and sync it; its name is durable with its folder."""
+    with closing(disk, disk.open_new(folder, name)) as handle:
+        write_all(disk, handle, data)
+        disk.fsync(handle)
 
 
 def copy_all(disk: Disk, source: int, target: int, piece: Copy) -> None:

@@ -8,18 +8,17 @@ from collections.abc import Generator
 from steno_protocol import limits, paths
 from steno_protocol.paths import DeletedStream
 from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import closing
 
 
-def read_file(disk: Disk, folder: int, name: str) -> bytes:
-    """Read a whole small file; empty if it does not exist."""
+def read_file(disk: Disk, folder: int, name: str, bytes_max: int | None = None) -> bytes:
+    """Read a small file, or its first bytes; empty if it does not exist."""
     try:
         handle = disk.open_read(folder, name)
     except FileNotFoundError:
         return b""
-    try:
-        return disk.read(handle, disk.stat(handle).size, 0)
-    finally:
-        disk.close(handle)
+    with closing(disk, handle):
+        return disk.read(handle, disk.stat(handle).size if bytes_max is None else bytes_max, 0)
 
 
 def past_generations(disk: Disk, folder: int) -> list[int]:
@@ -78,11 +77,8 @@ def replacing(disk: Disk, folder: int, name: str) -> Generator[int]:
     """
     fresh = f"{name}.new"
     remove(disk, folder, fresh)
-    handle = disk.open_new(folder, fresh)
-    try:
+    with closing(disk, disk.open_new(folder, fresh)) as handle:
         yield handle
-    finally:
-        disk.close(handle)
     disk.rename(folder, fresh, name)
 
 
@@ -96,8 +92,6 @@ def remove_all(disk: Disk, folder: int, depth: int = limits.FOLDER_DEPTH_MAX) ->
         except NotADirectoryError:
             disk.unlink(folder, name)
             continue
-        try:
+        with closing(disk, below):
             remove_all(disk, below, depth - 1)
-        finally:
-            disk.close(below)
         disk.remove_folder(folder, name)

@@ -4,7 +4,7 @@ import zlib
 
 from steno_protocol import limits, paths
 from stenod.store.disk import Disk
-from stenod.store.handles import write_all
+from stenod.store.handles import closing, write_new
 from stenod.store.names import remove
 
 
@@ -17,21 +17,13 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
         The name of the file in the quarantine folder.
     """
     kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
-    nest = disk.open_folder(folder, paths.QUARANTINE, create=True)
-    try:
+    with closing(disk, disk.open_folder(folder, paths.QUARANTINE, create=True)) as nest:
         # Written again even if it exists: after a failed sync the page cache shows bytes that no
         # later sync writes.
         remove(disk, nest, kept)
         _drop_oldest(disk, nest)
-        handle = disk.open_new(nest, kept)
-        try:
-            write_all(disk, handle, data)
-            disk.fsync(handle)
-        finally:
-            disk.close(handle)
+        write_new(disk, nest, kept, data)
         disk.fsync(nest)
-    finally:
-        disk.close(nest)
     return kept
 
 

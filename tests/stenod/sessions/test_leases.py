@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from steno_protocol.errors import Busy, Conflict
 from steno_protocol.replies import Compaction
@@ -31,8 +32,7 @@ SUMMARY = user("so far")
 
 
 def compactions_at(desk: Desk) -> Compactions:
-    services = desk.services
-    return Compactions(services.read, services.monotonic, services.wall)
+    return Compactions(desk.services)
 
 
 async def fill(desk: Desk) -> None:
@@ -184,7 +184,7 @@ async def test_late_failure_of_a_look_keeps_the_next_compactors_lease() -> None:
                 raise OSError(5, "unreadable")
             return work()
 
-        compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
+        compactions = Compactions(replace(desk.services, read=run))
         failed: list[BaseException] = []
 
         async def look() -> None:
@@ -219,7 +219,7 @@ async def test_files_that_are_closed_during_the_look_are_opened_again() -> None:
                 desk.writer._files.abandon()
             return work()
 
-        compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
+        compactions = Compactions(replace(desk.services, read=run))
 
         answer = await compactions.begin(desk.writer, compact_begin("a"))
 
@@ -236,7 +236,7 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
             desk.now_s += 1
             return work()
 
-        compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
+        compactions = Compactions(replace(desk.services, read=run))
         with pytest.raises(Conflict, match="repeatedly"):
             await compactions.begin(desk.writer, compact_begin("a"))
 

@@ -258,7 +258,7 @@ def test_new_id_of_a_session_is_known_by_its_old_one() -> None:
     rename_it(world)
 
     def new_id(session: str) -> str | None:
-        return rename.new_id(world.disk, world.trees, world.trees.place(session))
+        return rename.new_id(world.trees, world.trees.place(session))
 
     assert new_id("demo") == "team/other"
     assert new_id("demo/subagents/a1") == "team/other/subagents/a1"
@@ -352,18 +352,18 @@ def test_rename_before_the_next_one_is_reported_as_incomplete() -> None:
         rename_it(world)
     world.disk.restart(None)
     place = world.trees.place("team/other")
-    [(key, move)] = rename.incomplete(world.disk, world.trees, place)
+    [(key, move)] = rename.incomplete(world.trees, place)
     assert (key, move.source, move.target) == ("r", "demo", "team/other")
-    assert rename.incomplete(world.disk, world.trees, world.trees.place("neighbour")) == []
+    assert rename.incomplete(world.trees, world.trees.place("neighbour")) == []
     rename_it(world)
-    assert rename.incomplete(world.disk, world.trees, place) == []
+    assert rename.incomplete(world.trees, place) == []
 
 
 def test_present_id_is_found_through_several_renames() -> None:
     world = prepared()
     rename_it(world)
     world.rename("s", "third", session="team/other", now=NOW_S + 5)
-    assert rename.new_id(world.disk, world.trees, world.trees.place("demo")) == "third"
+    assert rename.new_id(world.trees, world.trees.place("demo")) == "third"
     world.rename("t", "demo", session="third", now=NOW_S + 9)
     # It leads in circles now, and the search ends all the same.
-    assert rename.new_id(world.disk, world.trees, world.trees.place("third")) is not None
+    assert rename.new_id(world.trees, world.trees.place("third")) is not None

@@ -89,7 +89,7 @@ class Root:
         """Take the prepared session in; whether it was done before."""
         trees = SessionFolders(Config(self.path, self.path / "socket"), disk)
         wanted = taking_in.Wanted(TakeIn(session=session, key=KEY), trees.place(session))
-        if taking_in.find(disk, trees, wanted):
+        if taking_in.find(trees, wanted):
             return True
         taking_in.take_in(disk, trees, wanted, NOW_S)
         return False

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 
 T = TypeVar("T")
 
-CALLS_MAX, FILES_MAX = 310, 28
+CALLS_MAX, FILES_MAX = 299, 28
 """Without the transport and the disk, which are the test's."""
 
 
