@@ -9,6 +9,8 @@ import pytest
 from support.command import Steno
 from support.session_files import records_in
 
+pytestmark = pytest.mark.served
+
 RECORD = '{"role":"user","content":"a"}\n'
 
 

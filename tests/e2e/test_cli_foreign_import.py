@@ -21,6 +21,8 @@ from steno_follow.source_tree import SourceTree
 from steno_protocol.limits import MIB, RECORD_BYTES_MAX
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 SESSION = "11111111-2222-4333-8444-555555555555"
 CLAUDE = f"claude-code/srv-shop/{SESSION}"
 
@@ -77,7 +79,6 @@ def test_a_project_folder_becomes_sessions_that_every_command_reads(
     assert listed[CLAUDE]["title"] == "Mend the till"
     assert run("fork", CLAUDE, "mine").code == 0
     assert run("append", "mine", "and the door").code == 0
-    run("stop")
 
 
 def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
@@ -93,7 +94,6 @@ def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
     assert file.read_bytes() == before + torn
     kept = root / "sessions" / "till" / "stream-claude-code.jsonl"
     assert kept_in(kept) == before
-    run("stop")
 
 
 def test_a_repeated_import_appends_what_was_added(root: Path, projects: Path) -> None:
@@ -117,7 +117,6 @@ def test_a_repeated_import_appends_what_was_added(root: Path, projects: Path) ->
         kept = [each.data for each in session.stream("claude-code").records()]
     assert b"".join(lines_of(kept)) == file.read_bytes()
     assert run("import", str(projects), "--json").documents[0]["state"] == "there"
-    run("stop")
 
 
 def test_the_option_of_earlier_versions_is_refused_with_what_to_do(
@@ -153,7 +152,6 @@ def test_a_rewritten_file_begins_its_session_anew_and_what_it_had_is_kept(
         assert past == before
         assert client.stat(CLAUDE).generation == 1
     assert "It is mended." in run("show", CLAUDE, "--generation", "0").out
-    run("stop")
 
 
 def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None:
@@ -169,7 +167,6 @@ def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None
         more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
     assert run("import", str(file), "--json").document["session"] == CLAUDE
     assert "and the lamp" in run("show", CLAUDE).out
-    run("stop")
 
 
 def test_a_deleted_file_leaves_its_session_with_a_label(root: Path, projects: Path) -> None:
@@ -185,7 +182,6 @@ def test_a_deleted_file_leaves_its_session_with_a_label(root: Path, projects: Pa
     file.write_bytes(content)
     run("import", str(projects))
     assert run("sessions", "--label", "source-deleted", "--json").document["sessions"] == []
-    run("stop")
 
 
 def test_another_copy_with_other_records_becomes_another_session(
@@ -201,7 +197,6 @@ def test_another_copy_with_other_records_becomes_another_session(
     assert first["state"] == "imported"
     assert run("import", str(copy), "--json").document == {**first, "state": "there"}
     assert "mended" in run("show", CLAUDE).out
-    run("stop")
 
 
 def test_a_context_that_was_changed_in_steno_is_left_as_it_is(root: Path, projects: Path) -> None:
@@ -217,7 +212,6 @@ def test_a_context_that_was_changed_in_steno_is_left_as_it_is(root: Path, projec
     assert "a word of mine" in shown
     assert "and the lamp" not in shown
     assert "and the lamp" in run("stream", CLAUDE, "claude-code").out
-    run("stop")
 
 
 def test_rollouts_of_codex_become_sessions_named_by_their_ids(root: Path, tmp_path: Path) -> None:
@@ -237,7 +231,6 @@ def test_rollouts_of_codex_become_sessions_named_by_their_ids(root: Path, tmp_pa
         (entry,) = client.sessions()
     assert [message["content"] for message in history] == ["hello"]
     assert entry.title == "hello"
-    run("stop")
 
 
 def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
@@ -254,7 +247,6 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
     assert run("grep", "mended").code == 0
     kept = root / "sessions" / "till" / "stream-claude-code.jsonl"
     assert kept_in(kept) == file.read_bytes()
-    run("stop")
 
 
 def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path) -> None:
@@ -271,7 +263,6 @@ def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path
     imported = run("import", str(file), "two")
     assert "2 lines of two are no records, kept in its stream only" in imported.err
     assert run("import", str(file), "three", "--json").document["damaged"] == 2
-    run("stop")
 
 
 def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
@@ -300,7 +291,6 @@ def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
             for session in imported.out.split()
         ]
     assert roles == [["user", "assistant"], ["assistant"]]
-    run("stop")
 
 
 @pytest.mark.slow
@@ -346,7 +336,6 @@ def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: 
     assert "the left one" not in past
     assert run("verify", "till").code == 0
     assert run("append", "till", "and the door").code == 0
-    run("stop")
 
 
 def test_a_project_folder_is_imported_once_whatever_its_name(root: Path, projects: Path) -> None:
@@ -364,7 +353,6 @@ def test_a_project_folder_is_imported_once_whatever_its_name(root: Path, project
         os.chdir(before)
     listed = {each["session"] for each in run("sessions", "--json").document["sessions"]}
     assert listed == {*ids, *(each.replace("claude-code", "here") for each in ids)}
-    run("stop")
 
 
 RECORDED = Path(__file__).parents[1] / "steno_agents" / "recorded"
@@ -413,7 +401,6 @@ def test_a_session_of_each_program_is_imported_from_its_place(
     assert kept_in(stream) == damaged[: damaged.rindex(b"\n") + 1]
     again = run("import", str(file))
     assert (again.code, again.out) == (0, f"{session}\n")
-    run("stop")
 
 
 def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
@@ -433,7 +420,6 @@ def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
     assert (mixed.code, mixed.out) == (1, f"all/{tmp_path.name}/good\n")
     assert f"{file} is left out: it looks like a transcript of CodeBuddy" in mixed.err
     assert len(run("sessions", "--json").document["sessions"]) == 1
-    run("stop")
 
 
 def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Path) -> None:
@@ -443,7 +429,6 @@ def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Pa
     refused = run("import", str(file.parent))
     assert (refused.code, refused.out) == (1, "")
     assert f"{file} is not imported: it looks like a transcript of opencode" in refused.err
-    run("stop")
 
 
 def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path) -> None:
@@ -457,7 +442,6 @@ def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path
     imported = run("import", str(tmp_path))
     assert (imported.code, imported.out) == (0, "claude-code/a/full\n")
     assert f"{empty} has no conversation" in imported.err
-    run("stop")
 
 
 def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
@@ -478,7 +462,6 @@ def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
     assert all(len(each) <= 255 for each in ids)
     assert f"{SESSION} wf_2" in run("show", ids[3]).out
     assert run("import", str(tmp_path)).out.split() == ids
-    run("stop")
 
 
 def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
@@ -494,7 +477,6 @@ def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
         {"file": "long.txt", "begin": 0, "end": 14, "text": "a long result\n"},
         {"file": "shot.png", "begin": 0, "end": 4, "base64": "iVBORw=="},
     ]
-    run("stop")
 
 
 def test_a_failed_tool_is_shown_as_failed(root: Path, tmp_path: Path) -> None:
@@ -508,7 +490,6 @@ def test_a_failed_tool_is_shown_as_failed(root: Path, tmp_path: Path) -> None:
     assert run("import", str(file), "till").code == 0
     assert "tool · Read · failed" in run("show", "till").out
     assert "## tool · Read · failed" in run("export", "till", "--format", "markdown").out
-    run("stop")
 
 
 def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
@@ -524,7 +505,6 @@ def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
         history = client.open("till").history
     assert [each["content"] for each in history] == ["Mend the till", "It is mended.", "thanks"]
     assert kept_in(root / "sessions/till/stream-claude-code.jsonl") == file.read_bytes()
-    run("stop")
 
 
 def rollout(text: str) -> list[dict[str, Any]]:
@@ -555,7 +535,6 @@ def test_a_compressed_rollout_is_imported_with_its_name(root: Path, tmp_path: Pa
     assert entry["title"] == "Till"
     packed.write_bytes(b"no archive")
     assert run("import", str(packed), "broken").code == 1
-    run("stop")
 
 
 @pytest.mark.parametrize("name", ["talk.jsonl", "sub"])
@@ -587,7 +566,6 @@ def test_a_link_swapped_in_after_the_search_is_not_followed(
     assert "all/sub/talk is left out" in printed.err
     run = Steno(root)
     assert run("grep", "secret").code != 0
-    run("stop")
 
 
 def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> None:
@@ -604,7 +582,6 @@ def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> N
     assert (refused.code, "is a FIFO" in refused.err or "pipe" in refused.err) == (1, True)
     # The user may name a link.
     assert run("import", str(shared / "link.jsonl"), "named").code == 0
-    run("stop")
 
 
 def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path: Path) -> None:
@@ -625,9 +602,9 @@ def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path:
     assert "folders deep" in imported.err
     assert "32 levels below" in imported.err
     subprocess.run(["rm", "-rf", str(tmp_path / "d"), str(tmp_path / "kimi")], check=True)
-    run("stop")
 
 
+@pytest.mark.served(False)
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_line_without_end_is_refused_by_import_and_daemon(
     root: Path, tmp_path: Path, end: str
@@ -655,7 +632,6 @@ def test_a_line_without_end_is_refused_by_import_and_daemon(
     refused = run("append", "till", "more")
     assert (refused.code, f"of {file} has more than" in refused.err) == (1, True)
     assert "hello" in run("show", "till").out
-    run("stop")
 
 
 def test_a_folder_without_transcripts_says_so(root: Path, tmp_path: Path) -> None:
@@ -664,7 +640,6 @@ def test_a_folder_without_transcripts_says_so(root: Path, tmp_path: Path) -> Non
     refused = run("import", str(tmp_path))
     assert refused.code != 0
     assert "has no session" in refused.err
-    run("stop")
 
 
 def test_verify_and_repair_name_the_program_whose_file_it_is(root: Path, projects: Path) -> None:

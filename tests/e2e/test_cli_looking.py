@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from support.command import STAT, Steno
 from support.session_files import records_in
+
+pytestmark = pytest.mark.served
 
 
 def test_open_creates_a_session_once_and_checks_exclusive(root: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 from support.command import Steno
 from support.session_files import records_in
 
+pytestmark = pytest.mark.served
+
 CALLS = [{"id": name, "function": {"name": "Shell", "arguments": "{}"}} for name in ("one", "two")]
 TURN = [
     {"role": "user", "content": "list"},

@@ -10,6 +10,8 @@ import pytest
 import steno as steno_client
 from support.command import Steno
 
+pytestmark = pytest.mark.served
+
 KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
 MASK = "[redacted: openai-key]"
 WRITTEN = 8_000
@@ -150,7 +152,6 @@ def test_a_long_session_is_exported_in_less_memory_than_it_has(root: Path, tmp_p
     folder = root / "sessions" / "long"
     folder.mkdir(parents=True)
     (folder / "context.jsonl").write_text(line * WRITTEN)
-    assert steno("start").code == 0
     file = tmp_path / "long.html"
     code = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, ({MEMORY_MAX},) * 2)\n"

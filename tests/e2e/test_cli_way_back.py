@@ -20,6 +20,8 @@ from steno_protocol.errors import BadRequest, Busy
 from support import opencode_database as database_of
 from support.command import Ran, Steno
 
+pytestmark = pytest.mark.served
+
 SESSION = "11111111-2222-4333-8444-555555555555"
 RECORDED = Path(__file__).parents[1] / "steno_agents" / "recorded"
 ROWS = [json.loads(line) for line in (RECORDED / "opencode.jsonl").read_text().splitlines()]
@@ -82,7 +84,6 @@ def test_an_installed_session_is_new_and_private_and_its_command_is_printed(
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     _, more = installed(run, home, name, "--work-dir", str(shop))
     assert len(more) == len(new)
-    run("stop")
 
 
 @each_program
@@ -104,7 +105,6 @@ def test_an_installed_session_is_imported_again_as_it_was(
         ("user", "Mend the till"), ("assistant", []), ("tool", "a.txt"),
         ("assistant", "It is mended."),
     ]  # fmt: skip
-    run("stop")
 
 
 def test_a_program_that_keeps_its_sessions_elsewhere_gets_them_there(
@@ -116,7 +116,6 @@ def test_a_program_that_keeps_its_sessions_elsewhere_gets_them_there(
         assert there("export", "demo", "--format", name, "--install").code == 0
         assert len(files_below(other)) == 1
     assert files_below(home) == set()
-    run("stop")
 
 
 def test_a_folder_that_is_a_link_is_not_followed(run: Steno, home: Path, tmp_path: Path) -> None:
@@ -128,7 +127,6 @@ def test_a_folder_that_is_a_link_is_not_followed(run: Steno, home: Path, tmp_pat
     assert refused.code == 1
     assert "is a link or no folder, and nothing is written behind it" in refused.err
     assert (new, files_below(elsewhere)) == (set(), set())
-    run("stop")
 
 
 def test_an_imported_session_goes_on_in_its_own_directory(
@@ -147,7 +145,6 @@ def test_an_imported_session_goes_on_in_its_own_directory(
     moved = run("export", "till", "--format", "pi", "--install")
     assert f"it ran in {shop}, which is not here: it goes on in {Path.cwd()}" in moved.err
     assert shlex.split(moved.out)[1] == str(Path.cwd())
-    run("stop")
 
 
 def test_a_session_is_written_to_stdout_a_file_or_a_folder(run: Steno, tmp_path: Path) -> None:
@@ -165,7 +162,6 @@ def test_a_session_is_written_to_stdout_a_file_or_a_folder(run: Steno, tmp_path:
     }  # fmt: skip
     put = run("export", "demo", "--format", "pi", "--install", "--json").document
     assert put["command"].endswith(f"pi --session {Path(put['path']).stem.split('_')[1]}")
-    run("stop")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +179,6 @@ def test_options_that_do_not_go_together_are_refused(
     refused = run("export", "demo", *words)
     assert refused.code in {1, 2}
     assert told in refused.err
-    run("stop")
 
 
 def test_a_session_without_a_message_is_not_written(run: Steno) -> None:
@@ -192,7 +187,6 @@ def test_a_session_without_a_message_is_not_written(run: Steno) -> None:
     refused = run("export", "empty", "--format", "codex", "--install")
     assert refused.code == 1
     assert "empty has no message that Codex could go on with" in refused.err
-    run("stop")
 
 
 def test_an_interrupted_call_is_said(run: Steno, home: Path) -> None:
@@ -200,7 +194,6 @@ def test_an_interrupted_call_is_said(run: Steno, home: Path) -> None:
     ran, (path,) = installed(run, home, "claude-code")
     assert "1 call without a result got one that says that it was interrupted" in ran.err
     assert "The call was interrupted: its result is not known." in path.read_text()
-    run("stop")
 
 
 def test_secrets_stay_in_the_session_unless_they_are_to_be_masked(run: Steno) -> None:
@@ -208,7 +201,6 @@ def test_secrets_stay_in_the_session_unless_they_are_to_be_masked(run: Steno) ->
     run("append", "demo", f"use {secret}")
     assert secret in run("export", "demo", "--format", "pi").out
     assert secret not in run("export", "demo", "--format", "pi", "--redact").out
-    run("stop")
 
 
 @pytest.fixture
@@ -244,7 +236,6 @@ def test_the_sessions_of_opencode_are_imported_and_its_folder_is_untouched(
     assert {name: (each.st_size, each.st_mtime_ns) for name, each in after.items()} == {
         name: (each.st_size, each.st_mtime_ns) for name, each in before.items()
     }
-    run("stop")
 
 
 def transcript(database: Path, name: str = f"{ROWS[0]['id']}.jsonl") -> list[Any]:
@@ -349,4 +340,3 @@ def test_a_fork_of_codex_is_imported_with_its_beginning(
     kept = run.root / "sessions" / "whole" / "stream-codex.jsonl"
     assert kept.read_bytes() == file.read_bytes()
     assert os.listdir(day) == [file.name]  # noqa: PTH208  # names are enough
-    run("stop")

@@ -32,6 +32,8 @@ from support.crowd import wait_until
 from support.messages import message
 from support.session_files import contents_in, records_in
 
+pytestmark = pytest.mark.served
+
 # From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -196,6 +198,7 @@ def test_a_saved_position_of_an_old_incarnation_begins_with_a_reset(
                 assert len(backlog.lines()) == 3
 
 
+@pytest.mark.served(False)
 def test_a_subscription_from_now_on_that_cannot_begin_says_so(root: Path) -> None:
     with connect_sync(root) as client:
         with pytest.raises(NotFound):
@@ -227,6 +230,7 @@ def test_calls_from_several_threads_are_put_one_after_the_other(root: Path) -> N
         assert set(contents_in(root, "demo").values()) == {1}
 
 
+@pytest.mark.served(False)
 def test_without_a_daemon_and_without_leave_to_start_one_it_is_unreachable(root: Path) -> None:
     with pytest.raises(Unreachable, match="steno start"):
         connect_sync(root, spawn=False)
@@ -280,6 +284,7 @@ def test_objects_of_a_connection_cannot_be_copied(
 
 
 @forks
+@pytest.mark.served(False)
 def test_a_fork_disables_the_client_in_the_child_only(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
@@ -301,6 +306,7 @@ def _is_refused(client: BlockingClient) -> bool:
 
 
 @forks
+@pytest.mark.served(False)
 def test_a_client_disconnects_although_its_forked_child_lives_on(root: Path) -> None:
     wait, let_go = os.pipe()
     with connect_sync(root) as other:
@@ -320,6 +326,7 @@ def test_a_client_disconnects_although_its_forked_child_lives_on(root: Path) -> 
 
 
 @forks
+@pytest.mark.served(False)
 def test_a_child_can_connect_by_itself_after_a_fork(root: Path) -> None:
     with connect_sync(root) as client:
         child = os.fork()

@@ -30,6 +30,7 @@ DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *REFERENCE, *DECI
 README_BYTES_MAX = 9_000
 GUIDE_BYTES_MAX = 8_000
 DESIGN_BYTES_MAX = 15_000
+QUICK_START = "quick-start"
 BIN = Path(sys.executable).parent
 
 
@@ -42,6 +43,11 @@ def _examples(*languages: str) -> list[tuple[str, Block]]:
         if block.language in languages
         and not (block.marker or "").startswith(("command:", "not run:"))
     ]
+
+
+def _alone(language: str) -> list[tuple[str, Block]]:
+    """Those that run in a root of their own; the steps of the quick start follow each other."""
+    return [example for example in _examples(language) if example[0] != QUICK_START]
 
 
 def _run(arguments: list[str], root: Path, folder: Path) -> None:
@@ -65,7 +71,7 @@ def _name_of(example: tuple[str, Block]) -> str:
     return f"{document}-{block.line}"
 
 
-@pytest.mark.parametrize("example", _examples("python"), ids=_name_of)
+@pytest.mark.parametrize("example", _alone("python"), ids=_name_of)
 def test_a_python_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run([sys.executable, "-W", "error", "-c", example[1].code], root, tmp_path)
 
@@ -84,13 +90,13 @@ def test_the_python_examples_are_typed(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.parametrize("example", _examples("sh"), ids=_name_of)
+@pytest.mark.parametrize("example", _alone("sh"), ids=_name_of)
 def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
 
 
 def test_the_quick_start_runs_in_one_root_from_top_to_bottom(root: Path, tmp_path: Path) -> None:
-    steps = [block for page, block in _examples("sh", "python") if page == "quick-start"]
+    steps = [block for page, block in _examples("sh", "python") if page == QUICK_START]
     assert {block.language for block in steps} == {"sh", "python"}
     for block in steps:
         shell = ["bash", "-euo", "pipefail", "-c"]
