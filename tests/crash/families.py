@@ -119,7 +119,8 @@ def judge(families: Sequence[Family], listed: Sequence[str], sessions: Path) -> 
             below = session.removeprefix(family.place)
             path = sessions / session / "context.jsonl"
             text = path.read_text() if path.exists() else ""
-            missing = [each for each in texts(family.name + below) if text.count(each) != 1]
+            wanted = texts(family.name + below) + ([] if below else family.more)
+            missing = [each for each in wanted if text.count(each) != 1]
             if missing:
                 yield f"{session}: {missing} are not there once"
     expected = {session for family in families for session in family.sessions}

@@ -1,10 +1,11 @@
 """A crash run: servers, daemons and agents, blows at them, and the verdict.
 
-    PYTHONPATH=tests python -m crash [--blows N] [--seed N] [--hosts N] [--agents N] [--only KIND]
+    PYTHONPATH=tests python -m crash [--blows N] [--seed N] [--hosts N] [--agents N] [--movers N]
+        [--only KIND]
 
 Progress goes to stderr, the report to stdout; exit 1 if anything acknowledged was lost, doubled or
-elsewhere, if anything refused is there, if the folders differ, if a session stood still, or if one
-that was moved is not at its new place alone.
+elsewhere, if anything refused is there, if the folders differ, if a session or its follower stood
+still, or if a session that was moved or forked is not at its new place alone.
 """
 
 import argparse
@@ -22,7 +23,9 @@ import steno
 from crash import families
 from crash.blows import KINDS, Blow, drawn, strike
 from crash.facts import Fact, Order
+from crash.movers import Mover
 from crash.verdict import judge
+from crash.watchers import Watchers
 from crash.world import Agents, Host, World
 from support.nats_cluster import NatsCluster
 from support.pacing import wait_for_fact
@@ -45,21 +48,25 @@ class Report:
 
     Attributes:
         faults: what is wrong; empty if all is right.
-        gaps_s: for each kind of blow, how long each session had no ack.
+        gaps_s: for each kind of blow, how long the slowest session had no ack, its follower no
+            record, and a reader no answer.
         counts: of outcomes, attempts and takeovers.
     """
 
     faults: list[str] = field(default_factory=list[str])
-    gaps_s: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    gaps_s: dict[str, list[tuple[float, float, float]]] = field(
+        default_factory=dict[str, list[tuple[float, float, float]]]
+    )
     counts: Counter[str] = field(default_factory=Counter[str])
 
     def lines(self) -> Iterator[str]:
         """The report as text."""
-        yield f"{'blow':40}  n  longest time without an ack: median, largest (s)"
+        columns = " ".join(f"{each:>13}" for each in ("writer", "follower", "reader"))
+        yield f"{'longest wait: median, largest (s)':50}   n  {columns}"
         for kind, gaps in sorted(self.gaps_s.items()):
-            ordered = sorted(gaps)
-            middle = ordered[len(ordered) // 2]
-            yield f"{kind:40} {len(ordered):3} {middle:8.2f} {ordered[-1]:8.2f}"
+            ordered = (sorted(column) for column in zip(*gaps, strict=True))
+            shown = " ".join(f"{its[len(its) // 2]:6.2f} {its[-1]:6.2f}" for its in ordered)
+            yield f"{kind:50} {len(gaps):3}  {shown}"
         yield ""
         yield from (f"{name}: {count}" for name, count in sorted(self.counts.items()))
         yield ""
@@ -76,7 +83,8 @@ class Plan:
         seed: of the agents.
         hosts: daemons.
         agents: client processes.
-        sessions: what they use.
+        movers: programs that make, rename, fork, delete and restore families of sessions.
+        sessions: what the agents use.
         pause_s: of each agent between two commands.
         work_acks: acks of each session between two blows.
     """
@@ -85,6 +93,7 @@ class Plan:
     seed: int = 0
     hosts: int = 2
     agents: int = 8
+    movers: int = 0
     sessions: tuple[str, ...] = SESSIONS
     pause_s: float = PAUSE_S
     work_acks: int = WORK_ACKS
@@ -103,7 +112,10 @@ def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
         ]  # fmt: skip
         with Agents(orders, folder) as agents:
             world = World(cluster, hosts, agents, plan.sessions)
-            _play(world, plan, report, is_quiet=is_quiet)
+            stuck = agents.wait_for_acks(plan.sessions, 0.0, PROGRESS_S)
+            assert not stuck, f"no acks in {stuck} before the first blow"
+            with _load(world, plan, report) as watchers:
+                _play(world, plan, report, watchers, is_quiet=is_quiet)
             agents.finish()
         _count(agents.facts, hosts, report)
         _compare(world, report)
@@ -123,21 +135,41 @@ def _hosts(plan: Plan, folder: Path, cluster: NatsCluster) -> Generator[list[Hos
             (host.root / "daemon.log").write_text("".join(host.daemon.log))
 
 
-def _play(world: World, plan: Plan, report: Report, *, is_quiet: bool) -> None:
-    stuck = world.agents.wait_for_acks(world.sessions, 0.0, PROGRESS_S)
-    assert not stuck, f"no acks in {stuck} before the first blow"
+@contextmanager
+def _load(world: World, plan: Plan, report: Report) -> Generator[Watchers]:
+    """What goes on beside the agents."""
+    endpoints = [host.endpoint for host in world.hosts]
+    movers = [Mover(number, plan.seed, endpoints) for number in range(plan.movers)]
+    watchers = Watchers(endpoints, plan.sessions)
+    programs = [*movers, watchers]
+    for program in programs:
+        program.start()
+    try:
+        yield watchers
+    finally:
+        for program in programs:
+            program.finish()
+            report.counts.update(program.counts)
+    world.families += [family for mover in movers for family in mover.families]
+
+
+def _play(world: World, plan: Plan, report: Report, watchers: Watchers, *, is_quiet: bool) -> None:
     for number, blow in enumerate(plan.blows, 1):
         began_s = time.monotonic()
         strike(world, blow)
         ended_s = time.monotonic()
         stuck = world.agents.wait_for_acks(world.sessions, ended_s, PROGRESS_S, plan.work_acks)
         gaps = [_gap(world.agents.facts, each, began_s, ended_s) for each in world.sessions]
-        report.gaps_s.setdefault(blow.kind, []).append(max(gaps))
+        silent = watchers.wait_for_events(ended_s, PROGRESS_S)
+        followed, read = watchers.longest_s(began_s)
+        report.gaps_s.setdefault(blow.kind, []).append((max(gaps), followed, read))
+        report.faults += [f"blow {number}, {blow}: the follower of {at} is silent" for at in silent]
         report.faults += [f"blow {number}, {blow}: {session} stands still" for session in stuck]
         if not is_quiet:
             shown = " ".join(f"{gap:.2f}" for gap in gaps)
             print(
-                f"{number}/{len(plan.blows)} {blow}: {len(world.agents.facts)} facts, gaps {shown}",
+                f"{number}/{len(plan.blows)} {blow}: {len(world.agents.facts)} facts, gaps {shown},"
+                f" followers {followed:.2f}, readers {read:.2f}",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 
@@ -187,7 +219,8 @@ def _compare(world: World, report: Report) -> None:
     """Take every session over in turn; each daemon's files are then those of the one before."""
     for host in world.hosts:
         host.end()
-    sessions = [*world.sessions, *(each for family in world.families for each in family.sessions)]
+    whole = [family for family in world.families if not family.fault]
+    sessions = [*world.sessions, *(each for family in whole for each in family.sessions)]
     folders: list[dict[str, bytes]] = []
     # The first daemon twice: it takes over from the last one what that had taken over.
     for host in [*world.hosts, world.hosts[0]]:
@@ -252,8 +285,9 @@ def main() -> int:
     """Run the command."""
     options = _parser().parse_args()
     plan = Plan(
-        _blows(options), options.seed, options.hosts, options.agents, pause_s=options.pause_s
-    )
+        _blows(options), options.seed, options.hosts, options.agents, options.movers,
+        pause_s=options.pause_s, work_acks=options.work_acks,
+    )  # fmt: skip
     folder = Path(tempfile.mkdtemp(prefix="crash.", dir=options.folder))
     began_s = time.monotonic()
     report = crash(plan, folder)
@@ -272,7 +306,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of blows and agents (default: 0)")
     parser.add_argument("--hosts", type=int, default=2, help="daemons (default: 2)")
     parser.add_argument("--agents", type=int, default=8, help="client processes (default: 8)")
+    parser.add_argument("--movers", type=int, default=2, help="programs that move (default: 2)")
     parser.add_argument("--only", choices=list(KINDS), help="one kind of blow")
+    parser.add_argument(
+        "--work-acks", type=int, default=WORK_ACKS, help="of each session between two blows"
+    )
     parser.add_argument("--pause-s", type=float, default=PAUSE_S, help="between two commands")
     parser.add_argument("--folder", metavar="DIR", help="where the daemons' roots are made")
     parser.add_argument("--keep", action="store_true", help="keep the folders of a good run")

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -196,17 +196,21 @@ class Family:
         place: its id at the end.
         fault: why its move could not be finished; empty if it was.
         is_deleted: it is nowhere at the end.
+        below: its sessions, as what stands behind its id.
+        more: the texts of records that its first session got later.
     """
 
     name: str
     place: str
     fault: str = ""
     is_deleted: bool = False
+    below: tuple[str, ...] = FAMILY_BELOW
+    more: list[str] = field(default_factory=list[str])
 
     @property
     def sessions(self) -> list[str]:
         """The ids of all its sessions at the end."""
-        return [] if self.is_deleted else [self.place + each for each in FAMILY_BELOW]
+        return [] if self.is_deleted else [self.place + each for each in self.below]
 
 
 class World:

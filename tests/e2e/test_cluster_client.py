@@ -5,6 +5,7 @@ the home daemon names the other one as a daemon of a cluster does.
 """
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +17,15 @@ import anyio.to_thread
 import pytest
 
 import steno
+from steno_protocol import credentials
+from steno_protocol.credentials import Allowed
 from steno_protocol.errors import Held
+from steno_protocol.rights import Right
 from stenod.recovery import file_opening
 from support import remote_access
 from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon
+from support.remote_access import admit
 
 SESSION = "tree:demo"
 APPENDS = 120
@@ -142,5 +147,68 @@ def test_a_client_without_a_key_is_refused_with_its_address(hosts: Hosts) -> Non
     with (
         steno.connect_sync(hosts.home, spawn=False) as client,
         pytest.raises(steno.Unauthorized, match="that daemon owns the session"),
+    ):
+        client.session(SESSION).append_message(message(0))
+
+
+def lend(hosts: Hosts) -> Path:
+    """Give the home daemon's root the owner's folder of keys, as the guide says."""
+    return Path(shutil.copytree(hosts.owner.root / "keys", hosts.home / "keys")) / "server.key"
+
+
+def admit_home(hosts: Hosts, key: Path) -> None:
+    """Let the owner admit the key of its daemons, as one of a cluster does."""
+    own = credentials.decode_pair(key.read_text(), str(key))
+    admit(hosts.owner.root / "keys", Allowed("home", own.public, Right.ADMIN))
+
+
+def test_a_client_without_a_key_uses_that_of_its_home_daemon(hosts: Hosts) -> None:
+    admit_home(hosts, lend(hosts))
+    with steno.connect_sync(hosts.home, spawn=False) as client:
+        client.session(SESSION).append_message(message(0))
+    assert numbers(hosts.file.read_bytes().splitlines()) == [0]
+
+
+@pytest.mark.anyio
+async def test_tasks_without_a_key_use_that_of_their_home_daemon(hosts: Hosts) -> None:
+    admit_home(hosts, lend(hosts))
+    # Its address alone: the root is the daemon's answer.
+    async with steno.connect(endpoint=f"ipc://{hosts.home}/stenod.sock") as client:
+        await client.session(SESSION).append_message(message(0))
+    assert numbers(hosts.file.read_bytes().splitlines()) == [0]
+
+
+def test_a_home_daemon_whose_key_is_not_admitted_is_named(hosts: Hosts) -> None:
+    lend(hosts)
+    with (
+        steno.connect_sync(hosts.home, spawn=False) as client,
+        pytest.raises(steno.Unauthorized, match=f"with the key of {hosts.home}"),
+    ):
+        client.session(SESSION).append_message(message(0))
+
+
+def test_a_home_daemon_with_another_key_than_the_owner_is_named(hosts: Hosts) -> None:
+    remote_access.allow(hosts.home, "laptop")
+    with (
+        steno.connect_sync(hosts.home, spawn=False, timeout=6) as client,
+        pytest.raises(steno.StenoError, match=f"its key is not that of {hosts.home}"),
+    ):
+        client.session(SESSION).append_message(message(0))
+
+
+def test_a_key_that_others_can_read_is_not_lent(hosts: Hosts) -> None:
+    lend(hosts).chmod(0o644)
+    with (
+        steno.connect_sync(hosts.home, spawn=False) as client,
+        pytest.raises(steno.Unauthorized, match="chmod 600"),
+    ):
+        client.session(SESSION).append_message(message(0))
+
+
+def test_a_damaged_key_is_not_lent(hosts: Hosts) -> None:
+    lend(hosts).write_text("no key")
+    with (
+        steno.connect_sync(hosts.home, spawn=False) as client,
+        pytest.raises(steno.Unauthorized, match="is not TOML"),
     ):
         client.session(SESSION).append_message(message(0))

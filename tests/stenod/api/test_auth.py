@@ -8,7 +8,7 @@ import pytest
 
 from steno._connect.connection import new_key_pair
 from steno_protocol import credentials
-from steno_protocol.credentials import Allowed
+from steno_protocol.credentials import Allowed, KeyPair
 from steno_protocol.rights import RIGHTS
 from stenod.api.auth import Admission
 
@@ -63,3 +63,30 @@ def test_an_invalid_client_list_is_logged_once_for_each_version(tmp_path: Path) 
     path.chmod(0o644)
     assert admission.client(public) is None
     assert "chmod 600" in logged[-1]
+
+
+def _own_key(folder: Path) -> KeyPair:
+    own = KeyPair(*new_key_pair())
+    path = folder / credentials.SERVER_FILE
+    path.touch(mode=0o600)
+    path.write_text(credentials.encode_pair(own))
+    return own
+
+
+def test_a_daemon_of_a_cluster_admits_its_own_key_beside_the_clients(tmp_path: Path) -> None:
+    admission = Admission(tmp_path, lambda *_, **__: None, is_clustered=True)
+    own, listed = _own_key(tmp_path), _admit(tmp_path)
+    assert admission.own_key() == own
+    found = admission.client(own.public)
+    assert found is not None
+    assert found.right == RIGHTS["admin"]
+    assert (admission.is_own(own.public), admission.is_own(listed)) == (True, False)
+    assert admission.client(listed) is not None
+    assert admission.client(new_key_pair()[0]) is None
+
+
+def test_a_daemon_without_a_cluster_does_not_admit_its_own_key(tmp_path: Path) -> None:
+    admission = Admission(tmp_path, lambda *_, **__: None)
+    own = _own_key(tmp_path)
+    assert admission.own_key() == own
+    assert admission.client(own.public) is None
