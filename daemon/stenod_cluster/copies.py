@@ -128,10 +128,11 @@ class Copies:
                 found = self._identity(folder)
                 if there is not None and found in {None, there}:
                     return False
-                if name is None and (found is None or self._journal.last(found) is None):
+                if name is None and found is None:
                     return True
-                if found is None:
-                    # The session is elsewhere, and nobody knows whether it is this one.
+                if found is None or (name is None and self._journal.last(found) is None):
+                    # The session is elsewhere, and nobody knows whether it is this one; or it was
+                    # removed for good, and must not come back as a new one.
                     put_aside(self._disk, folder)
         except FileNotFoundError:
             return False

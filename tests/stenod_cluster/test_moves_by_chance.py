@@ -1,33 +1,57 @@
 """Commands that name sessions, on hosts that die in them, lag and repeat them, by seeds.
 
+Sessions are written, rewritten, forked, shortened and removed for good meanwhile.
+
 PYTHONPATH=tests python tests/stenod_cluster/test_moves_by_chance.py 0 10000
 """
 
 import itertools
 import random
+import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from steno_protocol.errors import Exists, NotFound, StenoError
-from stenod_cluster.journal import Fenced, Kind, Message, Publication, name_of_subject
+from stenod.store.log import Copy
+from stenod_cluster import limits
+from stenod_cluster.forks import Holds
+from stenod_cluster.journal import (
+    Fenced,
+    Kind,
+    Label,
+    Message,
+    Publication,
+    name_of_subject,
+    subject_of_name,
+)
+from stenod_cluster.owned_folder import OwnedFolder
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
-NAMES = ("p", "q", "r")
+NAMES = ("p", "q", "r", "s")
 BELOW = ("", "/c", "/c/d")
-STEPS = 20
+VERBS = ("make", "fork", "fork", "fork", "rename", "rename", "delete", "delete", "undelete")
+INTENT = b'{"kind":"reverted","generation":%d,"at":1.0,"details":{"next_id":0}}\n'
+STEPS = 24
 FAULTS = {Fault.UNANSWERED: 0.02, Fault.DROPPED: 0.02, Fault.LATE: 0.02, Fault.UNREACHED: 0.01}
+
+SHORT = {"JOURNAL_COPY_BYTES_MIN": 20}
+"""Limits that a session of some lines reaches, too."""
 
 State = dict[str, str]
 """The session of each name, the trash included."""
+
+Text = dict[int, bytes]
+"""The generations of a session."""
 
 
 class Died(BaseException):
@@ -47,6 +71,8 @@ class Command:
         after: the state of the journal once it took place; None before.
         is_done: it took place.
         made: the sessions that it makes, by the rest of their ids.
+        source: the session that it forks.
+        place: where it forks it.
     """
 
     verb: str
@@ -57,6 +83,8 @@ class Command:
     is_done: bool = False
     is_answered: bool = False
     made: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    source: str = ""
+    place: str = ""
 
     def applied(self, state: State) -> State | None:
         """The state after it; None if it is to be refused."""
@@ -100,6 +128,16 @@ def _moved(state: State, source: str, goal: str) -> State | None:
     return {**kept, **{goal + name.removeprefix(source): state[name] for name in going}}
 
 
+def _text(files: dict[str, bytes]) -> Text:
+    """The generations among the files of a session."""
+    found = {
+        int(name.removeprefix("context_").removesuffix(".jsonl")) - 1: data
+        for name, data in files.items()
+        if name.startswith("context_")
+    }
+    return {**found, max(found, default=-1) + 1: files["context.jsonl"]}
+
+
 class Play:
     """Three hosts of a cluster, and commands that each of them may serve.
 
@@ -112,12 +150,13 @@ class Play:
         self.chance = chance = random.Random(number)
         self.stream = MemoryStream(number)
         self.hosts = [Host(self.stream, name, str(folder / name / "sessions")) for name in "abc"]
-        self.texts: dict[str, bytes] = {}
+        self.texts: dict[str, Text] = {}
         self.identities: dict[str, str] = {}
         self.commands: list[Command] = []
         self.state: State = {}
         self.last_error: Exception | None = None
-        self._written: list[tuple[str, bytes, bytes]] = []
+        self._written: list[tuple[str, Text, Text]] = []
+        self._ending: set[str] = set()
         self._faults = {
             Fault.STALE: chance.choice([0.0, 0.1]),
             **(FAULTS if chance.random() < 0.5 else {}),
@@ -139,7 +178,9 @@ class Play:
         found: State = {}
         for subject, messages in self.stream._messages.items():
             name, last = name_of_subject(subject), messages[-1] if messages else None
-            if name is not None and isinstance(last, Message) and last.kind is Kind.NAME:
+            if name is None or name.startswith(".held/"):
+                continue
+            if isinstance(last, Message) and last.kind is Kind.NAME:
                 identity = last.label.identity
                 found[name] = self.identities.setdefault(identity, f"new {identity}")
         return found
@@ -147,7 +188,13 @@ class Play:
     def look(self, command: Command | None = None) -> None:
         """Compare the journal with what the commands may have done: each of them whole or not."""
         found, keys = self.truth(), self._keys()
-        late = [each for each in self.commands if not each.is_done and each.key in keys]
+        for name in filter(self._has_ended, self._ending - found.keys()):
+            self.state.pop(name, None)
+        late = [
+            each
+            for each in self.commands
+            if not each.is_done and (each.key in keys or self._is_fork(found, each))
+        ]
         for count in range(len(late) + 1):
             for order in itertools.permutations(late, count):
                 after = self._after(order)
@@ -157,6 +204,19 @@ class Play:
                         each.is_done = True
                     return
         raise AssertionError(f"{found} is not {self.state} after {command}")
+
+    def _has_ended(self, name: str) -> bool:
+        """Whether a name leads to nothing, and its session has no other one."""
+        messages = self.stream._messages.get(subject_of_name(name), [])
+        last = messages[-1] if messages else None
+        return not (isinstance(last, Message) and last.label.other)
+
+    def _is_fork(self, found: State, command: Command) -> bool:
+        """Whether a command may have made the new session that has its name."""
+        if command.verb != "fork" or not found.get(command.session, "").startswith("new "):
+            return False
+        last = self.stream._messages[subject_of_name(command.session)][-1]
+        return isinstance(last, Message) and not last.move
 
     def _after(self, order: Sequence[Command]) -> State | None:
         """The state after several commands; None if one of them is to be refused."""
@@ -192,10 +252,14 @@ class Play:
         with self._dying(host):
             if drawn < 0.15:
                 self._write(host)
-            elif drawn < 0.25:
+            elif drawn < 0.2:
                 self._hand_over(host)
-            elif drawn < 0.35:
+            elif drawn < 0.27:
                 self._tidy(host)
+            elif drawn < 0.35:
+                self._shorten(host)
+            elif drawn < 0.47:
+                self._expire(host)
             else:
                 self.serve(host, self._command())
         self.stream.rates = {}
@@ -208,7 +272,7 @@ class Play:
         if known and self.chance.random() < 0.4:
             return self.chance.choice(known)
         number = len(self.commands)
-        verb = self.chance.choice(["make", "fork", "rename", "rename", "delete", "undelete"])
+        verb = self.chance.choice(VERBS)
         session, goal = self.chance.sample(NAMES, 2)
         if verb in {"rename", "delete"} and self.live and self.chance.random() < 0.8:
             session = self.chance.choice(self.live)
@@ -218,15 +282,27 @@ class Play:
             session = session.replace("~", "/")
         if verb == "fork" and not self.live:
             verb = "make"
+        for each in self.commands:
+            if verb == each.verb == "fork" and each.session == session and not each.is_done:
+                # The names of their sessions could not be told apart.
+                return each
         command = Command(verb, session, goal, f"k{number}", 1000 + number)
         if verb == "make":
             below = BELOW[: self.chance.choice([1, 1, 2, 3])]
             command.made = {each: line(f"{command.key}{each}") for each in below}
-            self.texts |= {f"{command.key}{each}": text for each, text in command.made.items()}
+            made = command.made.items()
+            self.texts |= {f"{command.key}{each}": {0: text} for each, text in made}
         if verb == "fork":
-            text = self.texts[self.state[self.chance.choice(self.live)]]
-            command.made = {"": text}
-            self.texts[command.key] = text
+            command.goal = self.chance.choice(self.live)
+            command.source = source = self.state[command.goal]
+            text = self.texts[source]
+            generation = self.chance.choice(list(text))
+            lines = text[generation].splitlines(keepends=True)
+            kept = self.chance.randint(0, len(lines))
+            command.place = f"{generation}:{kept}"
+            past = {each: text[each] for each in range(generation)}
+            self.texts[command.key] = {**past, generation: b"".join(lines[:kept])}
+            command.made = {"": b""}
         self.commands.append(command)
         return command
 
@@ -238,6 +314,14 @@ class Play:
     def serve(self, host: Host, command: Command) -> None:
         """Let a host serve a command, which takes place whole, once, or not at all."""
         served, before = ClusterCommands(host), command.is_done
+        if command.verb == "fork":
+            name, wanted = command.session, command.key
+            if not before:
+                name, wanted = command.goal, command.source
+            if self.state.get(name) != wanted:
+                # A daemon refuses it: it was deleted or renamed, or its source was.
+                command.is_answered = True
+                return
         answer: Exception | None = None
         key, at = command.key, command.at
 
@@ -249,6 +333,8 @@ class Play:
                     served.delete(command.session, key, at)
                 case "undelete":
                     served.undelete(command.session, key, at)
+                case "fork":
+                    served.fork(command.goal, command.session, command.place, key, at)
                 case _:
                     served.take_in(command.session, command.made, key, at)
 
@@ -256,6 +342,8 @@ class Play:
             served.decided(command.session, key, act)
         except (StenoError, OSError) as error:
             answer = self.last_error = error
+        finally:
+            host.close()
         self.look(command)
         command.is_answered |= answer is None
         assert answer or command.is_done, f"{command} was answered and did not take place"
@@ -267,23 +355,50 @@ class Play:
         if not self.live:
             return
         name = self.chance.choice(self.live)
-        session, text = self.state[name], line(f"more {len(self.texts[self.state[name]])}")
+        session = self.state[name]
         before = self.texts[session]
-        self.texts[session] = before + text
+        generation = max(before)
+        text = line(f"more {len(before[generation])}")
+        after = {**before, generation: before[generation] + text}
+        kept: bytes | None = None
+        if self.chance.random() < 0.4:
+            lines = before[generation].splitlines(keepends=True)
+            kept = b"".join(lines[: self.chance.randint(0, len(lines))])
+            after = {**before, generation + 1: kept + text}
         try:
             log = host.open(name, create=False).log
-            if log.read(0, 0, 10**6) != before:
+            if log.generation != generation or log.read(generation, 0, 10**6) != before[generation]:
                 raise Fenced(name, self.stream.session(name))  # type: ignore[arg-type]
-            log.append(text)
-            log.sync()
+            self._written.append((session, before, after))
+            if kept is None:
+                log.append(text)
+                log.sync()
+            else:
+                log.replace([Copy(generation, 0, len(kept)), text], INTENT % (generation + 1))
         except (StenoError, OSError):
             pass
         finally:
-            self.texts[session] = before
-            self._written.append((session, before, before + text))
             host.close()
 
-    def _note_text(self, session: str, *allowed: bytes) -> None:
+    def _shorten(self, host: Host) -> None:
+        """Let a host publish a copy of a session, and remove what is before it."""
+        if self.state:
+            with suppress(StenoError, OSError):
+                host.ownership.shorten(self.chance.choice(list(self.state)))
+
+    def _expire(self, host: Host) -> None:
+        """Let a host remove a deleted session for good, with those deleted with it."""
+        deleted = [each for each in self.state if _is_trash_of(each, each.rpartition(".")[2])]
+        if deleted:
+            name = self.chance.choice(deleted)
+            self._ending |= {name, *_family(self.state, name)}
+            for each in self.hosts:
+                # Its time is over on all disks.
+                shutil.rmtree(Path(each.tree, name), ignore_errors=True)
+            with suppress(StenoError, OSError):
+                ClusterCommands(host).expire(name)
+
+    def _note_text(self, session: str, *allowed: Text) -> None:
         """Note which of two texts a session has, as a host says that never had it."""
         rates, self.stream.rates = self.stream.rates, {}
         self.stream.settle()
@@ -293,16 +408,21 @@ class Play:
             reader = Host(self.stream, "reader", f"{folder}/sessions")
             reader.now = 1000.0
             found = self._content(reader, name)
+            reader.journal.close()
         self.stream.rates = rates
         assert found in allowed, f"{name} has {found!r}"
         self.texts[session] = found
 
-    def _content(self, host: Host, name: str) -> bytes | None:
+    def _content(self, host: Host, name: str) -> Text | None:
         self._silence()
         folder = host.ownership.acquire(name)
         if folder is None or not folder.manifest.names:
             return None
-        return host.content(name)["context.jsonl"]
+        if not name.startswith("."):
+            # A rewrite that was cut short is repaired.
+            host.open(name, create=False)
+            host.close()
+        return _text(host.content(name))
 
     def _hand_over(self, host: Host) -> None:
         if self.live:
@@ -314,6 +434,8 @@ class Play:
         for name in [*host.ownership.copies.stale()]:
             with suppress(StenoError, OSError):
                 host.ownership.tidy(name)
+        with suppress(OSError):
+            host.ownership.holds.collect_all()
 
     def start(self, host: Host) -> None:
         """Begin a process of a host."""
@@ -376,7 +498,7 @@ class Play:
                 assert command.is_answered, (
                     f"a repeat of {command} has no answer: {self.last_error!r}"
                 )
-        names = {*self.stream.names(), *self.state}
+        names = {*self.stream.names(), *self.state} - {*self.stream.names("", ".held")}
         for host in self.hosts:
             self._silence()
             self.start(host)
@@ -387,6 +509,29 @@ class Play:
                     assert found == wanted, f"{host.name} has {found!r} at {name}, not {wanted!r}"
             self._tidy(host)
             self._check_disk(host)
+        self._check_freed()
+
+    def _check_freed(self) -> None:
+        """The journal has the messages of sessions, and of those that their forks refer to."""
+        needed = set(self._identities())
+        for identity in list(needed):
+            while identity := self._source_of(identity):
+                needed.add(identity)
+        for identity in self.stream.counts():
+            # What never had a name is not collected.
+            assert identity in needed or identity not in self.identities, f"{identity} is left"
+        for name in self.stream.names("", ".held"):
+            _, source, _, holder = name.split("/")
+            assert holder in needed, f"{name} is left"
+            assert holder != source or len(self.stream.names("", f".held/{source}")) > 1, name
+
+    def _identities(self) -> list[str]:
+        return [self.stream.identity_of(name) for name in self.truth()]
+
+    def _source_of(self, identity: str) -> str:
+        first = self.stream._messages[identity][0]
+        assert isinstance(first, Message)
+        return first.label.identity if first.kind is Kind.FORK else ""
 
     def _check_disk(self, host: Host) -> None:
         """Each session is at one place of a disk, the one that the journal has for it."""
@@ -394,15 +539,19 @@ class Play:
             name = str(file.parent.relative_to(host.tree))
             if not name.startswith(".imports"):
                 assert name in self.state, f"{host.name} has {name}: {self.state}"
-                assert file.read_bytes() == self.texts[self.state[name]]
+                found = {each.name: each.read_bytes() for each in file.parent.glob("*.jsonl")}
+                assert _text(found) == self.texts[self.state[name]]
 
 
 def play(number: int, folder: Path) -> Play:
     """Play one seed."""
-    found = Play(folder, number)
-    for _ in range(STEPS):
-        found.step()
-    found.finish()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SHORT.items():
+            patch.setattr(limits, name, value)
+        found = Play(folder, number)
+        for _ in range(STEPS):
+            found.step()
+        found.finish()
     return found
 
 
@@ -411,6 +560,41 @@ def test_each_command_takes_place_once_or_never_whoever_dies_in_it(
     number: int, tmp_path: Path
 ) -> None:
     play(number, tmp_path)
+
+
+def _forget_forks(patch: pytest.MonkeyPatch) -> None:
+    """A collection sees what the session itself needs, and no fork."""
+    held = Holds._held
+
+    def own(self: Holds, identity: str) -> list[Any]:
+        return [each for each in held(self, identity) if each.holder == identity]
+
+    patch.setattr(Holds, "_held", own)
+
+
+def _refer_elsewhere(patch: pytest.MonkeyPatch) -> None:
+    """A fork refers to the message before the last one that its source had."""
+    forking = OwnedFolder.forking
+    patch.setattr(OwnedFolder, "forking", lambda *at: forking(at[0], at[1], at[2] - 1))
+
+
+def _keep_source(patch: pytest.MonkeyPatch) -> None:
+    """A fork that ends does not let go of its source."""
+    patch.setattr(Holds, "_noted_base", lambda *_: Label("", ""))
+
+
+@pytest.mark.parametrize(
+    ("mutate", "seed"), [(_forget_forks, 35), (_refer_elsewhere, 2), (_keep_source, 4)]
+)
+def test_a_seed_fails_without_a_guard_of_forks(
+    mutate: Callable[[pytest.MonkeyPatch], None],
+    seed: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises((AssertionError, OSError, StenoError)):
+        play(seed, tmp_path)
 
 
 def main(first: int, last: int) -> None:
