@@ -73,13 +73,6 @@ def test_one_line_of_any_length_is_returned() -> None:
     assert read_block(view, 0, None, 1).data == b"x" * 5000 + b"\n"
 
 
-def test_half_a_line_at_the_end_is_not_given() -> None:
-    block = read_block(Bytes(b"one\nha"), 0, None, 100)
-
-    assert (block.data, block.next) == (b"one\n", 1)
-    assert read_block(Bytes(b"one\nha"), 1, 4, 100).data == b""
-
-
 def test_an_offset_that_is_no_start_of_a_line_is_refused() -> None:
     for offset in (1, 3, 9):
         with pytest.raises(BadRequest, match="not the start of a line"):

@@ -95,16 +95,6 @@ def test_counters_and_state_agree_on_any_lines(lines: list[bytes]) -> None:
     assert state.head == Position(0, len(lines))
 
 
-@given(lines=LINES, cut=st.integers(0, 25))
-def test_blocks_may_be_cut_between_any_lines(lines: list[bytes], cut: int) -> None:
-    state = _state_of(lines[:cut])
-    state.apply_block(b"".join(lines[cut:]))
-    one_by_one = ContextState()
-    for line in lines:
-        one_by_one.apply_lines([line])
-    assert _facts(state) == _facts(one_by_one) == _facts(_state_of(lines))
-
-
 @given(lines=LINES, kept=st.integers(0, 30))
 def test_reset_equals_a_replay_of_the_kept_lines(lines: list[bytes], kept: int) -> None:
     state = _state_of(lines)
@@ -160,24 +150,6 @@ def test_the_estimate_counts_only_text_parts() -> None:
     assert _state_of([_line(message)]).token_count_with_pending == 1
 
 
-def test_ids_go_on_from_the_largest_although_they_are_there_twice() -> None:
-    state = _state_of([_checkpoint(0), _checkpoint(1), _checkpoint(0), _checkpoint(1)])
-    assert state.n_checkpoints == 2
-    assert state.checkpoints == [
-        (0, Position(0, 0)), (1, Position(0, 1)), (0, Position(0, 2)), (1, Position(0, 3))
-    ]  # fmt: skip
-
-
-def test_the_last_of_two_system_prompts_counts_and_the_first_comes_back() -> None:
-    prompts = [_line({"role": "_system_prompt", "content": text}) for text in ("one", "two")]
-    state = _state_of(prompts)
-    assert state.system_prompt == "two"
-    state.reset(1, 1)
-    assert state.system_prompt == "one"
-    state.reset(2, 0)
-    assert state.system_prompt is None
-
-
 def test_the_history_is_the_messages_without_our_own_keys() -> None:
     line = _user("hi", _id="k1.0/2", _by="planner", _at="0:3", name="ada", x={"_id": 1})
     assert _state_of([line]).history == [
@@ -189,11 +161,6 @@ def test_unknown_parts_and_keys_come_through() -> None:
     content = [{"type": "hologram", "data": [1, {"a": None}]}, {"type": "text", "text": "é"}]
     message = {"role": "tool", "content": content, "tool_call_id": "c1", "new": 1.5}
     assert _state_of([_line(message)]).history == [message]
-
-
-def test_a_carriage_return_inside_a_line_does_not_end_it() -> None:
-    state = _state_of([b'{"role":"user",\r"content":"a"}\n', _user("b")])
-    assert (len(state.history), state.head) == (2, Position(0, 2))
 
 
 @pytest.mark.parametrize(

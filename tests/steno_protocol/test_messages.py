@@ -361,13 +361,6 @@ def _message(*entries: str, body: bytes = b"") -> list[bytes]:
     return [header, body] if body else [header]
 
 
-def requests_of(frames: list[bytes]) -> list[Request]:
-    found = decode_requests(frames)
-    requests = [each for each in found if isinstance(each, Request)]
-    assert len(requests) == len(found), found
-    return requests
-
-
 def refusals_of(frames: list[bytes]) -> dict[bytes, StenoError]:
     return {each.id: each.error for each in decode_requests(frames) if isinstance(each, Unreadable)}
 
@@ -410,14 +403,6 @@ def test_wrong_number_of_lines_refuses_the_whole_message(body: bytes) -> None:
     refused = refusals_of(_message(STATUS, append, body=body))
     assert {*refused} == {b"r1", b"r2"}
     assert all("have 2 records" in error.message for error in refused.values())
-
-
-def test_a_message_of_too_many_requests_is_refused_and_one_less_is_not() -> None:
-    entries = [f'["r{number}",0,{{"command":"status"}}]' for number in range(257)]
-    assert len(requests_of(_message(*entries[: limits.MESSAGE_REQUESTS_MAX]))) == 256
-    refused = refusals_of(_message(*entries))
-    assert len(refused) == 257
-    assert {type(error) for error in refused.values()} == {TooLarge}
 
 
 def test_of_far_too_many_requests_only_the_first_is_answered() -> None:

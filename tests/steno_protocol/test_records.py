@@ -169,13 +169,6 @@ def test_messages_that_are_plain_together_are_so_one_by_one(
         assert chars == sum(each.text_chars for each in checked)
 
 
-@given(message=MESSAGES)
-def test_compacted_record_is_plain(message: dict[str, Any]) -> None:
-    checked = check_message(_encoded(message, {"separators": (",", ":"), "ensure_ascii": True}))
-    if msgspec.json.encode(msgspec.json.decode(checked.data)) == checked.data:
-        assert plain_chars([checked.data, checked.data]) == 2 * checked.text_chars
-
-
 GOOD = b'{"role":"user","content":"hi"}'
 
 

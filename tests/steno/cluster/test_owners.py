@@ -243,28 +243,6 @@ def test_a_subscription_resumes_elsewhere_at_its_position() -> None:
     assert (command.after, command.incarnation) == ("0:1", "i")
 
 
-def test_a_moved_subscription_with_events_waits_until_they_are_consumed() -> None:
-    world = World()
-    follower = follow(world)
-    name = (follower.name or "").encode()
-    world.home.answer(name, events.Records(first="0:0", next="0:1"), b"{}\n")
-    world.home.answer(name, events.Gone(why="moved", moved=True))
-    world.wait(limits.RESEND_S)
-    assert world.home.sent() == []
-    follower.pop()
-    world.home.exchange.consumed(follower, world.home.now)
-    _, command = only(world.home.sent())
-    assert isinstance(command, commands.Subscribe)
-    assert command.after == "0:1"
-
-
-def test_a_session_without_moved_ends_its_subscription() -> None:
-    world = World()
-    follower = follow(world)
-    world.home.answer((follower.name or "").encode(), events.Gone(why="it was deleted"))
-    assert follower.error is not None
-
-
 def test_subscriptions_follow_when_another_owner_is_named() -> None:
     world = World()
     follower = world.home.follow()

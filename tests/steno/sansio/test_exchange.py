@@ -82,16 +82,6 @@ def test_mutation_without_a_reply_is_resent_at_growing_intervals() -> None:
     assert driver.exchange.alarm == inf
 
 
-def test_a_read_without_an_answer_is_sent_again_and_ends_unreachable() -> None:
-    driver = Driver()
-    pending = driver.stat()
-    driver.wait(2.0)
-    assert len(driver.sent()) == 2
-    driver.wait(28.0)
-    with pytest.raises(Unreachable, match="stat"):
-        result_of(pending, replies.Reply)
-
-
 def test_a_mutation_that_was_never_sent_ends_unreachable_with_the_reason() -> None:
     driver = Driver(connected=False)
     driver.exchange.trouble = "no daemon listens"
@@ -238,14 +228,6 @@ def test_query_without_its_reply_was_not_applied(
     with pytest.raises(Unreachable) as raised:
         result_of(pending, replies.Reply)
     assert raised.value.outcome is Outcome.NOT_APPLIED
-
-
-def test_error_names_the_other_compactor_at_once() -> None:
-    driver = Driver()
-    pending = driver.ask(CompactBegin(session="demo", lease="k1"))
-    driver.refuse(pending.id, ErrorCode.BUSY)
-    with pytest.raises(Busy):
-        result_of(pending, replies.Reply)
 
 
 def test_drain_succeeds_when_its_connection_ends() -> None:
@@ -570,17 +552,6 @@ class Socket:
 def keys_of(message: Sequence[bytes]) -> list[str]:
     commands = [each.command for each in decode_requests(message) if isinstance(each, Request)]
     return [command.key for command in commands if isinstance(command, Append)]
-
-
-def test_requests_that_wait_together_go_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MESSAGE_REQUESTS_MAX", 2)
-    driver, socket = Driver(), Socket()
-    for key in ("a", "b", "c"):
-        driver.append(key)
-    driver.exchange.flush(socket.send)
-    assert [len(message) for message in socket.taken] == [2, 2]
-    assert [keys_of(message) for message in socket.taken] == [["a", "b"], ["c"]]
-    assert not driver.exchange.outbox
 
 
 def test_messages_wait_in_order_for_a_full_socket(

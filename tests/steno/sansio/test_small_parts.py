@@ -118,16 +118,6 @@ def records(first: Position, count: int) -> RecordsEvent:
     return RecordsEvent(first, Position(first.generation, first.line + count), LINE * count)
 
 
-def test_a_mirror_follows_records_and_rewrites() -> None:
-    mirror = mirror_of(records(Position(2, 0), 3), Live(Position(2, 3)))
-    assert (mirror.state.head, len(mirror.history)) == (Position(2, 3), 3)
-    before = mirror.history
-    mirror.follower.inbox.append(Reset(3, 1, "reverted", "i", Position(3, 1)))
-    mirror.take_in()
-    assert (mirror.state.head, len(mirror.history)) == (Position(3, 1), 1)
-    assert len(before) == 3
-
-
 def test_a_mirror_never_shows_half_of_a_rewrite() -> None:
     mirror = mirror_of(records(Position(0, 0), 3), Live(Position(0, 3)))
     seen: list[tuple[Position, int]] = []
@@ -158,11 +148,6 @@ def test_mirror_knows_checkpoint_ids_without_a_line() -> None:
     mirror.follower.inbox.append(Reset(4, 0, "cleared", "i", Position(4, 0)))
     mirror.take_in()
     assert mirror.state.n_checkpoints == 0
-
-
-def test_a_mirror_stays_as_it_is_when_a_mail_comes() -> None:
-    mirror = mirror_of(records(Position(0, 0), 2), DmailEvent("sent", "m", 0))
-    assert (mirror.state.head, len(mirror.history)) == (Position(0, 2), 2)
 
 
 def test_a_line_too_long_for_any_reader_keeps_its_place_in_the_mirror() -> None:
@@ -196,20 +181,6 @@ def lines_reply(first: str, after: str, head: str, skipped: int = 0) -> replies.
     return replies.Lines(first=first, next=after, head=head, offset=9, skipped=skipped)
 
 
-def test_a_reader_goes_on_where_the_last_block_ended_until_the_head() -> None:
-    reader = LineReader("demo", None)
-    command = reader.next_command()
-    assert command is not None
-    assert (command.after, command.offset) == (None, None)
-    reader.take(lines_reply("1:0", "1:2", "1:3"), LINE * 2)
-    command = reader.next_command()
-    assert command is not None
-    assert (command.after, command.offset) == ("1:2", 9)
-    reader.take(lines_reply("1:2", "1:3", "1:3"), LINE)
-    assert reader.next_command() is None
-    assert [cursor for cursor, _ in reader.lines] == [Position(1, line) for line in range(3)]
-
-
 def test_reader_requests_little_at_first_and_more_later() -> None:
     reader = LineReader("demo", "0:0")
     asked: list[int] = []
@@ -221,15 +192,6 @@ def test_reader_requests_little_at_first_and_more_later() -> None:
     assert asked[0] == limits.BLOCK_BYTES
     assert asked == sorted(asked)
     assert asked[-2:] == [limits.READ_AHEAD_BYTES_MAX] * 2
-
-
-def test_a_reader_stops_at_its_end_and_where_nothing_comes() -> None:
-    reader = LineReader("demo", "0:0", Position(0, 2))
-    reader.take(lines_reply("0:0", "0:2", "0:9"), LINE * 2)
-    assert reader.next_command() is None
-    reader = LineReader("demo", "0:5")
-    reader.take(lines_reply("0:5", "0:5", "0:9"), b"")
-    assert reader.next_command() is None
 
 
 def test_a_skipped_line_is_counted_and_keeps_its_place() -> None:

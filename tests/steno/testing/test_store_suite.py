@@ -30,6 +30,7 @@ def driver_of(kind: type[Journal]) -> str:
 
 @pytest.fixture(scope="module")
 def steno_trial(seed: int) -> Iterator[Trial]:
+    # Each kill costs a process; those of tests/e2e are more and at any instant.
     with (
         patch.object(limits, "KILL_CALLS_MAX", 2),
         Trial("steno.testing.stores.steno_driver:Driver", seed=seed) as trial,

@@ -132,13 +132,6 @@ def test_a_result_that_came_after_the_cut_was_chosen_moves_it() -> None:
     assert conversation.whole(2) == 1
 
 
-def test_tool_results_without_a_call_are_skipped() -> None:
-    records = [said("user"), result("a"), said("assistant"), result(""), said("user")]
-
-    assert cut_of(records) == Cut(line=2, messages=2)
-    assert cut_of([said("user"), call(""), said("user"), result(""), said("user")]) is not None
-
-
 def test_calls_of_a_shape_of_their_own_are_seen() -> None:
     odd = {"role": "assistant", "content": [{"type": 5}], "tool_calls": [{"id": "a"}, 7, {"id": 3}]}
     records = [said("user"), odd, said("user"), result("a"), said("user")]

@@ -51,10 +51,6 @@ def test_file_times_give_the_age_without_a_timeline() -> None:
     )] == [0]  # fmt: skip
 
 
-def test_both_conditions_remove_only_generations_that_meet_both() -> None:
-    assert _numbers(_wish(days=97.5, keep=5)) == [0]
-
-
 def test_generation_of_a_compaction_stays_unless_requested() -> None:
     entries = [
         *CLEARED[:3],

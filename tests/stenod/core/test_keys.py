@@ -86,15 +86,6 @@ def test_the_youngest_key_is_unknown_until_the_filter_is_complete() -> None:
     assert not table.must_be_looked_up(uuid7(OPENED_MS - 39, 4), repeat=True)
 
 
-def test_a_key_that_is_younger_than_every_forgotten_one_is_not_looked_up() -> None:
-    table = KeyTable(OPENED_MS, keys_max=1)
-    for made in (30, 10, 20):
-        table.add(uuid7(OPENED_MS + made, made), applied())
-
-    assert not table.must_be_looked_up(uuid7(OPENED_MS + 31, 1), repeat=False)
-    assert table.must_be_looked_up(uuid7(OPENED_MS + 25, 1), repeat=False)
-
-
 def test_with_a_filter_only_keys_that_may_be_in_the_files_are_looked_up() -> None:
     table = KeyTable(OPENED_MS, keys_max=1)
     table.add("in-the-table", applied())

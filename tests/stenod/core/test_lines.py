@@ -124,13 +124,6 @@ def test_bytes_behind_a_foreign_line_are_not_cut(damage: bytes, marked: bool) ->
 
 
 @MARKED
-def test_a_whole_foreign_record_that_only_lacks_its_newline_is_kept(marked: bool) -> None:
-    region = ONE + foreign("theirs")[:-1]
-
-    assert examine_tail(region, marked=marked) == Tail(len(region), unended=True)
-
-
-@MARKED
 def test_a_foreign_record_without_newline_behind_a_torn_batch_is_kept_whole(marked: bool) -> None:
     head = stamped("k2", ["two", "three"])[0]
     tail = examine_tail(ONE + head + foreign("theirs")[:-1], marked=marked)

@@ -1,6 +1,5 @@
 """The writer's decisions, and no effect of a refused command."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,6 @@ from support.lines import (
     deliver,
     mail,
     prompt,
-    revert,
     usage,
     user,
 )
@@ -62,38 +60,12 @@ def state_of(machine: Machine) -> tuple[object, ...]:
 # --- appending ---------------------------------------------------------------------------------
 
 
-def test_an_append_becomes_stamped_lines_and_their_positions() -> None:
-    machine = fresh(line=4)
-
-    decision = lines_of(machine, append("k1", by="planner"), user("one"), user("two"))
-
-    assert decision.data.splitlines() == [
-        b'{"role":"user","content":"one","_by":"planner","_id":"k1.0/2"}',
-        b'{"role":"user","content":"two","_by":"planner","_id":"k1.1/2"}',
-    ]
-    assert (decision.ack.first, decision.ack.last, decision.ack.head) == ("0:4", "0:5", "0:6")
-    assert not decision.ack.duplicate
-
-
 def test_unstamped_session_contains_the_callers_records() -> None:
     machine = fresh(stamp=False)
     record = b'{ "role": "user", "content" : "hi" }'
 
     assert lines_of(machine, append("k1", by="planner"), record).data == record + b"\n"
     assert lines_of(machine, usage("k2", 7)).data == records.usage_record(7) + b"\n"
-
-
-def test_checkpoint_gets_the_next_id_and_shares_a_batch_with_its_message() -> None:
-    machine = fresh(n_checkpoints=3)
-
-    silent = lines_of(machine, checkpoint("c1"))
-    shown = lines_of(machine, checkpoint("c2", add_user_message=True))
-
-    assert (silent.ack.checkpoint_id, shown.ack.checkpoint_id) == (3, 4)
-    first, second = map(json.loads, shown.data.splitlines())
-    assert (first["id"], first["_id"]) == (4, "c2.0/2")
-    assert second["content"] == "<system>CHECKPOINT 4</system>"
-    assert second["_id"] == "c2.1/2"
 
 
 def test_prompt_is_a_line_in_an_empty_session_and_otherwise_a_rewrite() -> None:
@@ -121,19 +93,6 @@ def test_an_append_after_a_key_is_refused_until_that_key_is_applied() -> None:
     machine.roll_back()
     with pytest.raises(Conflict):
         machine.decide(Append(session=SESSION, key="k4", after_key="k3"), [user("four")])
-
-
-def test_a_rewrite_is_remembered_with_its_answer() -> None:
-    machine = fresh(line=7, n_checkpoints=3)
-    applied = Applied("revert_to", Position(1, 4), 0, rotated="context_1.jsonl")
-
-    ack = machine.rewritten("r", applied, Position(1, 4), ContextCounters(n_checkpoints=1))
-    again = ack_of(machine, revert("r", 1))
-
-    assert (ack.first, ack.last, ack.head, ack.rotated) == ("1:4",) * 3 + ("context_1.jsonl",)
-    assert again.duplicate
-    assert (again.first, again.rotated) == (ack.first, ack.rotated)
-    assert ack_of(machine, checkpoint("c")).checkpoint_id == 1
 
 
 # --- compaction and D-Mail ---------------------------------------------------------------------

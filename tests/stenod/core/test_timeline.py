@@ -85,13 +85,6 @@ def test_an_entry_without_a_fingerprint_has_none(details: dict[str, object]) -> 
     assert timeline.fingerprint_of(entries[0], "old") is None
 
 
-def test_a_fingerprint_survives_the_file() -> None:
-    (entry,) = timeline.decode(encoded(rewrite(1)))
-
-    assert timeline.fingerprint_of(entry, "old") == (10, 20)
-    assert timeline.fingerprint_of(entry, "new") == (30, 40)
-
-
 def test_a_fingerprint_looks_at_the_length_and_the_end() -> None:
     end = bytes(limits.FINGERPRINT_BYTES)
 
@@ -112,13 +105,6 @@ def test_an_unrecorded_rotation_is_inferred() -> None:
         ("rotated", 1, True),
         ("reverted", 2, False),
     ]
-
-
-def test_the_lines_that_a_generation_began_with_are_those_of_its_rewrite() -> None:
-    entries = [rewrite(1, lines=5), rewrite(2, lines=7)]
-
-    assert timeline.first_lines_of(entries, 2) == 7
-    assert timeline.first_lines_of(entries, 3) == 0
 
 
 # --- chains of rewrites --------------------------------------------------------------------------

@@ -1,13 +1,9 @@
 """Decisions about a wire file: one header, stamped events."""
 
-import json
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol.blocks import split_lines
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import BadRequest, Conflict, TooLarge
 from steno_protocol.positions import Position
@@ -43,24 +39,6 @@ def lines_of(machine: WireMachine, command: Mutation, *data: bytes) -> Lines:
     return decision
 
 
-def documents(decision: Lines) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in decision.data.splitlines()]
-
-
-def test_the_first_batch_brings_the_header_and_its_positions_come_after_it() -> None:
-    machine = fresh()
-    decision = lines_of(machine, append_wire("k1", by="planner"), event(0), event(1))
-
-    header, first, second = split_lines(decision.data)
-    assert header == HEADER
-    assert first == event(0)[:-1] + b',"_at":"0:0","_by":"planner","_id":"k1.0/2"}\n'
-    assert second == event(1)[:-1] + b',"_at":"0:0","_by":"planner","_id":"k1.1/2"}\n'
-    ack = decision.ack
-    assert (ack.first, ack.last, ack.head) == ("0:1", "0:2", "0:3")
-    assert machine.tentative_head == Position(0, 3)
-    assert machine.head == Position(0, 0)
-
-
 @given(st.lists(st.sampled_from(["append", "refused", "commit", "roll back"]), max_size=30))
 def test_file_has_one_header_at_its_start_after_any_rollback(
     steps: list[str],
@@ -86,12 +64,6 @@ def test_file_has_one_header_at_its_start_after_any_rollback(
         assert machine.head == Position(0, durable.count(b"\n"))
         assert not whole or whole.startswith(HEADER)
         assert whole.count(b"metadata") == bool(whole)
-
-
-def test_facts_that_a_client_sends_are_those_of_another_line() -> None:
-    forged = event(0)[:-1] + b',"_at":"9:9","_id":"other","_by":"another"}'
-    [_, document] = documents(lines_of(fresh(), append_wire("k1"), forged))
-    assert (document["_at"], document["_id"], "_by" in document) == ("0:0", "k1", False)
 
 
 def test_used_key_conflicts_with_other_events_but_not_another_time() -> None:

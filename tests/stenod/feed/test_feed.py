@@ -86,14 +86,6 @@ async def test_a_position_beyond_the_head_is_refused() -> None:
                 desk.subscribe(position)
 
 
-async def test_a_group_is_one_event() -> None:
-    async with Desk().open() as desk:
-        _, reader = desk.subscribe()
-        await filled(desk, 20)
-
-        assert [event for event, _ in reader.events[1:]] == [Records(first="0:0", next="0:20")]
-
-
 # --- rewrites ----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from steno_protocol import limits, paths
 from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed, Subscriber
-from support.lines import append, checkpoint, clear, mail, prompt, restore, revert, user
+from support.lines import append, checkpoint, clear, prompt, restore, revert, user
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, Reader
 
@@ -176,21 +176,6 @@ async def test_a_follower_without_room_for_live_lags() -> None:
         assert desk.feed.end_stalled() == 1
         assert reader.kinds == ["Lagged"]
         assert subscriber.gone
-
-
-async def test_a_follower_without_room_for_a_mail_event_lags() -> None:
-    async with WireDesk().open() as desk:
-        await desk.do_to_context(checkpoint("c"))
-        feed = desk.context.feed
-        reader = Reader(desk)
-        feed.add(Subscriber(reader.send, feed.head, 1 << 20))
-        reader.is_full = True
-        await desk.do_to_context(mail("m", 0))
-        reader.is_full = False
-        desk.now_s += limits.SUBSCRIBER_STALL_S + 1
-
-        assert feed.end_stalled() == 1
-        assert reader.kinds == ["Live", "Lagged"]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

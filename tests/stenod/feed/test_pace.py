@@ -151,31 +151,6 @@ async def test_a_rewrite_comes_at_once_after_the_lines_before_it(
         assert ranges(reader)[-1] == "1:0-1:1"
 
 
-async def test_a_mail_comes_at_once_after_the_lines_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with Desk().open() as desk:
-        clock = Clock(desk, monkeypatch)
-        await desk.do(checkpoint("c"))
-        _, reader = subscribe(desk)
-        await add(desk, "a", "b")
-        await desk.do(mail("m", 0))
-        await clock.pass_time(0)
-
-        assert ranges(reader) == ["Live", "0:1-0:2", "0:2-0:3", "DmailEvent"]
-
-
-async def test_closed_files_lose_no_line_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Desk().open() as desk:
-        clock = Clock(desk, monkeypatch)
-        _, reader = subscribe(desk)
-        await add(desk, "a", "b")
-        desk.feed.detach()
-        await clock.pass_time(PACE_S)
-
-        assert ranges(reader) == ["Live", "0:0-0:1", "0:1-0:2"]
-
-
 @pytest.mark.parametrize("size", [limits.BLOCK_BYTES // 4, limits.BLOCK_BYTES])
 async def test_a_full_block_is_sent_early_and_memory_is_bounded(
     size: int, monkeypatch: pytest.MonkeyPatch

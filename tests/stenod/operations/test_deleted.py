@@ -156,19 +156,6 @@ async def test_repeated_session_command_has_an_unknown_outcome_while_the_first_i
 
 
 @pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
-async def test_draining_daemon_answers_repeated_session_commands(
-    command: Fork | Delete,
-) -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, "o", OPEN)
-        await ask(daemon, "a", FIRST, user("one"))
-        first = await ask(daemon, "first", command)
-        daemon.registry.close()
-        assert await ask(daemon, "again", command) == first
-
-
-@pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
 async def test_session_command_has_an_unknown_outcome_while_its_key_cannot_be_looked_up(
     command: Fork | Delete,
 ) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from steno_protocol import paths
-from steno_protocol.commands import AppendWire, Open
+from steno_protocol.commands import Open
 from steno_protocol.replies import Ack, ErrorReply
 from stenod.sessions.session import ClosedSessionKeys
 from support.asking import ask, close_all
@@ -17,7 +17,6 @@ from support.simulated_disk import SimulatedDisk
 pytestmark = pytest.mark.anyio
 
 OPEN = Open(session="demo", stamp=False)
-EVENT = b'{"timestamp":1.5,"message":{"type":"TurnBegin","payload":{}}}'
 
 
 async def put(daemon: DaemonInProcess, name: str, key: str, session: str = "demo") -> Ack:
@@ -42,21 +41,6 @@ async def test_a_repeat_is_recognised_after_its_session_was_closed() -> None:
             again = await put(daemon, f"again{number}", "k")
             assert (again.duplicate, again.first) == (True, first.first)
         assert records(daemon) == 1
-
-
-async def test_a_repeated_event_is_recognised_after_its_session_was_closed() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    event = AppendWire(session="demo", key="w")
-    async with daemon.running():
-        await ask(daemon, "o", OPEN)
-        await ask(daemon, "w1", msgspec.structs.replace(event, durability="synced"), EVENT)
-        # The same key in the other file is another command's.
-        assert not (await put(daemon, "a1", "w")).duplicate
-        await close_all(daemon)
-        again = await ask(daemon, "w2", event, EVENT)
-        assert isinstance(again, Ack)
-        assert again.duplicate
-        assert records(daemon, "wire") == 1
 
 
 async def test_repeat_of_a_partly_failed_write_is_recognised() -> None:

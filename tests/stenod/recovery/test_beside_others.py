@@ -5,16 +5,16 @@ from functools import partial
 
 import pytest
 
-from steno_protocol import limits, paths
+from steno_protocol import paths
 from steno_protocol.commands import Clear, RevertTo
-from steno_protocol.errors import Busy, Corrupt
+from steno_protocol.errors import Busy
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.recovery.recovery_points import save_recovery_point
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, revert, stamped, user
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import NOW_S, StoredSession, apply
+from support.stored_session import StoredSession, apply
 
 PATH = "/disk/demo"
 FILE = f"{PATH}/{paths.CONTEXT}"
@@ -111,17 +111,6 @@ def test_last_name_of_a_file_is_kept_after_an_unfinished_rewrite(
             break
     else:
         raise AssertionError("the second name was never removed")
-
-
-def test_file_under_replacement_is_waited_for() -> None:
-    disk, session = simulated()
-    disk.foreign.replace(f"{PATH}/context_1.jsonl", foreign("theirs"))
-    disk.folder_at(PATH).modified_s = NOW_S
-
-    with pytest.raises(Busy, match="moved"):
-        session.open(shared=True)
-    with pytest.raises(Corrupt, match="context_N"):
-        session.open(shared=True, now_s=NOW_S + limits.FOREIGN_SETTLE_S)
 
 
 def test_a_foreign_change_of_a_closed_session_is_recorded_once() -> None:

@@ -6,7 +6,7 @@ from steno_protocol import limits
 from steno_protocol.positions import Position
 from stenod.recovery import key_lookup
 from stenod.recovery.opened import Opened
-from support.lines import append, checkpoint, clear, foreign, restore, revert, user
+from support.lines import append, checkpoint, foreign, restore, revert, user
 from support.stored_session import apply, fresh
 
 PATH = "/disk/demo"
@@ -75,16 +75,3 @@ def test_a_key_in_a_message_is_only_text() -> None:
     opened = session.open()
 
     assert found(opened, "k1") is None
-
-
-def test_the_filter_knows_the_keys_of_all_generations_and_of_the_timeline() -> None:
-    _, _, opened = fresh()
-    keys = [f"k{number}" for number in range(50)]
-    for key in keys:
-        apply(opened, append(key), user("x"))
-    apply(opened, clear("cleared"))
-    apply(opened, append("later"), user("x"))
-
-    known = key_lookup.build_filter(opened.log)
-
-    assert all(key.encode() in known for key in [*keys, "cleared", "later"])

@@ -85,29 +85,6 @@ def repairs(session: StoredSession) -> list[dict[str, object]]:
 # --- opening -------------------------------------------------------------------------------------
 
 
-def test_a_new_session_is_made_with_its_first_entry(session: StoredSession) -> None:
-    opened = session.open()
-
-    assert opened.created
-    assert opened.incarnation == "first"
-    assert opened.machine.head == Position(0, 0)
-    assert [entry.kind for entry in session.timeline()] == ["created"]
-    assert session.names() == {paths.CONTEXT, paths.TIMELINE}
-
-
-def test_a_session_of_another_program_is_adopted_as_it_is(
-    world: SimulatedWorld, session: StoredSession
-) -> None:
-    world.put(paths.CONTEXT, foreign("theirs") + foreign("more"))
-
-    opened = session.open()
-
-    assert not opened.created
-    assert opened.machine.stamp
-    assert opened.machine.head == Position(0, 2)
-    assert [entry.kind for entry in session.timeline()] == ["adopted"]
-
-
 def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
     world: SimulatedWorld, session: StoredSession
 ) -> None:
@@ -319,16 +296,6 @@ def test_a_mark_that_is_wrong_changes_nothing_but_speed(
     assert opened.machine.counters.has_system_prompt
 
 
-def test_the_mark_of_a_file_that_was_replaced_is_not_believed(
-    world: SimulatedWorld, session: StoredSession
-) -> None:
-    commands(session)
-    world.put(paths.CONTEXT, foreign("x" * 1000))
-
-    assert session.open().machine.head == Position(0, 1)
-    assert session.inspect().head == Position(0, 1)
-
-
 def test_damage_before_the_mark_is_corruption_and_stays(
     world: SimulatedWorld, session: StoredSession
 ) -> None:
@@ -367,20 +334,6 @@ def test_a_session_of_10_mb_with_a_mark_is_opened_without_reading_it(tmp_path: P
 
 
 # --- durability ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("survival", Survival)
-def test_lines_trusted_at_an_opening_survive_the_next_power_cut(survival: Survival) -> None:
-    disk, session = simulated()
-    created(session)
-    opened = session.open()
-    opened.log.append(ONE + BATCH)  # and killed before it was synced
-    disk.kill()
-
-    assert session.open().machine.head == Position(0, 4)
-
-    disk.crash(survival)
-    assert session.open().machine.head == Position(0, 4)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "ours"])
@@ -455,30 +408,6 @@ def test_inspection_changes_no_byte_and_matches_an_opening(
     assert found.incarnation == "first"
     assert found.counters.token_count == 70
     assert session.file()[: found.size].count(b"\n") == 7
-
-
-def test_looking_never_shows_a_rewrite_that_did_not_take_place() -> None:
-    disk, session = simulated()
-    opened = session.open()
-    apply(opened, append("k1"), user("one"))
-    rehearsal = disk.clone()
-    first = len(disk.calls)
-    assert disk.calls
-    again = StoredSession(rehearsal, session.path)
-    rehearsal.kill()
-    apply(again.open(), clear("c"))
-    for call in range(first, len(rehearsal.calls)):
-        broken = disk.clone()
-        broken.kill()
-        broken.kill_at(call)
-        again = StoredSession(broken, session.path)
-        with pytest.raises(BaseException):  # noqa: B017
-            apply(again.open(), clear("c"))
-        broken.restart()
-
-        shown = again.inspect().head
-        assert shown in (Position(0, 1), Position(1, 0))
-        assert again.open().machine.head == shown
 
 
 # --- the timeline's own tail ---------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Keys used again with other contents."""
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -130,20 +129,3 @@ def test_same_record_in_another_spelling_is_a_repeat(written: bytes) -> None:
     again = apply(opened, append("k", repeat=True), written)
 
     assert (again.duplicate, again.first) == (True, first.first)
-
-
-def test_an_entry_of_an_older_version_without_contents_is_not_compared() -> None:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    session = StoredSession(disk, PATH)
-    opened = session.open()
-    apply(opened, prompt("p0", "be kind"))
-    apply(opened, prompt("p", "be quick"))
-    opened.log.close()
-    timeline = session.file("timeline.jsonl")
-    older = re.sub(rb'"contents":\d+,', b"", timeline)
-    assert older != timeline
-    disk.foreign.replace(f"{PATH}/timeline.jsonl", older)
-    opened = session.open()
-
-    assert apply(opened, prompt("p", "anything", repeat=True)).duplicate

@@ -111,27 +111,6 @@ def test_summary_replaces_the_summarised_messages() -> None:
     assert stamps == ["k.0/2", "k.1/2", "k4", "k5", "k"]
 
 
-def test_concurrent_records_are_kept_whole_and_in_order() -> None:
-    _, _, opened = fresh()
-    filled(opened)
-    reserved = machine_of(opened).reserve_checkpoint_id()
-    apply(opened, append("l1"), user("six"), user("seven"))
-    apply(opened, checkpoint("l2", add_user_message=True))
-    apply(opened, usage("l3", 90))
-    apply(opened, append("l4"), user("eight"))
-    later = lines_of(opened)[10:]
-
-    ack = apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY)
-
-    shown = "<system>CHECKPOINT 3</system>"
-    expected = ["#2", "it began well", "four", "five", "six", "seven", "#3", shown, "=90", "eight"]
-    assert summary_of(opened)[:-1] == expected
-    assert lines_of(opened)[4:-1] == later
-    assert ack.checkpoint_id == reserved == 2
-    assert opened.machine.counters.n_checkpoints == 4
-    assert apply(opened, checkpoint("next")).checkpoint_id == 4
-
-
 @pytest.mark.parametrize("stamp", [True, False])
 def test_the_system_prompt_stays_first(stamp: bool) -> None:
     disk, session, opened = fresh(stamp=stamp)
@@ -358,21 +337,6 @@ def test_positions_that_are_none_of_a_compaction_are_refused(cut: str, at: str) 
     with pytest.raises(BadRequest, match="use the values of the reply to compact_begin"):
         apply(opened, compact("k", cut, at, 2), SUMMARY)
     assert session.tree() == before
-
-
-@pytest.mark.parametrize("preserve", range(1, 6))
-def test_compaction_accepts_any_cut(preserve: int) -> None:
-    _, _, opened = fresh()
-    # Also the middle of a batch, of which the head is summarised.
-    apply(opened, append("b"), *[user(str(number)) for number in range(4)])
-    apply(opened, append("c"), user("4"), user("5"))
-    found = cut_of(opened, preserve)
-    assert found is not None
-    assert found.line == 6 - preserve
-
-    apply(opened, compact("k", f"0:{found.line}", "0:6", 0), SUMMARY)
-    kept = [str(number) for number in range(found.line, 6)]
-    assert summary_of(opened)[:-1] == ["#0", "it began well", *kept]
 
 
 @pytest.mark.parametrize("at", [5, 6, 7])

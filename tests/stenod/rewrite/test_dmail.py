@@ -6,7 +6,7 @@ import pytest
 
 from steno_protocol import paths
 from steno_protocol.errors import StorageFailed
-from steno_protocol.events import DmailEvent, Live
+from steno_protocol.events import DmailEvent
 from support.lines import append, checkpoint, clear, compact, deliver, mail, revert, user
 from support.simulated_disk import Effect
 from support.writing import Desk, Reader
@@ -78,32 +78,6 @@ async def test_a_late_follower_receives_the_pending_mail_after_live() -> None:
         assert mails(later) == []
 
 
-async def test_a_follower_behind_receives_the_mail_once_it_caught_up() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        subscriber, reader = desk.subscribe(credit=1)
-        await desk.do(mail("m", 1))
-        await desk.settle()
-        assert mails(reader) == []
-
-        desk.feed.grant(subscriber, 1 << 20)
-        await desk.wait_for(lambda: bool(mails(reader)))
-
-        assert reader.kinds[-2:] == ["Live", "DmailEvent"]
-
-
-async def test_a_live_follower_without_credit_receives_mail_events() -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        subscriber, reader = desk.subscribe("now")
-        subscriber.credit = 0
-
-        await desk.do(mail("m", 1))
-
-        assert reader.events[0][0] == Live(head="0:4")
-        assert mails(reader) == [("sent", "m")]
-
-
 async def test_a_full_follower_receives_the_latest_mail_event_once_it_reads() -> None:
     async with Desk().open() as desk:
         await fill(desk)
@@ -117,24 +91,6 @@ async def test_a_full_follower_receives_the_latest_mail_event_once_it_reads() ->
         await desk.wait_for(lambda: bool(mails(reader)))
 
         assert mails(reader) == [("sent", "n")]
-
-
-# --- delivery ---------------------------------------------------------------------------------
-
-
-async def test_a_mail_to_a_checkpoint_of_the_same_burst_is_bound_to_it() -> None:
-    async with Desk().open() as desk:
-        sent = [
-            desk.send(append("k"), user("0")),
-            desk.send(checkpoint("c")),
-            desk.send(mail("m", 0)),
-            desk.send(append("l"), user("1")),
-        ]
-        await desk.wait_for(lambda: sent[-1].answer is not None)
-
-        assert (sent[2].ack.head, sent[3].ack.first) == ("0:2", "0:2")
-        assert (waiting := desk.stored.mail()) is not None
-        assert waiting.cursor == "0:1"
 
 
 # --- failures ----------------------------------------------------------------------------------

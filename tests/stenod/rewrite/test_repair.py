@@ -137,20 +137,6 @@ def test_a_whole_session_is_not_repaired() -> None:
         apply(opened, repair(found.session.verified()))
 
 
-def test_a_torn_end_is_the_next_openings_and_does_not_stop_a_repair() -> None:
-    found = scene(DAMAGED + b'{"role":"us')
-    report = found.session.verified()
-    last = report.findings[-1]
-    assert (last.kind, last.offset, last.bytes, last.remedy) == (
-        "torn",
-        len(DAMAGED),
-        11,
-        "opening",
-    )
-    apply(found.session.open(), repair(report))
-    assert found.session.file() == MENDED
-
-
 @pytest.mark.parametrize("before", [b"", ONE], ids=["alone", "behind another"])
 def test_foreign_record_without_newline_is_no_damage(
     before: bytes,
@@ -246,13 +232,6 @@ def test_verify_reports_a_changed_generation() -> None:
     whole = found.session.file("context_1.jsonl")
     found.disk.plant(f"{PATH}/context_1.jsonl", whole.replace(b"three", b"3hree"))
     assert kinds(found) == [("rewrite_lost", "context_1.jsonl")]
-
-
-def test_verify_reports_a_missing_generation() -> None:
-    found = rewritten()
-    folder = found.disk.open_root(PATH)
-    found.disk.unlink(folder, "context_1.jsonl")
-    assert kinds(found) == [("generation_gap", "context_1.jsonl")]
 
 
 def test_generation_before_a_missing_one_is_not_compared_with_the_present() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steno_protocol import limits, paths
+from steno_protocol import paths
 from steno_protocol.commands import CompactCommit, Mutation, RevertTo
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Conflict, NotFound
@@ -223,22 +223,6 @@ def test_a_rewrite_that_fails_at_any_call_is_as_before_or_as_after(
 # --- effects of a rewrite ------------------------------------------------------------------------
 
 
-def test_a_revert_keeps_the_lines_before_its_checkpoint_byte_for_byte() -> None:
-    _, session, opened = fresh()
-    apply(opened, append("k1"), user("one"), user("two"))
-    kept = session.file()
-    apply(opened, checkpoint("c0", add_user_message=True))
-    apply(opened, append("k2"), user("three"))
-    before = session.file()
-
-    ack = apply(opened, revert("r", 0))
-
-    assert session.file() == kept
-    assert session.file("context_1.jsonl") == before
-    assert (ack.head, ack.rotated) == ("1:2", f"{PATH}/context_1.jsonl")
-    assert opened.machine.counters.n_checkpoints == 1
-
-
 def test_a_revert_to_a_line_keeps_the_lines_before_it_byte_for_byte() -> None:
     _, session, opened = fresh()
     apply(opened, append("k1"), user("one"))
@@ -261,14 +245,11 @@ def test_a_revert_to_a_line_keeps_the_lines_before_it_byte_for_byte() -> None:
     assert apply(opened, revert("r2", 0)).head == "2:1"
 
 
-def test_a_line_behind_many_blocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BLOCK_BYTES", 100)
+def test_a_revert_to_the_first_line_leaves_nothing() -> None:
     _, session, opened = fresh()
-    for number in range(40):
-        apply(opened, append(f"k{number}"), user(f"number {number}"))
-    lines = session.file().splitlines(keepends=True)
-    assert apply(opened, revert_line("r", "0:23")).head == "1:23"
-    assert session.file() == b"".join(lines[:23])
+    apply(opened, append("k1"), user("one"))
+    assert apply(opened, revert_line("r", "0:0")).head == "1:0"
+    assert session.file() == b""
 
 
 @pytest.mark.parametrize(
@@ -343,22 +324,6 @@ def test_a_revert_that_drops_damaged_lines_keeps_those_that_a_tolerant_reader_ta
     assert session.file() == b"".join(good)
 
 
-def test_ids_are_reused_after_a_revert_in_a_mount_and_the_first_of_two_wins() -> None:
-    disk, session, opened = fresh()
-    opened.log.close()
-    opened = session.open(shared=True)
-    for number in range(3):
-        apply(opened, checkpoint(f"c{number}"))
-    apply(opened, revert("r", 1))
-
-    assert apply(opened, checkpoint("again")).checkpoint_id == 1
-
-    opened.log.close()
-    disk.foreign.append(f"{PATH}/context.jsonl", b'{"role":"_checkpoint","id":1}\n' * 2)
-    opened = session.open(shared=True, now_s=1_700_000_060.0)
-    assert apply(opened, revert("r2", 1)).head == "2:1"
-
-
 def test_a_checkpoint_that_does_not_exist_is_named_with_those_that_do() -> None:
     _, _, opened = fresh()
     with pytest.raises(NotFound, match="the session has none yet"):
@@ -367,18 +332,6 @@ def test_a_checkpoint_that_does_not_exist_is_named_with_those_that_do() -> None:
     for number in (-1, 1):
         with pytest.raises(NotFound, match="0 to 0 were assigned"):
             apply(opened, revert("r", number))
-
-
-def test_a_revert_never_ends_inside_a_batch() -> None:
-    disk, session, opened = fresh()
-    opened.log.close()
-    first, second = stamped("k1", ["one", "two"])
-    third = b'{"role":"_checkpoint","id":0}\n'
-    disk.plant(f"{PATH}/context.jsonl", first + third + second + foreign("x"))
-    opened = session.open()
-
-    with pytest.raises(BadRequest, match="inside the batch"):
-        apply(opened, revert("r", 0))
 
 
 BY_ANOTHER = b'{"role": "_system_prompt", "content": "be quick"}\n'

@@ -9,13 +9,12 @@ import msgspec
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.commands import Open, Subscribe, Timeline, Unsubscribe
+from steno_protocol.commands import Open, Subscribe, Unsubscribe
 from steno_protocol.events import Gone, Records, Reset
-from steno_protocol.replies import Ack, TimelineReport
-from steno_protocol.timeline_entries import TimelineEntry
+from steno_protocol.replies import Ack
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import Session
-from support.asking import ask, send
+from support.asking import ask
 from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.lines import append, foreign, user
 from support.simulated_disk import SimulatedDisk
@@ -155,31 +154,3 @@ async def test_a_follower_in_the_root_causes_no_poll_of_open_sessions() -> None:
         with patch.object(Registry, "followed", property(counted)):
             await followed(daemon, OWN)
     assert not looks
-
-
-async def test_foreign_events_are_published_too() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await followed(daemon, SHARED)
-        command = Subscribe(session=SHARED, subscription="wire", file="wire")
-        send(daemon, "w", command)
-        await daemon.wait_for_answer(b"w")
-        # The other program creates the file: a follower alone does not.
-        daemon.disk.plant(f"{MOUNTED}/demo/wire.jsonl", b'{"timestamp":1,"message":{}}\n')
-        await daemon.router.foreign_poll.look()
-        await until(lambda: any(isinstance(each, Records) for each in daemon.answers[b"w"]))
-
-
-async def test_failed_files_are_reopened_for_followers() -> None:
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await followed(daemon, SHARED)
-        daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
-        daemon.disk.fail_next("open_append", 5)
-        await daemon.router.foreign_poll.look()
-        await daemon.router.foreign_poll.look()
-        await until(lambda: len(events_of(daemon, Records)) == 2)
-        report = await ask(daemon, "t", Timeline(session=SHARED))
-        assert isinstance(report, TimelineReport)
-        kinds = [entry.kind for entry in report.entries if isinstance(entry, TimelineEntry)]
-        assert kinds.count("foreign") == 1

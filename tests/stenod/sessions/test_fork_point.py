@@ -192,11 +192,6 @@ def test_files_without_instants_are_cut_by_their_turns(
     assert places(unjoined(), **fields) == expected
 
 
-def test_context_with_fewer_turns_is_forked_whole() -> None:
-    world = with_files(foreign("zero"), HEADER, turn(None, 0), turn(None, 1), turn(None, 2))
-    assert places(world, turn=1) == ("0:1", 3)
-
-
 def test_early_turns_are_counted_in_the_generation_of_their_time() -> None:
     world = joined()
     wire = [HEADER, turn(None, 0), turn(None, 1), part("0:4", 1), turn("1:1", 2)]

@@ -19,7 +19,6 @@ from support.lines import (
     compact,
     compact_begin,
     revert,
-    usage,
     user,
 )
 from support.writing import Desk, Sent
@@ -45,14 +44,6 @@ async def fill(desk: Desk) -> None:
 async def commit(desk: Desk, answer: Compaction, key: str = "commit") -> Sent:
     named = compact(key, answer.cut, answer.at, answer.checkpoint_id)
     return await desk.do(named, SUMMARY)
-
-
-def texts(desk: Desk) -> list[str]:
-    records = map(json.loads, desk.file().splitlines())
-    return [
-        str(record.get("content", record.get("id", record.get("token_count"))))
-        for record in records
-    ]
 
 
 def ids(desk: Desk) -> list[int]:
@@ -104,25 +95,6 @@ async def test_expired_lease_blocks_no_compaction_and_its_commit_is_still_valid(
 
         assert isinstance(late.error, Conflict)
         assert late.error.head == "1:5"
-
-
-@pytest.mark.parametrize("is_restarted", [False, True])
-async def test_promised_id_is_kept_although_an_earlier_one_is_unused(
-    is_restarted: bool,
-) -> None:
-    async with Desk().open() as desk:
-        await fill(desk)
-        compactions = compactions_at(desk)
-        await compactions.begin(desk.writer, compact_begin("a"))
-        desk.now_s += 61
-        second = await compactions.begin(desk.writer, compact_begin("b"))
-        assert second.checkpoint_id == 2
-        if not is_restarted:
-            assert (await commit(desk, second)).ack.checkpoint_id == 2
-    async with Desk(desk.disk).open() as again:
-        assert (await commit(again, second)).ack.checkpoint_id == 2
-        assert ids(again) == [2]
-        assert (await again.do(checkpoint("next"))).ack.checkpoint_id == 3
 
 
 async def test_a_compaction_begin_without_its_timeline_entry_reserves_no_id() -> None:
@@ -242,26 +214,6 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
 
 
 # --- concurrent records --------------------------------------------------------------------------
-
-
-async def test_records_appended_during_a_compaction_keep_their_order() -> None:
-    async with Desk().open() as desk:
-        _, reader = desk.subscribe()
-        await fill(desk)
-        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
-        later = [
-            desk.send(append("m1"), user("5"), user("6")),
-            desk.send(checkpoint("m2")),
-            desk.send(usage("m3", 99)),
-            desk.send(compact("commit", answer.cut, answer.at, answer.checkpoint_id), SUMMARY),
-            desk.send(append("m4"), user("7")),
-        ]
-        await desk.wait_for(lambda: later[-1].answer is not None)
-
-        assert [one.ack.head for one in later] == ["0:7", "0:8", "0:9", "1:9", "1:10"]
-        assert texts(desk) == ["1", "so far", "2", "3", "5", "6", "2", "99", "2", "7"]
-        assert ids(desk) == [1, 2]
-        await desk.wait_for(lambda: reader.data.endswith(desk.file()))
 
 
 @pytest.mark.parametrize("turns", range(12))

@@ -108,27 +108,6 @@ def test_repeated_fork_that_was_renamed_names_its_new_id(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
-def test_compaction_that_was_begun_before_a_rename_is_committed_after_it(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        session.append_message([message(str(number)) for number in range(6)])
-        begin = commands.CompactBegin(session="demo", lease="l")
-        begun = client.request(begin, replies.Compaction)[0]
-        client.rename("demo", "other")
-        commit = commands.CompactCommit(
-            session="other",
-            key="c",
-            lease="l",
-            cut=begun.cut,
-            at=begun.at,
-            checkpoint_id=begun.checkpoint_id,
-            incarnation=begun.incarnation,
-        )
-        client.request(commit, replies.Ack, [b'{"role":"user","content":"summary"}'])
-        assert client.stat("other").generation == 1
-
-
-@pytest.mark.usefixtures("daemon")
 def test_keys_of_a_session_without_stamps_survive_its_rename(root: Path) -> None:
     with steno.connect_sync(root, spawn=False) as client:
         client.open("demo", stamp=False).append_message(message("one"), key="k1")
@@ -199,28 +178,6 @@ def test_rename_stays_in_its_mount(root: Path, tmp_path: Path) -> None:
 
 
 # --- restorations --------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("daemon")
-def test_restored_session_has_everything_of_before(root: Path) -> None:
-    with steno.connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        session.append_message(message("one"), key="k1")
-        session.describe(title="A title", labels=["red"])
-        client.open("demo/below", follow=False)
-        before = session.stat()
-        deleted = client.delete("demo", key="d")
-        restored = client.undelete("demo", key="u")
-        assert restored.session == "demo"
-        stat = client.stat("demo")
-        assert (stat.title, stat.labels, stat.head) == ("A title", ("red",), before.head)
-        assert stat.incarnation == before.incarnation
-        assert client.open("demo").append_message(message("one"), key="k1").duplicate
-        assert [entry.session for entry in client.sessions()] == ["demo", "demo/below"]
-        assert client.undelete("demo", key="u") == restored
-        assert client.delete("demo", key="d") == deleted
-        assert client.trash() == []
-        assert client.stat("demo").title == "A title"
 
 
 @pytest.mark.usefixtures("daemon")

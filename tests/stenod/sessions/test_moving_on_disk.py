@@ -150,14 +150,6 @@ def make_again(world: World, incarnation: str) -> None:
     world.stored().open(incarnation=incarnation).log.close()
 
 
-def test_repeated_rename_leaves_a_session_that_was_renamed_back() -> None:
-    world = prepared()
-    moved = rename_it(world)
-    world.rename("back", "demo", session="team/other")
-    assert rename_it(world) == moved
-    assert world.ids() == ALL
-
-
 @pytest.mark.parametrize("next_command", ["rename", "delete and undelete"])
 def test_rename_without_its_completion_is_known_after_further_moves(next_command: str) -> None:
     """The daemon died between the move and the end of the command."""
@@ -277,18 +269,14 @@ def test_records_of_moves_expire_with_the_trash() -> None:
 # --- restorations --------------------------------------------------------------------------------
 
 
-def test_latest_deletion_is_restored_unless_one_is_named() -> None:
+def test_repeated_deletion_leaves_a_restored_session() -> None:
     world = prepared()
-    first = world.delete("d").trash.rpartition("/")[2]
-    make_again(world, "second")
-    second = world.delete("e", now=NOW_S + 5).trash.rpartition("/")[2]
-    latest = world.clone()
-    latest.undelete("u")
-    assert latest.disk.names(latest.disk.open_root(TRASH)) == [first]
-    world.undelete("u", trash=first)
-    assert world.disk.names(world.disk.open_root(TRASH)) == [second]
-    with pytest.raises(BadRequest, match="belongs to the undelete"):
-        world.undelete("u", trash=second)
+    first = world.delete("d")
+    restore_it(world)
+    assert world.delete("d") == first
+    assert world.ids() == ALL
+    assert world.delete("e", now=NOW_S + 5) != first
+    assert world.ids() == ["neighbour"]
 
 
 def test_restoration_of_a_missing_deletion_names_what_to_do() -> None:

@@ -8,7 +8,6 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
-from stenod.sessions import trash
 from support.simulated_disk import Death, Effect
 from support.stored_session import NOW_S
 from support.whole_sessions import PATH, TREE, World, deaths, prepared
@@ -100,12 +99,6 @@ def test_session_open_in_another_daemon_is_not_deleted(held: str) -> None:
     assert world.ids() == ALL
 
 
-def test_the_answer_says_where_it_lies_and_until_when() -> None:
-    deleted = prepared().delete("d", "demo/subagents/a1", now=NOW_S + 0.9)
-    assert deleted.trash == f"{TRASH}/{NOW_S:.0f}.d.demo~subagents~a1"
-    assert deleted.expires_at == NOW_S + MONTH_S
-
-
 # --- expiry ------------------------------------------------------------------------------------
 
 
@@ -143,15 +136,3 @@ def test_undeletable_trash_does_not_keep_other_trash() -> None:
     world.delete("d", "demo", now=NOW_S)
 
     assert world.sweep(now=NOW_S + 2 * MONTH_S) == (0, 1)
-
-
-def test_requested_removal_survives_a_power_cut() -> None:
-    world = prepared()
-    name = delete(world).trash.rpartition("/")[2]
-    world.disk.sync_all()
-    for seed in range(20):
-        copy = world.clone()
-        trash.remove(copy.disk, copy.disk.open_root(TREE), name)
-        copy.disk.reseed(seed)
-        copy.disk.crash()
-        assert copy.disk.names(copy.disk.open_root(TRASH)) == []

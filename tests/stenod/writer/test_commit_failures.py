@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.commands import Append, Command, Open, Subscribe
+from steno_protocol.commands import Append, Open, Subscribe
 from steno_protocol.errors import ErrorCode, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
 from steno_protocol.messages import encode_request
@@ -102,27 +102,6 @@ async def test_commands_behind_a_group_without_writes_get_replies() -> None:
         for name in names:
             await daemon.wait_for_answer(name)
             assert isinstance(daemon.answers[name][0], ErrorReply)
-
-
-async def test_a_fault_during_a_lookup_reaches_every_waiting_client(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def faulty(*_: object, **__: object) -> object:
-        raise ZeroDivisionError
-
-    daemon = DaemonInProcess(SimulatedDisk())
-    async with daemon.running():
-        await ask(daemon, b"o", OPEN)
-        monkeypatch.setattr(daemon.registry._trees, "identity", faulty)
-        names = [b"1", b"2"]
-        for name in names:
-            send(daemon, name, append_to("other", fresh_key(int(name))), user("x"))
-        for name in names:
-            await daemon.wait_for_answer(name)
-            answer = daemon.answers[name][0]
-            assert isinstance(answer, ErrorReply)
-            assert (answer.code, answer.outcome) == ("internal", "not_applied")
-        assert daemon.registry.queued == 0
 
 
 async def test_commands_that_wait_for_their_session_are_bounded_in_bytes() -> None:
@@ -274,18 +253,3 @@ async def test_a_disk_error_names_the_file_and_a_remedy(error: int, remedy: str)
 def test_a_missing_hard_link_is_named_where_a_rewrite_needs_it(error: int) -> None:
     refused = OSError(error, os.strerror(error), "context.jsonl", None, "context_1.jsonl")
     assert "a file system with hard links" in remedy_of(refused)
-
-
-@pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk failed"), (FOLLOW, "be read")])
-async def test_a_disk_error_names_its_operation(command: Command, what: str) -> None:
-    disk = SimulatedDisk()
-    daemon = DaemonInProcess(disk)
-    async with daemon.running():
-        await ask(daemon, b"first", msgspec.structs.replace(OPEN, session="first"))
-        for method in ("open_folder", "open_read", "open_append", "open_new"):
-            disk.fail_next(method, errno.EIO, times=9)
-        answer = await ask(daemon, b"x", command)
-        assert isinstance(answer, ErrorReply)
-        assert answer.code == "storage_failed"
-        assert what in answer.message
-        disk.heal()

@@ -6,7 +6,6 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.commands import AppendWire, Command, Open, Read, ReadWire, Stat, Verify
-from steno_protocol.errors import StorageFailed
 from steno_protocol.events import AnyEvent
 from steno_protocol.replies import AnyReply, ErrorReply, Lines
 from support import asking
@@ -14,14 +13,12 @@ from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, foreign, user
 from support.simulated_disk import SimulatedDisk
 from support.wire_writing import append_wire, event
-from support.writing import PATH, Desk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 FOLDER = f"{ROOT}/{paths.SESSIONS}/{SESSION}"
 CONTEXT = f"{FOLDER}/{paths.CONTEXT}"
 WIRE = f"{FOLDER}/{paths.WIRE}"
-FILE = f"{PATH}/{paths.CONTEXT}"
 
 READS: list[Command] = [Stat(session=SESSION), Read(session=SESSION), Verify(session=SESSION)]
 
@@ -122,17 +119,3 @@ async def test_a_doubt_outlives_the_closing_of_a_session() -> None:
         assert isinstance(shown, Lines)
         assert shown.next == "0:2"
         assert disk.durable(CONTEXT) == disk.content(CONTEXT)
-
-
-async def test_a_sync_error_of_another_handle_reaches_the_writer() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k0"), user("zero"))
-        await desk.do(append("k1", durability="written"), user("one"))
-        desk.disk.foreign.fail_sync(FILE)
-
-        refused = await desk.do(append("k2"), user("two"))
-        again = await desk.do(append("k1", repeat=True), user("one"))
-
-        assert isinstance(refused.answer, StorageFailed)
-        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
-        assert desk.durable() == desk.file()

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import Busy, StenoError, StorageFailed
+from steno_protocol.errors import Busy, StenoError
 from steno_protocol.events import Reset
 from steno_protocol.timeline_entries import TimelineEntry
 from support.foreign_program import before_call
@@ -16,47 +16,6 @@ from support.writing import PATH, Desk
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 FILE = f"{PATH}/{paths.CONTEXT}"
-
-
-def edit(desk: Desk) -> None:
-    """Rename another file over the session's, as an editor saves."""
-    desk.disk.foreign.replace(f"{FILE}~", foreign("edited"))
-    desk.disk.foreign.rename(f"{FILE}~", paths.CONTEXT)
-
-
-async def test_next_command_keeps_a_foreign_file_that_could_not_be_kept() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        mine = desk.file()
-        edit(desk)
-        desk.disk.fail_next("fsync", errno.ENOSPC, name=paths.REWRITE)
-
-        refused = await desk.do(append(fresh_key()), user("two"))
-        later = await desk.do(append(fresh_key(), repeat=True), user("two"))
-
-        assert isinstance(refused.error, StorageFailed)
-        assert later.ack.first == "1:1"
-        assert desk.file("context_1.jsonl") == mine
-
-
-async def test_adopted_file_with_foreign_appends_is_not_cut() -> None:
-    has_come, number = True, 0
-    while has_come:
-        async with Desk().open() as desk:
-            await desk.do(append("k1"), user("one"))
-            desk.disk.foreign.append(FILE, foreign("first"))
-            come = before_call(
-                desk.disk, number, lambda desk=desk: desk.disk.foreign.append(FILE, foreign("more"))
-            )
-            before = len(desk.disk.calls)
-            await desk.do(append("k2"), user("two"))
-            has_come = come()
-            called = [(call.method, call.name) for call in desk.disk.calls[before:]]
-            assert ("truncate", paths.CONTEXT) not in called
-            assert foreign("first") in desk.file()
-            assert (foreign("more") in desk.file()) == has_come, f"before call {number}"
-            number += 1
-    assert number > 4
 
 
 async def test_foreign_truncation_does_not_count_as_taken_back() -> None:

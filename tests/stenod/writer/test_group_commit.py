@@ -15,7 +15,7 @@ from steno_protocol.replies import Ack
 from stenod.store.jsonl import JsonlLog
 from support.commits import TestCommits
 from support.daemon_in_process import DaemonInProcess
-from support.lines import append, revert, user, uuid7
+from support.lines import append, user, uuid7
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S
 from support.writing import Desk, answers
@@ -69,25 +69,6 @@ async def test_a_burst_is_answered_when_its_round_ends_and_synced_together() -> 
         assert methods.count("write") == methods.count("fdatasync") == len(SESSIONS)
         last_write = len(methods) - 1 - methods[::-1].index("write")
         assert last_write < methods.index("fdatasync")
-
-
-async def test_a_session_with_a_few_commands_does_not_wait_for_one_with_many() -> None:
-    disk = SimulatedDisk()
-    daemon = DaemonInProcess(disk)
-    async with daemon.running():
-        await opened(daemon)
-        before = len(disk.calls)
-        flood = [
-            (msgspec.structs.replace(append(fresh(1, number)), session="s0"), user("flood"))
-            for number in range(limits.HASTY_COMMANDS_MAX + 1)
-        ]
-        one = (msgspec.structs.replace(append(fresh(2)), session="s1"), user("one"))
-        names = burst(daemon, [*flood, one])
-
-        assert all(isinstance(daemon.answers[name][0], Ack) for name in names)
-        assert next(name for name in daemon.answers if name in names) == names[-1]
-        methods = [call.method for call in disk.calls[before:]]
-        assert methods == ["write", "fdatasync"] * 2
 
 
 @asynccontextmanager
@@ -158,44 +139,6 @@ async def test_what_waits_for_a_quick_group_begins_by_itself_once_that_is_slow(
         daemon.now_s += limits.SLOW_GROUP_S
         await daemon.wait_for_answer(b"early")
         assert slow not in daemon.answers
-
-
-async def test_what_comes_during_a_quick_group_of_a_cluster_is_committed_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "SLOW_GROUP_S", 60.0)
-    count = 0
-
-    def note() -> None:
-        nonlocal count
-        count += 1
-
-    names = [b"later.%d" % number for number in range(3)]
-    async with group_under_way() as (daemon, _, commits):
-        commits.before = note
-        for name, (command, record) in zip(names, appends(3)[1:], strict=True):
-            daemon.handle(encode_request(name, command, [record]))
-            await anyio.wait_all_tasks_blocked()
-        assert not daemon.answers.keys() & set(names)
-    assert daemon.answers.keys() >= set(names)
-    assert count == 2
-
-
-async def test_slow_command_and_all_behind_it_go_to_the_task_in_order() -> None:
-    async with Desk(at_once=True).open() as desk:
-        await desk.do(append("k1"), user("one"))
-        await desk.do(append("k2"), user("two"))
-        sent = [
-            desk.send(append("k3"), user("three")),
-            desk.send(append("old", repeat=True), user("looked up in the files")),
-            desk.send(append("k4"), user("four")),
-            desk.send(revert("r", 7)),
-            desk.send(append("k1"), user("one")),
-        ]
-        await desk.wait_for(lambda: all(one.answer is not None for one in sent))
-
-        assert answers(sent) == ["0:2", "0:3", "0:4", "NotFound", "0:0"]
-        assert desk.durable() == desk.file()
 
 
 async def test_a_fault_in_one_command_of_a_round_refuses_that_command_alone(

@@ -108,18 +108,6 @@ async def test_an_error_of_the_journal_is_that_of_its_batch(
     assert batches[1].error is None
 
 
-async def test_a_disk_of_this_machine_decides_by_its_commits() -> None:
-    blocked = Blocked()
-    desk = Desk()
-    async with desk.open():
-        opened = desk.writer.opened
-        assert opened is not None
-        batch = Batch(opened, opened.log.size, [LINE], 1, [], True, LINE)
-        await store_soon([batch], blocked.services)
-    assert blocked.count == 1
-    assert batch.error is None
-
-
 async def test_a_commit_without_a_thread_fails_in_each_of_its_batches(host: Host) -> None:
     def refuse() -> None:
         raise OSError(errno.EAGAIN, "the system gives the daemon no thread")

@@ -26,18 +26,6 @@ def numbers(data: bytes) -> list[int]:
     return [json.loads(line)["message"]["payload"]["n"] for line in lines]
 
 
-# --- the header ----------------------------------------------------------------------------------
-
-
-async def test_many_first_writers_in_one_group_get_one_header() -> None:
-    async with WireDesk().open() as desk:
-        sent = [desk.send(append_wire(f"k{number}"), event(number)) for number in range(20)]
-        await desk.wait_for(lambda: sent[-1].answer is not None)
-
-        assert answers(sent) == [f"0:{number}" for number in range(1, 21)]
-        assert numbers(desk.file()) == list(range(20))
-
-
 # --- durability ----------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ import pytest
 from steno_protocol import limits, paths
 from steno_protocol.errors import (
     Busy,
-    Conflict,
     Expired,
     OutcomeUnknown,
     ShuttingDown,
@@ -18,9 +17,9 @@ from steno_protocol.errors import (
 )
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.store.jsonl import JsonlLog
-from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
-from support.simulated_disk import Effect, SimulatedDisk, Survival
-from support.stored_session import NOW_S, fresh_key
+from support.lines import append, clear, foreign, user, uuid7
+from support.simulated_disk import Effect, SimulatedDisk
+from support.stored_session import NOW_S
 from support.writing import PATH, Desk, answers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
@@ -62,21 +61,6 @@ async def test_waiting_commands_share_one_write_and_one_sync() -> None:
         assert answers(sent) == [f"0:{number}" for number in range(50)]
 
 
-async def test_answers_come_in_the_order_of_the_commands_and_leave_together() -> None:
-    async with Desk().open() as desk:
-        sent = [
-            desk.send(append("a"), user("a")),
-            desk.send(checkpoint("c")),
-            desk.send(append("a", repeat=True), user("a")),
-            desk.send(usage("u", 5)),
-        ]
-        await desk.wait_for(lambda: sent[-1].answer is not None)
-        await desk.settle()
-
-        assert desk.answered == sent
-        assert set(desk.flushes) <= {0, 4}
-
-
 async def test_nothing_is_answered_or_published_before_it_is_durable() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
@@ -96,26 +80,6 @@ async def test_nothing_is_answered_or_published_before_it_is_durable() -> None:
         for number, one in enumerate(sent):
             assert f'"k{number}"'.encode() in one.durable_then
         assert reader.data == desk.durable()
-
-
-async def test_rewrite_keeps_its_place_among_the_commands() -> None:
-    async with Desk().open() as desk:
-        sent = [
-            desk.send(append("k1"), user("one")),
-            desk.send(checkpoint("c0")),
-            desk.send(append("k2"), user("two")),
-            desk.send(revert("r", 0)),
-            desk.send(append("k3"), user("three")),
-            desk.send(prompt("p", "be kind")),
-            desk.send(append("k4"), user("four")),
-        ]
-        await desk.wait_for(lambda: sent[-1].answer is not None)
-
-        assert answers(sent) == ["0:0", "0:1", "0:2", "1:1", "1:1", "2:3", "2:3"]
-        assert desk.answered == sent
-        texts = (b"be kind", b"one", b"three", b"four")
-        for text, line in zip(texts, desk.file().splitlines(), strict=True):
-            assert text in line
 
 
 async def test_a_foreign_file_is_scanned_once_and_the_recovery_point_remembers_it() -> None:
@@ -149,26 +113,6 @@ async def test_a_group_that_cannot_be_taken_back_is_unknown_and_never_believed_u
         assert again.ack.duplicate
         assert desk.durable() == desk.file()
         assert desk.durable().count(b'"k2"') == 1
-
-
-async def test_foreign_lines_after_a_failed_sync_are_durable_before_ours() -> None:
-    disk = SimulatedDisk()
-    disk.foreign.make_folder(PATH)
-    disk.sync_all()
-    theirs = foreign("theirs")
-    disk.foreign.replace(FILE, theirs)
-    disk.fail_next("fsync", errno.EIO, name=paths.CONTEXT)
-    async with Desk(disk).open(lazy=True) as desk:
-        refused = await desk.do(append(fresh_key()), user("one"))
-        assert isinstance(refused.error, StorageFailed)
-
-        assert (await desk.do(append(fresh_key()), user("one"))).ack.first == "0:1"
-
-        # The pages dropped by the failed sync are still shown by the page cache, until it is
-        # given back for something else.
-        disk.evict(FILE)
-        assert desk.file().startswith(theirs)
-        assert desk.durable() == desk.file()
 
 
 async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fails() -> None:
@@ -243,31 +187,6 @@ async def test_a_repeat_of_a_written_command_is_answered_once_it_is_synced() -> 
         assert again.ack.duplicate
         assert again.ack.durability == "synced"
         assert b'"w"' in again.durable_then
-
-
-@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-async def test_failed_write_leaves_the_lines_before_it(effect: Effect) -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        for number in range(2):
-            await desk.do(append(f"w{number}", durability="written"), user("soon"))
-        before = desk.file()
-        desk.disk.fail_next("write", errno.ENOSPC, name=paths.CONTEXT, effect=effect)
-
-        again = desk.send(append("w1", durability="written", repeat=True), user("soon"))
-        lost = desk.send(append("k2"), user("lost"))
-        twice = desk.send(append("k2", repeat=True), user("lost"))
-        await desk.wait_for(lambda: twice.answer is not None)
-
-        assert isinstance(lost.error, StorageFailed)
-        assert isinstance(twice.error, StorageFailed)
-        assert (again.ack.first, again.ack.duplicate) == ("0:2", True)
-        assert desk.file() == desk.durable() == before
-        _, reader = desk.subscribe("0:1")
-        assert (await desk.do(append("k2", repeat=True), user("found"))).ack.first == "0:3"
-        await desk.wait_for(lambda: reader.data.count(b"\n") == 3)
-        desk.disk.crash(Survival.LOST)
-        assert desk.stored.open().machine.head.line == 4
 
 
 async def test_failed_write_and_sync_take_all_lines_back() -> None:
@@ -362,19 +281,6 @@ async def test_cut_file_is_adopted_and_followers_start_over() -> None:
         assert b"".join(block or b"" for _, block in reader.events[last_reset:]) == desk.file()
 
 
-async def test_rewrite_conflicts_after_a_foreign_change() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        between_look_and_write(desk, lambda: desk.disk.foreign.append(FILE, foreign("theirs")))
-
-        desk.send(append("k2"), user("two"))
-        rewrite = desk.send(clear("c", expect="0:2"))
-        await desk.wait_for(lambda: rewrite.answer is not None)
-
-        assert isinstance(rewrite.error, Conflict)
-        assert rewrite.error.head == "0:3"
-
-
 # --- bounds --------------------------------------------------------------------------------------
 
 
@@ -451,19 +357,6 @@ async def test_a_writer_is_not_idle_while_its_files_are_being_opened() -> None:
         await desk.writer.open()
 
         assert seen == [False]
-
-
-async def test_an_idle_session_costs_no_handle_and_comes_back_from_its_mark() -> None:
-    desk = Desk()
-    async with desk.open():
-        await desk.do(append("k1"), user("one"))
-        await desk.settle()
-        assert desk.writer.is_idle
-        desk.writer.retire()
-        assert not desk.disk._handles
-
-    assert desk.stored.file(paths.MARK) != b""
-    assert desk.stored.open().machine.head.line == 1
 
 
 async def test_a_view_of_closed_files_is_an_error_and_no_other_file() -> None:
