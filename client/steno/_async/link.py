@@ -65,8 +65,7 @@ class Link:
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
         self.repairs: Repairs = Repairs() if home is None else home.repairs
-        endpoint = None if home is None else target.endpoint
-        self._exchange = Exchange(hello_of(target), endpoint, repairs=self.repairs)
+        self._exchange = Exchange(hello_of(target), repairs=self.repairs)
         self._masks: Masks | None = None
         self._owners: Owners[OwnerLink] | None = None
         self._connection: Connection | None = None

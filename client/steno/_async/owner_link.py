@@ -4,7 +4,9 @@ import anyio
 import anyio.abc
 
 from steno._async.link import Link
+from steno._connect.probe import hello_of
 from steno._sansio.exchange import Exchange
+from steno._sansio.owner_exchange import OwnerExchange
 from steno_protocol.errors import Incompatible, Unauthorized, Unreachable
 
 
@@ -14,10 +16,16 @@ class OwnerLink(Link):
     Args:
         home: the link of the client, whose tasks and time limit it shares.
         endpoint: the owner's address.
+
+    Attributes:
+        exchange: its requests and subscriptions.
     """
 
     def __init__(self, home: Link, endpoint: str) -> None:
         super().__init__(home.target.at(endpoint), home.timeout, home)
+        hello = hello_of(home.target)
+        self.exchange: OwnerExchange = OwnerExchange(hello, endpoint, repairs=self.repairs)
+        self._exchange = self.exchange
         self._home = home
         # Made here, and used by the tasks that start a little later.
         self._timer = anyio.Event()
@@ -25,11 +33,6 @@ class OwnerLink(Link):
         self._loop = home._loop
         self._is_started = False
         self._why = "the connection to it was lost"
-
-    @property
-    def exchange(self) -> Exchange:
-        """Its requests and subscriptions."""
-        return self._exchange
 
     def start(self, tasks: anyio.abc.TaskGroup) -> None:
         """Run in the tasks of the client, unless it does so already."""

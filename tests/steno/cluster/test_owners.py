@@ -373,3 +373,12 @@ def test_an_exchange_with_home_watches_nobody() -> None:
     assert driver.sent() == []
     assert driver.exchange.alarm == inf
     assert isinstance(driver.exchange, Exchange)
+
+
+def test_an_owner_is_watched_from_the_first_request_that_begins_at_it() -> None:
+    driver = Driver(endpoint=A)
+    driver.append()
+    driver.sent()
+    driver.wait(1.1 * limits.OWNER_SILENCE_S)
+    greeting = only(driver.sent())[1]
+    assert isinstance(greeting, commands.Hello)
