@@ -22,10 +22,9 @@ class OwnerLink(Link):
     """
 
     def __init__(self, home: Link, endpoint: str) -> None:
-        super().__init__(home.target.at(endpoint), home.timeout, home)
-        hello = hello_of(home.target)
-        self.exchange: OwnerExchange = OwnerExchange(hello, endpoint, repairs=self.repairs)
-        self._exchange = self.exchange
+        exchange = OwnerExchange(hello_of(home.target), endpoint, repairs=home.repairs)
+        super().__init__(home.target.at(endpoint), home.timeout, home, exchange)
+        self.exchange: OwnerExchange = exchange
         self._home = home
         # Made here, and used by the tasks that start a little later.
         self._timer = anyio.Event()

@@ -24,10 +24,9 @@ class BlockingOwnerLink(BlockingLink):
     """
 
     def __init__(self, home: BlockingLink, endpoint: str) -> None:
-        super().__init__(home.target.at(endpoint), home.timeout, home)
-        hello = hello_of(home.target)
-        self.exchange: OwnerExchange = OwnerExchange(hello, endpoint, home.on_stale, self.repairs)
-        self._exchange = self.exchange
+        exchange = OwnerExchange(hello_of(home.target), endpoint, home.on_stale, home.repairs)
+        super().__init__(home.target.at(endpoint), home.timeout, home, exchange)
+        self.exchange: OwnerExchange = exchange
         self._home = home
 
     def _connect_again(self, until: float) -> Connection | None:
