@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
+from steno._sansio.owner_exchange import OwnerExchange
 from steno._sansio.pending import Pending
 from steno_protocol import events, replies
 from steno_protocol.commands import AnyCommand, Append, Command, Hello, Stat
@@ -20,7 +21,10 @@ class Driver:
 
     def __init__(self, *, connected: bool = True, endpoint: str | None = None) -> None:
         self.stale_replies = 0
-        self.exchange = Exchange(Hello(protocol=2), endpoint, self._count_stale)
+        hello, stale = Hello(protocol=2), self._count_stale
+        self.exchange = (
+            Exchange(hello, stale) if endpoint is None else OwnerExchange(hello, endpoint, stale)
+        )
         self.now = 100.0
         self.woken: list[str] = []
         if connected:

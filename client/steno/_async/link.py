@@ -57,7 +57,13 @@ class Link:
         close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
-    def __init__(self, target: Target, timeout: float, home: "Link | None" = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        timeout: float,
+        home: "Link | None" = None,
+        exchange: Exchange | None = None,
+    ) -> None:
         self.name: str = target.name
         self.timeout: float = given_timeout(timeout)
         self.welcome: replies.Welcome | None = None
@@ -65,8 +71,7 @@ class Link:
         self.close_requests: set[commands.CompactAbort] = set()
         self._target = target
         self.repairs: Repairs = Repairs() if home is None else home.repairs
-        endpoint = None if home is None else target.endpoint
-        self._exchange = Exchange(hello_of(target), endpoint, repairs=self.repairs)
+        self._exchange = exchange or Exchange(hello_of(target), repairs=self.repairs)
         self._masks: Masks | None = None
         self._owners: Owners[OwnerLink] | None = None
         self._connection: Connection | None = None

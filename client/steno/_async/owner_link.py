@@ -4,7 +4,9 @@ import anyio
 import anyio.abc
 
 from steno._async.link import Link
+from steno._connect.probe import hello_of
 from steno._sansio.exchange import Exchange
+from steno._sansio.owner_exchange import OwnerExchange
 from steno_protocol.errors import Incompatible, Unauthorized, Unreachable
 
 
@@ -14,11 +16,17 @@ class OwnerLink(Link):
     Args:
         home: the link of the client, whose tasks and time limit it shares.
         endpoint: the owner's address.
+
+    Attributes:
+        exchange: its requests and subscriptions.
     """
 
     def __init__(self, home: Link, endpoint: str) -> None:
         root = None if home.welcome is None else home.welcome.root
-        super().__init__(home.target.owner_at(endpoint, root), home.timeout, home)
+        target = home.target.owner_at(endpoint, root)
+        exchange = OwnerExchange(hello_of(target), endpoint, repairs=home.repairs)
+        super().__init__(target, home.timeout, home, exchange)
+        self.exchange: OwnerExchange = exchange
         self._home = home
         # Made here, and used by the tasks that start a little later.
         self._timer = anyio.Event()
@@ -26,11 +34,6 @@ class OwnerLink(Link):
         self._loop = home._loop
         self._is_started = False
         self._why = "the connection to it was lost"
-
-    @property
-    def exchange(self) -> Exchange:
-        """Its requests and subscriptions."""
-        return self._exchange
 
     def start(self, tasks: anyio.abc.TaskGroup) -> None:
         """Run in the tasks of the client, unless it does so already."""

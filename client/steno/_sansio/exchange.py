@@ -17,12 +17,12 @@ The life of a request:
     and at its deadline it is done with Unreachable or OutcomeUnknown, wherever it is.
 
 A request or subscription that another daemon of a cluster has to serve is put into `redirected`;
-the driver gives it to the exchange with that daemon, which `adopt`s it.
+the driver gives it to the exchange with that daemon (`owner_exchange`), which `adopt`s it.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count, islice
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -58,9 +58,6 @@ if TYPE_CHECKING:
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
 """The longest silence of a slow connection that carries events."""
 
-_first_numbers: Final = count(1 << 32, 1 << 32)
-"""Of the exchanges with owners: an id that moves between exchanges means nothing in the others."""
-
 # Every request is looked up in it, and a union would be searched from its beginning.
 _SLOW: Final = frozenset(SlowCommand.__args__)
 
@@ -70,12 +67,11 @@ class Exchange:
 
     Args:
         hello: the greeting.
-        endpoint: the address of an owner that another daemon named; None for the home daemon.
         on_stale: called at each reply that may be older than what other daemons have.
         repairs: gets the repairs that replies report.
 
     Attributes:
-        endpoint: as given.
+        endpoint: the address of an owner in a cluster; None for the home daemon.
         redirected: what another daemon has to serve, each with the named address; None: home.
         outbox: requests to send; empty while there is no connection.
         alarm: when `tick` has to be called next, on the caller's clock in seconds; `inf` for never.
@@ -85,11 +81,10 @@ class Exchange:
     def __init__(
         self,
         hello: Hello,
-        endpoint: str | None = None,
         on_stale: Callable[[], None] | None = None,
         repairs: Repairs | None = None,
     ) -> None:
-        self.endpoint = endpoint
+        self.endpoint: str | None = None
         self._on_stale = on_stale
         self._repairs = Repairs() if repairs is None else repairs
         self.redirected: deque[tuple[Pending | Follower, str | None]] = deque()
@@ -103,18 +98,13 @@ class Exchange:
         self._clock_offset_ms: int | None = None
         # A daemon from before paces refuses the field.
         self._pace_ms_max: int = 0
-        self._number = 0 if endpoint is None else next(_first_numbers)
+        self._number = 0
         self._pending: dict[bytes, Pending] = {}
         self._slow_requests = SlowRequests()
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
         self._heard_at = -inf
-        # Of an owner: since when it is watched, when its silence is noticed, and whether it was
-        # greeted because of that.
-        self._watch_from = -inf
-        self._watch_due = inf
-        self._is_suspect = False
         # Of this connection: the bytes of all requests, and of those up to the last answered one.
         self._asked_bytes = self._answered_bytes = 0
 
@@ -185,8 +175,6 @@ class Exchange:
             self._send(pending, now)
         else:
             encode_header(command)
-        if self.endpoint is not None:
-            self._carry(pending, now)
         self._pending[pending.id] = pending
         self._arm(min(pending.due, pending.deadline))
         return pending
@@ -236,8 +224,6 @@ class Exchange:
             self._followers[self._next_id(b"s")] = item
             if self.is_connected and due <= now and not item.stalled:
                 self._subscribe(item, now)
-        if self.endpoint is not None:
-            self._carry(item, now)
         self._arm(min(item.due, item.deadline))
 
     def leave(self, item: "Pending | Follower") -> list[bytes]:
@@ -276,12 +262,6 @@ class Exchange:
             if item.session is not None:
                 self.redirected.append((item, None))
 
-    def turn_back(self, why: str) -> None:
-        """Redirect everything to the home daemon: the owner does not serve it."""
-        self.trouble = why
-        for item in self._all():
-            self.redirected.append((item, None))
-
     def _all(self) -> "list[Pending | Follower]":
         return [*self._pending.values(), *self._followers.values()]
 
@@ -307,8 +287,6 @@ class Exchange:
             follower.due = inf
             if not follower.stalled:
                 self._subscribe(follower, now)
-        if self.endpoint is not None:
-            self._watch(now)
 
     def disconnected(self, why: str) -> None:
         """Keep all requests for the next connection: this one answers none of them any more."""
@@ -384,12 +362,7 @@ class Exchange:
         if now < self.alarm:
             return
         self.alarm = inf
-        if self.endpoint is not None:
-            self._tick_owner(now)
-        for pending in list(self._pending.values()):
-            self._tick_request(pending, now)
-        for request_id, follower in list(self._followers.items()):
-            self._tick_follower(request_id, follower, now)
+        self._tick_due(now)
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -406,8 +379,6 @@ class Exchange:
         follower.deadline = now + timeout_s
         follower.timeout_s = timeout_s
         self._followers[self._next_id(b"s")] = follower
-        if self.endpoint is not None:
-            self._carry(follower, now)
         self._arm(min(follower.due, follower.deadline))
         if self.is_connected:
             self._subscribe(follower, now)
@@ -511,47 +482,7 @@ class Exchange:
 
     def _is_redirect(self, body: ErrorReply) -> bool:
         """Whether another daemon of the cluster serves the session, now or soon."""
-        if body.code is ErrorCode.HELD and body.endpoint is not None:
-            return True
-        return self.endpoint is not None and body.code in (ErrorCode.HELD, ErrorCode.SHUTTING_DOWN)
-
-    def _carry(self, item: "Pending | Follower", now: float) -> None:
-        """Bound the time that an item waits for an owner without a connection."""
-        if self.is_connected:
-            self._watch(now)
-        else:
-            item.due = now + limits.OWNER_CONNECT_S
-
-    def _watch(self, now: float) -> None:
-        """Begin to watch the owner, unless that has begun."""
-        if self._watch_due == inf and (self._pending or self._followers):
-            self._watch_anew(now)
-        self._arm(self._watch_due)
-
-    def _watch_anew(self, now: float) -> None:
-        # A slow connection may carry requests for so long.
-        under_way_s = (self._asked_bytes - self._answered_bytes) / limits.SLOW_BYTES_S
-        self._watch_from = now
-        self._watch_due = now + limits.OWNER_SILENCE_S + under_way_s
-
-    def _tick_owner(self, now: float) -> None:
-        """Greet an owner that has been silent, and give up one that stays silent."""
-        if not self.is_connected or not (self._pending or self._followers):
-            self._watch_due = inf
-            return
-        if now >= self._watch_due:
-            if self._heard_at >= self._watch_from:
-                self._is_suspect = False
-            elif self._is_suspect:
-                self.turn_back(f"it did not answer a greeting for {now - self._watch_from:.1f} s")
-                self._watch_due = inf
-                return
-            else:
-                self._is_suspect = True
-                greeting = OutgoingRequest(self._next_id(b"h"), encode_header(self._hello))
-                self.outbox.append(greeting)
-            self._watch_anew(now)
-        self._arm(self._watch_due)
+        return body.code is ErrorCode.HELD and body.endpoint is not None
 
     def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
         pending.refusal = body.exception(pending.key)
@@ -564,11 +495,15 @@ class Exchange:
             pending.backoff_s = min(2 * pending.backoff_s, limits.RESEND_S)
             self._arm(pending.due)
 
+    def _tick_due(self, now: float) -> None:
+        for pending in list(self._pending.values()):
+            self._tick_request(pending, now)
+        for request_id, follower in list(self._followers.items()):
+            self._tick_follower(request_id, follower, now)
+
     def _tick_request(self, pending: Pending, now: float) -> None:
         if now >= pending.deadline:
             self._finish(pending, pending.timed_out(self.trouble))
-            return
-        if now >= pending.due and self._is_given_up(pending):
             return
         if now >= pending.due and self.is_connected:
             if pending.copies:
@@ -576,15 +511,6 @@ class Exchange:
                 pending.interval_s = min(2 * pending.interval_s, limits.RESEND_S_MAX)
             self._send(pending, now)
         self._arm(min(pending.due, pending.deadline))
-
-    def _is_given_up(self, item: "Pending | Follower") -> bool:
-        """Whether it waited long enough for the connection to an owner, and goes home."""
-        if self.endpoint is None or self.is_connected:
-            return False
-        self.trouble = self.trouble or "no connection yet"
-        self.redirected.append((item, None))
-        item.due = inf
-        return True
 
     def _finish(self, pending: Pending, error: StenoError) -> None:
         pending.error = error
@@ -676,10 +602,6 @@ class Exchange:
 
     def _go_on_elsewhere(self, follower: "Follower", now: float) -> None:
         """Subscribe anew after a hand-over: the home daemon knows the next owner."""
-        if self.endpoint is not None:
-            follower.name = None
-            self.redirected.append((follower, None))
-            return
         self._subscribe_later(follower, now)
         if follower.inbox:
             # As after `lagged`: the inbox never exceeds one window.
@@ -689,8 +611,6 @@ class Exchange:
     def _tick_follower(self, request_id: bytes, follower: "Follower", now: float) -> None:
         if now >= follower.deadline:
             self._end(follower, follower.timed_out(self.trouble))
-        elif now >= follower.due and self._is_given_up(follower):
-            return
         elif now >= follower.due and self.is_connected:
             if self._may_be_coming(follower, now):
                 follower.due = self._heard_at + _BLOCK_WAY_S

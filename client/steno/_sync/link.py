@@ -66,6 +66,7 @@ class BlockingLink:
         target: Target,
         timeout: float,
         home: "BlockingLink | None" = None,
+        exchange: Exchange | None = None,
         on_stale: Callable[[], None] | None = None,
         on_repair: Callable[[RepairedFile], None] | None = None,
     ) -> None:
@@ -79,9 +80,8 @@ class BlockingLink:
         else:
             self._target = target.resolved()
         self.on_stale: Callable[[], None] | None = on_stale
-        endpoint = None if home is None else target.endpoint
         self.repairs: Repairs = Repairs(on_repair) if home is None else home.repairs
-        self._exchange = Exchange(hello_of(target), endpoint, on_stale, self.repairs)
+        self._exchange = exchange or Exchange(hello_of(target), on_stale, self.repairs)
         self._owners: Owners[BlockingOwnerLink] | None = None
         self._turns: ConnectionLock = ConnectionLock() if home is None else home._turns
         self._unpaid: deque[Follower] = deque() if home is None else home._unpaid

@@ -1,9 +1,11 @@
 """Requests and subscriptions that move between the daemons of a cluster, without sockets."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 
+from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
 from steno._sansio.owners import Owners
 from steno._sansio.pending import Pending
@@ -329,3 +331,24 @@ def test_an_interrupted_move_is_finished_by_the_next() -> None:
     owner = world.owners.links[A]
     owner.answer(only(owner.sent())[0], ACK)
     assert pending.reply == ACK
+
+
+def test_an_exchange_with_home_watches_nobody() -> None:
+    driver = Driver()
+    driver.follow()
+    request_id = only(driver.sent())[0]
+    driver.answer(request_id, replies.Subscribed(head="0:0", incarnation="i"))
+    driver.answer(request_id, events.Live(head="0:0"))
+    driver.wait(10 * limits.OWNER_SILENCE_S)
+    assert driver.sent() == []
+    assert driver.exchange.alarm == inf
+    assert isinstance(driver.exchange, Exchange)
+
+
+def test_an_owner_is_watched_from_the_first_request_that_begins_at_it() -> None:
+    driver = Driver(endpoint=A)
+    driver.append()
+    driver.sent()
+    driver.wait(1.1 * limits.OWNER_SILENCE_S)
+    greeting = only(driver.sent())[1]
+    assert isinstance(greeting, commands.Hello)

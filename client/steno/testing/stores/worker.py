@@ -14,11 +14,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
-
-_MARKS: Final = ("head", "checkpoint")
-"""Calls of a store whose results are sent; what the others return may have no form in JSON."""
+from typing import Any
 
 
 def main() -> None:
@@ -95,19 +93,13 @@ class Worker:
             yield self._reply(name, request)
 
     def _reply(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        call: Callable[..., Any] = getattr(self, f"do_{name}")
         begin = time.monotonic_ns()
         try:
-            reply = {"ok": self._call(name, fields)}
+            reply = {"ok": call(**fields)}
         except Exception as error:
             reply = {"error": f"{type(error).__name__}: {error}"}
         return {**reply, "at": [begin, time.monotonic_ns()]}
-
-    def _call(self, name: str, fields: dict[str, Any]) -> Any:
-        own = getattr(self, f"do_{name}", None)
-        if own is not None:
-            return own(**fields)
-        value = getattr(self._store, name)(**fields)
-        return value if name in _MARKS else None
 
     def do_describe(self) -> dict[str, Any]:
         """What the driver declares."""
@@ -140,10 +132,34 @@ class Worker:
         """All entries."""
         return list(self._store.load())
 
+    def do_append(self, entry: Any, key: str, **condition: Any) -> None:
+        """Append an entry; `condition` may be `expect`."""
+        self._store.append(entry, key, **condition)
+
+    def do_append_batch(self, entries: list[Any], key: str) -> None:
+        """Append a batch."""
+        self._store.append_batch(entries, key)
+
     def do_append_and_die(self, entry: Any, key: str) -> None:
         """Append an entry, and die before the answer."""
         self._store.append(entry, key)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def do_head(self) -> Any:
+        """The head for a conditional append."""
+        return self._store.head()
+
+    def do_clear(self) -> None:
+        """Remove all entries."""
+        self._store.clear()
+
+    def do_checkpoint(self) -> Any:
+        """Set a checkpoint; its mark."""
+        return self._store.checkpoint()
+
+    def do_revert(self, mark: Any) -> None:
+        """Remove all entries after a checkpoint."""
+        self._store.revert(mark)
 
 
 def _write_all(handle: int, data: bytes) -> None:
