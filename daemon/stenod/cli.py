@@ -176,11 +176,9 @@ def _serve_detached(settings: Config, writer: int) -> int:
 
 
 def _notify_parent(writer: int, text: str) -> None:
-    try:
+    # The parent may have exited, since the daemon was ready before; the log has the reason.
+    with suppress(OSError):
         os.write(writer, text.encode())
-    except OSError:
-        # The parent has exited, since the daemon was ready before; the log has the reason.
-        return
 
 
 def _close_inherited(ours: int) -> None:

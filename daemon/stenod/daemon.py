@@ -25,6 +25,7 @@ from steno_protocol import __version__, limits, paths
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import extra_command
+from stenod import system
 from stenod.api.auth import Admission
 from stenod.api.metrics import MetricsServer
 from stenod.api.peers import Outbox
@@ -444,9 +445,7 @@ def prepare_process() -> None:
     gc.freeze()
     gc.set_threshold(limits.GC_OBJECTS_MAX)
     sys.setswitchinterval(limits.THREAD_SWITCH_S)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    system.raise_handle_limit()
 
 
 def serve(

@@ -171,8 +171,8 @@ class World:
         """Clean up as a daemon does at its start, beside forks with these keys."""
         tree = self.disk.open_root(TREE)
         try:
-            left = fork.sweep(self.disk, tree, under_way.__contains__)
-            left += taking_in.sweep(self.disk, tree, under_way.__contains__)
+            left = fork.remove_abandoned(self.disk, tree, paths.FORKS, under_way.__contains__)
+            left += fork.remove_abandoned(self.disk, tree, paths.IMPORTS, under_way.__contains__)
             return left, trash.sweep(self.disk, tree, now, EXPIRY_S)
         finally:
             self.disk.close(tree)

@@ -62,14 +62,6 @@ class _NoFile:
         return b""
 
 
-def _always() -> bool:
-    return True
-
-
-def _ignore(_: "Subscriber") -> None:
-    """Do nothing: the default for a subscription without a registry."""
-
-
 class Subscriber(msgspec.Struct, eq=False):
     """One subscription.
 
@@ -98,7 +90,7 @@ class Subscriber(msgspec.Struct, eq=False):
     position: Position
     credit: int
     offset: int | None = None
-    accepts: Callable[[], bool] = _always
+    accepts: Callable[[], bool] = lambda: True
     reading: anyio.Semaphore = msgspec.field(
         default_factory=lambda: anyio.Semaphore(1, fast_acquire=True)
     )
@@ -112,7 +104,7 @@ class Subscriber(msgspec.Struct, eq=False):
     gone: bool = False
     stalled_since: float | None = None
     end_event: Event | None = None
-    forget: Callable[["Subscriber"], None] = _ignore
+    forget: Callable[["Subscriber"], None] = lambda _: None
 
     def send_end(self) -> None:
         """Send the subscription's last event, if it ended and the peer's queue has room."""

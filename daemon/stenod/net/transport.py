@@ -118,9 +118,9 @@ class Transport:
         self._turns: Turns[zmq.Frame] = Turns()
         self._turn_timer: asyncio.TimerHandle | None = None
         self._handle: Handle | None = None
-        self._refusal: Refusal = _no_frames
-        self._end_burst: Callable[[], None] = _nothing
-        self._is_waiting: IsWaiting = _is_answered
+        self._refusal: Refusal = lambda *_: ()
+        self._end_burst: Callable[[], None] = lambda: None
+        self._is_waiting: IsWaiting = lambda _: False
         self._is_burst_scheduled = False
         self._is_in_burst = False
         self._has_news = False
@@ -672,20 +672,6 @@ class ZapHandler:
                 return [_ZAP_VERSION, request, b"400", b"not admitted", b"", b""]
             case _:
                 return [_ZAP_VERSION, b"", b"500", b"not a request", b"", b""]
-
-
-def _nothing() -> None:
-    """Do nothing: before `serve` there is no burst."""
-
-
-def _is_answered(_: bytes) -> bool:
-    """Return False: before `serve` no peer has commands."""
-    return False
-
-
-def _no_frames(*_: object) -> Sequence[bytes]:
-    """Refuse nothing: before `serve` no message is received."""
-    return ()
 
 
 def _inode_of(fd: int) -> int | None:

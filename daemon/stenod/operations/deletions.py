@@ -19,7 +19,9 @@ class Deletions(Operation):
         """Move a session to the trash."""
         place = self._trees.place(command.session)
         with looking_up(command):
-            done = await self._deleted_elsewhere(place, command)
+            moved_to = await self._moved_to(place, command.key)
+        # Another daemon of the cluster may have done it.
+        done = None if moved_to is None else trash.done_elsewhere(place, moved_to, self._expiry_s)
         if done is None:
             done = await self._found_in_trash(place, command)
         if done is not None:
@@ -131,10 +133,3 @@ class Deletions(Operation):
             command,
             lambda: trash.find(self._trees, place, command, self._expiry_s),
         )
-
-    async def _deleted_elsewhere(self, place: Place, command: Delete) -> Deleted | None:
-        """Return the answer to a repeat of what another daemon of the cluster did."""
-        found = await self._moved_to(place, command.key)
-        if found is None:
-            return None
-        return trash.done_elsewhere(place, found.rpartition("/")[2], self._expiry_s)

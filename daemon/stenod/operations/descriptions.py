@@ -26,26 +26,17 @@ class Descriptions(Operation):
 
     async def open(self, command: Open) -> SessionStat:
         """Open a session, and create it if the command says so."""
-        await self._take_room_of_new(command)
+        place = self._trees.place(command.session)
+        if command.create and self._sessions.known(command.session) is None:
+            await self._take_room(
+                command.session,
+                lambda: NEW_SESSION_BYTES if self._trees.inode(place) is None else None,
+            )
         opened = await self._sessions.open(command)
         inspection, _ = await self._queries.inspect(command.session)
         return await self._stat_of(
             command.session, inspection, is_open=True, created=opened.created
         )
-
-    async def _take_room_of_new(self, command: Open) -> None:
-        """Refuse to create a session that does not fit.
-
-        Raises:
-            TooLarge, StorageFailed: nothing was created.
-        """
-        quotas = self._services.quotas
-        is_known = self._sessions.known(command.session) is not None
-        if quotas is None or not quotas.has_limits or not command.create or is_known:
-            return
-        place = self._trees.place(command.session)
-        if await self._services.read(lambda: self._trees.inode(place)) is None:
-            quotas.take(command.session, NEW_SESSION_BYTES)
 
     async def _stat_of(
         self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False

@@ -47,7 +47,9 @@ class Forks(Operation):
             if taken is not None:
                 raise taken
             self._sessions.check_taking()
-            await self._check_room(source, target)
+            await self._take_room(
+                target.session, lambda: session_bytes(source.path) + NEW_SESSION_BYTES
+            )
             with self._sessions.kept_out(target):
                 made = await self._make(wanted)
         await self._record_in_source(wanted, made)
@@ -75,17 +77,6 @@ class Forks(Operation):
             f" {new_id!r}: open it, or use a new key to create another one",
             session=wanted.source.session,
         )
-
-    async def _check_room(self, source: Place, target: Place) -> None:
-        """Refuse a fork that does not fit.
-
-        Raises:
-            TooLarge, StorageFailed: nothing was created.
-        """
-        quotas = self._services.quotas
-        if quotas is not None:
-            size = await self._services.read(lambda: session_bytes(source.path))
-            quotas.take(target.session, size + NEW_SESSION_BYTES)
 
     async def _make(self, wanted: Wanted) -> SessionStat:
         async with self._snapshot(wanted.source) as (snapshot, stamp):

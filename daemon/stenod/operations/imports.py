@@ -38,7 +38,9 @@ class Imports(Operation):
             with self._sessions.kept_out(place):
                 was_done = await self._was_taken_in(wanted)
                 if not was_done:
-                    await self._check_room_of_prepared(wanted)
+                    await self._take_room(
+                        place.session, lambda: tree_bytes(wanted.prepared), is_written=True
+                    )
                     now = self._services.wall()
                     await self._services.read(
                         lambda: taking_in.take_in(self._disk, self._trees, wanted, now)
@@ -63,14 +65,3 @@ class Imports(Operation):
 
     async def _was_taken_in(self, wanted: taking_in.Wanted) -> bool:
         return await self._done_before(wanted.command, lambda: taking_in.find(self._trees, wanted))
-
-    async def _check_room_of_prepared(self, wanted: taking_in.Wanted) -> None:
-        """Refuse a prepared session that does not fit.
-
-        Raises:
-            TooLarge, StorageFailed: nothing was taken in.
-        """
-        quotas = self._services.quotas
-        if quotas is not None and quotas.has_limits:
-            size = await self._services.read(lambda: tree_bytes(wanted.prepared))
-            quotas.take(wanted.place.session, size, is_written=True)

@@ -73,6 +73,25 @@ class Operation:
             more = page.more
         return found
 
+    async def _take_room(
+        self, session: str, measure: Callable[[], int | None], *, is_written: bool = False
+    ) -> None:
+        """Refuse to create a session that does not fit.
+
+        Args:
+            session: its id.
+            measure: returns its bytes, None if it exists already; blocks.
+            is_written: they are on the disk already, but not yet in a session.
+
+        Raises:
+            TooLarge, StorageFailed: nothing was created.
+        """
+        quotas = self._services.quotas
+        if quotas is not None and quotas.has_limits:
+            size = await self._services.read(measure)
+            if size is not None:
+                quotas.take(session, size, is_written=is_written)
+
     async def _acquire_new(self, place: Place) -> Exists | None:
         """Own the place of a new session; returns the error if another daemon has it."""
         try:

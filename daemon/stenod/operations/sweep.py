@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from steno_protocol import limits
+from steno_protocol import limits, paths
 from stenod.operations.operation import Operation, Parts
-from stenod.sessions import fork, moves, taking_in, trash
+from stenod.sessions import fork, moves, trash
 from stenod.store.handles import closing
 
 
@@ -51,8 +51,8 @@ class Sweep(Operation):
         with closing(self._disk, tree):
             wall = self._services.wall()
             return (
-                fork.sweep(self._disk, tree, self._is_under_way),
-                taking_in.sweep(self._disk, tree, self._is_under_way),
+                fork.remove_abandoned(self._disk, tree, paths.FORKS, self._is_under_way),
+                fork.remove_abandoned(self._disk, tree, paths.IMPORTS, self._is_under_way),
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )

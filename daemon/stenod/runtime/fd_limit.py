@@ -39,7 +39,6 @@ class HandleLimit:
         count: returns the number of open handles.
 
     Attributes:
-        most: the number of handles that the process may have.
         set_aside: returns the number of free handles that connections from other machines may
             still take without asking.
     """
@@ -80,7 +79,6 @@ def check_enough() -> None:
     Raises:
         StorageFailed: the limit is below `HANDLES_MIN`.
     """
-    system.raise_handle_limit()
     most = _soft_limit()
     if most < limits.HANDLES_MIN:
         raise StorageFailed(

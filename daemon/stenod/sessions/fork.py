@@ -179,18 +179,6 @@ def source_entry(wanted: Wanted, made: SessionStat) -> TimelineEntry:
     )
 
 
-def sweep(disk: Disk, tree: int, is_under_way: Callable[[str], bool]) -> int:
-    """Remove the leftovers of abandoned forks, and return their number.
-
-    Args:
-        disk: the disk.
-        tree: the open folder of the sessions.
-        is_under_way: whether this daemon creates a fork with that key now. A fork locks its folder,
-            but not in the same instant in which it creates the folder.
-    """
-    return remove_abandoned(disk, tree, paths.FORKS, is_under_way)
-
-
 def remove_abandoned(disk: Disk, tree: int, above: str, is_under_way: Callable[[str], bool]) -> int:
     """Remove the unlocked folders of unfinished sessions, and return their number.
 
@@ -198,7 +186,8 @@ def remove_abandoned(disk: Disk, tree: int, above: str, is_under_way: Callable[[
         disk: the disk.
         tree: the open folder of the sessions.
         above: the name of the folder in the tree that has them, each named by the key of a command.
-        is_under_way: whether this daemon serves a command with that key now.
+        is_under_way: whether this daemon serves a command with that key now. Its maker locks the
+            folder, but not in the same instant in which it creates it.
     """
     try:
         nests = disk.open_folder(tree, above)

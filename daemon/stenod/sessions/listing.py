@@ -3,7 +3,8 @@
 Everything here blocks and changes nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from stenod.sessions import metadata
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store.disk import Disk, FileStat
 from stenod.store.handles import closing
+from stenod.store.names import read_file
 
 
 class Tree(NamedTuple):
@@ -34,42 +36,24 @@ class Tree(NamedTuple):
     beside: Path | None
 
 
-class _Flat(msgspec.Struct, frozen=True):
-    """A session that is one file, in kimi-cli's old format."""
-
-    entry: SessionEntry
-
-
-_Found = SessionEntry | _Flat | str
-"""A session; one in the old format; or the id of one with past generations and no present one."""
-
-
 def list_sessions(disk: Disk, trees: Sequence[Tree], wanted: List) -> Sessions:
     """List the sessions of all trees in order of their ids, up to the limit."""
-    found: list[SessionEntry] = []
-    lost: list[str] = []
-    flat: list[SessionEntry] = []
+    walk = _Walk(disk, wanted)
     for tree in trees:
-        for entry in _within(disk, tree, wanted):
-            match entry:
-                case str():
-                    lost.append(entry)
-                case _Flat():
-                    flat.append(entry.entry)
-                case SessionEntry():
-                    found.append(entry)
-    found.sort(key=lambda entry: entry.session)
-    more = len(found) > wanted.limit
-    shown = found[: wanted.limit]
+        walk.look_at(tree)
+    walk.found.sort(key=lambda entry: entry.session)
+    walk.flat.sort(key=lambda entry: entry.session)
+    more = len(walk.found) > wanted.limit
+    shown = walk.found[: wanted.limit]
+    lost, flat = sorted(walk.lost), walk.flat
     if more:
         # Sessions after the last one belong to the next page.
         lost = [session for session in lost if session <= shown[-1].session]
         flat = [entry for entry in flat if entry.session <= shown[-1].session]
-    flat.sort(key=lambda entry: entry.session)
     return Sessions(
         sessions=shown,
         more=more,
-        without_context=tuple(sorted(lost)[: wanted.limit]),
+        without_context=tuple(lost[: wanted.limit]),
         flat=tuple(flat[: wanted.limit]),
     )
 
@@ -110,43 +94,15 @@ def flat_stat(disk: Disk, folder: int, file: str) -> FileStat | None:
         return disk.stat(handle)
 
 
-def _within(disk: Disk, tree: Tree, wanted: List) -> Iterator[_Found]:
-    try:
-        handle = disk.open_root(str(tree.folder))
-    except OSError:
-        # A tree that does not exist or is not readable has no sessions to list.
-        return
-    named = {} if tree.beside is None else _work_dirs_at(disk, str(tree.beside))
-    yield from _walk(
-        disk, handle, tree.prefix, limits.SESSION_TREE_DEPTH_MAX, wanted, _Above(named)
-    )
-
-
-def _work_dirs_at(disk: Disk, path: str) -> dict[str, WorkDir]:
-    try:
-        folder = disk.open_root(path)
-    except OSError:
-        return {}
-    with closing(disk, folder):
-        return _work_dirs(disk, folder)
-
-
 def _work_dirs(disk: Disk, folder: int) -> dict[str, WorkDir]:
     """Read the work directories of a folder's `kimi.json`, by the folders of their sessions.
 
     A missing, damaged or too large file counts as empty: it is another program's, and the list of
     sessions is complete without it.
     """
-    try:
-        handle = disk.open_read(folder, KIMI_FILE)
-    except OSError:
-        return {}
-    try:
-        return decode_work_dirs(disk.read(handle, limits.STATE_BYTES_MAX, 0))
-    except OSError:
-        return {}
-    finally:
-        disk.close(handle)
+    with suppress(OSError):
+        return decode_work_dirs(read_file(disk, folder, KIMI_FILE, limits.STATE_BYTES_MAX))
+    return {}
 
 
 class _Above(msgspec.Struct, frozen=True):
@@ -170,132 +126,125 @@ class _Above(msgspec.Struct, frozen=True):
         return _Above(self.named, here, self.here, self.in_session)
 
 
-def _walk(
-    disk: Disk, folder: int, address: str, depth: int, wanted: List, above: _Above
-) -> Iterator[_Found]:
-    """Yield the sessions in an open folder and below it; close the folder."""
-    with closing(disk, folder):
-        names = disk.names(folder)
+class _Walk:
+    """One walk through session trees.
+
+    Attributes:
+        found: the sessions.
+        flat: those that are one file, in kimi-cli's old format.
+        lost: the ids of those with past generations and no present one.
+    """
+
+    def __init__(self, disk: Disk, wanted: List) -> None:
+        self.found: list[SessionEntry] = []
+        self.flat: list[SessionEntry] = []
+        self.lost: list[str] = []
+        self._disk = disk
+        self._wanted = wanted
+
+    def look_at(self, tree: Tree) -> None:
+        """Walk through a tree; one that does not exist or is not readable has no sessions."""
+        try:
+            folder = self._disk.open_root(str(tree.folder))
+        except OSError:
+            return
+        with closing(self._disk, folder):
+            named = dict[str, WorkDir]()
+            if tree.beside is not None:
+                with (
+                    suppress(OSError),
+                    closing(self._disk, self._disk.open_root(str(tree.beside))) as beside,
+                ):
+                    named = _work_dirs(self._disk, beside)
+            self._look_in(folder, tree.prefix, limits.SESSION_TREE_DEPTH_MAX, _Above(named))
+
+    def _look_in(self, folder: int, address: str, depth: int, above: _Above) -> None:
+        """Find the sessions in an open folder and below it."""
+        names = self._disk.names(folder)
         # A folder inside a session's folder contains uploads or the like, whatever its name.
         in_session = above.in_session or paths.CONTEXT in names
         above = msgspec.structs.replace(above, in_session=in_session)
         if not in_session:
             if KIMI_FILE in names:
-                named = {**above.named, **_work_dirs(disk, folder)}
+                named = {**above.named, **_work_dirs(self._disk, folder)}
                 above = msgspec.structs.replace(above, named=named)
-            yield from _flat_within(disk, folder, address, names, wanted, above.here)
-        is_asked_for = address.startswith(wanted.prefix) and address > wanted.after
-        if is_asked_for and address and not address.endswith(":"):
+            self._find_flat(folder, address, names, above.here)
+        if address and not address.endswith(":") and self._is_wanted(address):
             if paths.CONTEXT in names:
-                entry = _entry(disk, folder, address, names, wanted, above.parent)
-                if entry is not None:
-                    yield entry
+                self._find(folder, address, names, above.parent)
             elif any(map(paths.generation_of, names)):
-                yield address
+                self.lost.append(address)
         for name in names if depth else []:
             joined = _joined(address, name)
             # Most names are those of a session's files, and an error for each takes long.
-            if not paths.is_own_file(name) and _may_be_session(joined):
-                below = above.below(name)
-                yield from _walk_below(disk, folder, name, joined, depth - 1, wanted, below)
+            if paths.is_own_file(name) or not _may_be_session(joined):
+                continue
+            try:
+                below = self._disk.open_folder(folder, name)
+            except OSError:
+                continue
+            with closing(self._disk, below):
+                self._look_in(below, joined, depth - 1, above.below(name))
 
-
-def _walk_below(
-    disk: Disk,
-    parent: int,
-    name: str,
-    address: str,
-    depth: int,
-    wanted: List,
-    above: _Above,
-) -> Iterator[_Found]:
-    try:
-        folder = disk.open_folder(parent, name)
-    except OSError:
-        return
-    yield from _walk(disk, folder, address, depth, wanted, above)
-
-
-def _flat_within(
-    disk: Disk,
-    folder: int,
-    address: str,
-    names: list[str],
-    wanted: List,
-    work_dir: WorkDir | None,
-) -> Iterator[_Flat]:
-    """Yield the sessions of a folder that are files in kimi-cli's old format."""
-    if not metadata.NOTHING.fits(wanted):
-        return
-    for file in names:
-        name = paths.flat_session_of(file)
-        if name is None:
-            continue
-        session = _joined(address, name)
-        is_asked_for = session.startswith(wanted.prefix) and session > wanted.after
-        if not is_asked_for or not _may_be_session(session):
-            continue
-        stat = flat_stat(disk, folder, file)
-        if stat is not None and not (name in names and _has_context(disk, folder, name)):
+    def _find_flat(
+        self, folder: int, address: str, names: list[str], work_dir: WorkDir | None
+    ) -> None:
+        """Find the sessions of a folder that are files in kimi-cli's old format."""
+        if not metadata.NOTHING.fits(self._wanted):
+            return
+        for file in names:
+            name = paths.flat_session_of(file)
+            session = None if name is None else _joined(address, name)
+            if name is None or session is None or not self._is_wanted(session):
+                continue
+            stat = flat_stat(self._disk, folder, file) if _may_be_session(session) else None
+            if stat is None or (name in names and self._has_context(folder, name)):
+                continue
             entry = SessionEntry(
-                session=session,
-                bytes=stat.size,
-                modified_at=stat.modified_s,
-                generations=0,
-                work_dir="" if work_dir is None else work_dir.path,
-                last_in_work_dir=work_dir is not None and work_dir.last_session_id == name,
+                session=session, bytes=stat.size, modified_at=stat.modified_s, generations=0
             )
-            yield _Flat(entry)
+            self.flat.append(_in_work_dir(entry, work_dir))
 
-
-def _has_context(disk: Disk, parent: int, name: str) -> bool:
-    try:
-        folder = disk.open_folder(parent, name)
-    except OSError:
+    def _has_context(self, parent: int, name: str) -> bool:
+        with suppress(OSError), closing(self._disk, self._disk.open_folder(parent, name)) as folder:
+            return self._disk.stat_name(folder, paths.CONTEXT) is not None
         return False
-    with closing(disk, folder):
-        return disk.stat_name(folder, paths.CONTEXT) is not None
+
+    def _is_wanted(self, session: str) -> bool:
+        return session.startswith(self._wanted.prefix) and session > self._wanted.after
+
+    def _find(self, folder: int, address: str, names: list[str], work_dir: WorkDir | None) -> None:
+        """Find a session if it matches the filters."""
+        disk = self._disk
+        described = metadata.read(disk, folder) if paths.STATE in names else metadata.NOTHING
+        context = disk.stat_name(folder, paths.CONTEXT)
+        if context is None or not described.fits(self._wanted):
+            return
+        streams = (disk.stat_name(folder, name) for name in names if paths.stream_of(name))
+        entry = SessionEntry(
+            session=address,
+            bytes=context.size,
+            modified_at=max(stat.modified_s for stat in (context, *streams) if stat is not None),
+            generations=sum(paths.generation_of(name) is not None for name in names),
+            title=described.title,
+            labels=described.labels,
+            archived=described.archived,
+            forked_from=described.forked_from,
+        )
+        self.found.append(_in_work_dir(entry, work_dir))
+
+
+def _in_work_dir(entry: SessionEntry, work_dir: WorkDir | None) -> SessionEntry:
+    """Return an entry with the work directory of its session, if that is known."""
+    if work_dir is None:
+        return entry
+    is_last = work_dir.last_session_id == entry.session.rpartition("/")[2]
+    return msgspec.structs.replace(entry, work_dir=work_dir.path, last_in_work_dir=is_last)
 
 
 def _joined(address: str, name: str) -> str:
     """Return the id of a name in the folder of `address`, which may be a tree or a mount."""
     return f"{address}/{name}" if address and not address.endswith(":") else address + name
-
-
-def _entry(
-    disk: Disk,
-    folder: int,
-    address: str,
-    names: list[str],
-    wanted: List,
-    work_dir: WorkDir | None,
-) -> SessionEntry | None:
-    """Return a session's entry if it matches the filters."""
-    described = metadata.read(disk, folder) if paths.STATE in names else metadata.NOTHING
-    stat = disk.stat_name(folder, paths.CONTEXT)
-    if stat is None or not described.fits(wanted):
-        return None
-    return SessionEntry(
-        session=address,
-        bytes=stat.size,
-        modified_at=max([stat.modified_s, *_stream_times(disk, folder, names)]),
-        generations=sum(paths.generation_of(name) is not None for name in names),
-        title=described.title,
-        labels=described.labels,
-        archived=described.archived,
-        forked_from=described.forked_from,
-        work_dir="" if work_dir is None else work_dir.path,
-        last_in_work_dir=(
-            work_dir is not None and work_dir.last_session_id == address.rpartition("/")[2]
-        ),
-    )
-
-
-def _stream_times(disk: Disk, folder: int, names: list[str]) -> Iterator[float]:
-    for name in names:
-        stat = disk.stat_name(folder, name) if paths.stream_of(name) is not None else None
-        if stat is not None:
-            yield stat.modified_s
 
 
 def _may_be_session(address: str) -> bool:

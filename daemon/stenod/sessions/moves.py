@@ -268,11 +268,9 @@ def of_tree(trees: SessionFolders, place: Place) -> Generator[Moves]:
 
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     """Remove the expired records of a tree, and return their number; the next sweep continues."""
-    try:
-        with opened(disk, tree) as moves:
-            return moves.expire(now, expiry_s)
-    except OSError:
-        return 0
+    with contextlib.suppress(OSError), opened(disk, tree) as moves:
+        return moves.expire(now, expiry_s)
+    return 0
 
 
 def check_same(record: Record, move: Move | None, kind: Kind, session: str, wanted: Move) -> None:

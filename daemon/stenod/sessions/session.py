@@ -164,7 +164,6 @@ class Session:
         take_handles: reserves file handles; False if there are none left.
 
     Attributes:
-        place: the session's id and path.
         context: the writer of the context.
         is_claimed: True once a caller got the reply that it created the session.
     """

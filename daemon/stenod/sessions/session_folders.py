@@ -407,11 +407,7 @@ class SessionFolders:
         if name is None:
             return False
         try:
-            above = self._descend(
-                msgspec.structs.replace(place, segments=place.segments[:-1]),
-                create=False,
-                keep=False,
-            )
+            above = self._descend(msgspec.structs.replace(place, segments=place.segments[:-1]))
         except OSError:
             return False
         with closing(self._disk, above):
@@ -422,7 +418,7 @@ class SessionFolders:
             return self._disk.stat_name(folder, paths.CONTEXT) is not None
         return False
 
-    def _descend(self, place: Place, *, create: bool, keep: bool) -> int:
+    def _descend(self, place: Place, *, create: bool = False, keep: bool = False) -> int:
         handle = self._disk.open_root(str(place.tree), create=create)
         for segment in place.segments:
             parent = handle

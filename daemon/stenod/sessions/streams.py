@@ -10,6 +10,7 @@ Everything here blocks.
 """
 
 from collections.abc import Set
+from contextlib import suppress
 
 import msgspec
 
@@ -168,7 +169,9 @@ def discard(
             code=ErrorCode.STORAGE_FAILED,
             key=command.key,
         ) from None
-    _forget_recovery_point(disk, folder, name)
+    # Without its stream it is of no use: another generation never begins from it.
+    with suppress(OSError):
+        remove(disk, folder, paths.recovery_point_file(name))
     return _answer(place, deleted, expiry_s)
 
 
@@ -186,14 +189,6 @@ def _check_head(
             session=place.session,
             head=str(head),
         )
-
-
-def _forget_recovery_point(disk: Disk, folder: int, name: str) -> None:
-    """Remove the recovery point of a deleted stream; another generation's is never used."""
-    try:
-        remove(disk, folder, paths.recovery_point_file(name))
-    except OSError:
-        return
 
 
 class Expired(msgspec.Struct, frozen=True):

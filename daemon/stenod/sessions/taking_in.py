@@ -12,7 +12,6 @@ A repeat of the command continues after a crash at any step. Everything here blo
 import contextlib
 import errno
 import os
-from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
@@ -20,7 +19,7 @@ import msgspec
 from steno_protocol import limits, paths
 from steno_protocol.commands import TakeIn
 from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
-from stenod.sessions import fork, moves
+from stenod.sessions import moves
 from stenod.sessions.moves import Move, Record, Texts
 from stenod.sessions.session_folders import Place, SessionFolders, flat_id
 from stenod.store.disk import Disk, FileStat
@@ -92,18 +91,6 @@ def take_in(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> No
             found.finish(record)
         except OSError as error:
             raise moves.doubtful(place.session, key, error) from None
-
-
-def sweep(disk: Disk, tree: int, is_under_way: Callable[[str], bool]) -> int:
-    """Remove what clients prepared and nobody took in, and return the number of folders.
-
-    Args:
-        disk: the disk.
-        tree: the open folder of the sessions.
-        is_under_way: whether this daemon serves a command with that key now. A client locks the
-            folder that it prepares, until it has its answer.
-    """
-    return fork.remove_abandoned(disk, tree, paths.IMPORTS, is_under_way)
 
 
 def _open_prepared(

@@ -83,9 +83,9 @@ def find(trees: SessionFolders, place: Place, command: Delete, expiry_s: float) 
         return _answer(place, entry, expiry_s)
 
 
-def done_elsewhere(place: Place, name: str, expiry_s: float) -> Deleted | None:
-    """Return the answer of a deletion by another daemon, whose trash has the files."""
-    entry = _entry_of(name)
+def done_elsewhere(place: Place, path: str, expiry_s: float) -> Deleted | None:
+    """Return the answer of a deletion by another daemon, whose trash has the files at a path."""
+    entry = _entry_of(path.rpartition("/")[2])
     return None if entry is None else _answer(place, entry, expiry_s)
 
 

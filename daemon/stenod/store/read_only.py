@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from stenod.store.posix import PosixDisk, open_file
 
@@ -37,26 +38,16 @@ class ReadOnlyDisk(PosixDisk):
         del create
         return self.open_read(folder, name)
 
-    def open_new(self, folder: int, name: str) -> int:
-        """Refuse to create a file."""
-        del folder
-        raise _refused(name)
+    def _refuse(self, *arguments: object, **_: object) -> NoReturn:
+        name = next((each for each in arguments if isinstance(each, str)), None)
+        raise OSError(errno.EROFS, "these files are only read", name)
 
-    def write(self, handle: int, data: bytes) -> int:
-        """Refuse to append."""
-        del handle, data
-        raise _refused()
+    open_new = write = truncate = copy = link = rename = move = unlink = remove_folder = _refuse
 
-    def truncate(self, handle: int, size: int) -> None:
-        """Refuse to cut a file."""
-        del handle, size
-        raise _refused()
+    def _do_nothing(self, *_: object, **__: object) -> None:
+        """Do nothing: the file has these bytes, and only the owner knows what is durable."""
 
-    def mark_size_dirty(self, handle: int) -> None:
-        """Do nothing: no sync of this process can have failed."""
-
-    def overwrite(self, handle: int, offset: int, data: bytes) -> None:
-        """Do nothing: the file has these bytes."""
+    mark_size_dirty = overwrite = fdatasync = fsync = _do_nothing
 
     @contextmanager
     def unmodified(self, handle: int) -> Generator[None]:
@@ -64,51 +55,11 @@ class ReadOnlyDisk(PosixDisk):
         del handle
         yield
 
-    def fdatasync(self, handle: int) -> None:
-        """Do nothing: only the owner's daemon knows what is durable."""
-
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
-        """Do nothing; see `fdatasync`."""
+        """Do nothing, as for one file."""
         return [None] * len(handles)
-
-    def fsync(self, handle: int) -> None:
-        """Do nothing; see `fdatasync`."""
-
-    def copy(self, source: int, target: int, offset: int, size: int) -> int:
-        """Refuse to append."""
-        del source, target, offset, size
-        raise _refused()
-
-    def link(self, folder: int, name: str, new_name: str, *, into: int | None = None) -> None:
-        """Refuse to give a file a second name."""
-        del folder, new_name, into
-        raise _refused(name)
-
-    def rename(self, folder: int, name: str, new_name: str) -> None:
-        """Refuse to rename a file."""
-        del folder, new_name
-        raise _refused(name)
-
-    def move(self, folder: int, name: str, target: int, new_name: str, key: str = "") -> None:
-        """Refuse to move a folder."""
-        del folder, target, new_name, key
-        raise _refused(name)
-
-    def unlink(self, folder: int, name: str) -> None:
-        """Refuse to remove a name."""
-        del folder
-        raise _refused(name)
-
-    def remove_folder(self, folder: int, name: str) -> None:
-        """Refuse to remove a folder."""
-        del folder
-        raise _refused(name)
 
     def lock(self, handle: int) -> bool:
         """Take no lock; the answer is that of a free folder."""
         del handle
         return True
-
-
-def _refused(name: str = "") -> OSError:
-    return OSError(errno.EROFS, "these files are only read", name or None)

@@ -2,8 +2,10 @@
 
 import errno
 import os
+import resource
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +58,10 @@ def resident_bytes() -> int:
 
 
 def raise_handle_limit() -> None:
-    """Leave the limit as the user set it: Linux's usual limit is enough."""
+    """Raise the soft limit of file handles to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def relay_socket(folder: Path, waiting_max: int) -> RelaySocket:
