@@ -88,9 +88,7 @@ def texts(event: object) -> list[str]:
 
 
 def test_a_local_client_follows_its_session_through_a_failover_and_back(hosts: Hosts) -> None:
-    with steno.connect_sync(
-        hosts.home.root, spawn=False, name=AGENT, timeout=TIMEOUT_S
-    ) as client:
+    with steno.connect_sync(hosts.home.root, spawn=False, name=AGENT, timeout=TIMEOUT_S) as client:
         client.open("s", follow=False)
         session = client.session("s")
         with session.subscribe("start") as events:

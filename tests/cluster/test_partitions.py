@@ -89,6 +89,24 @@ def test_a_host_that_missed_that_a_session_was_taken_shows_no_old_state_as_fresh
     assert seen == ["before", "behind"]
 
 
+def test_a_host_that_missed_that_a_session_was_taken_forks_no_old_state(parted: Parted) -> None:
+    write(parted.one, "s", "before")
+    parted.cut()
+    wait_until(lambda: not knows_both(parted.two), "the first daemon is not missed")
+    write(parted.two, "s", "behind")
+
+    def fork() -> bool:
+        try:
+            parted.one.session("s").fork("f", key="k")
+        except steno.StenoError:
+            return False
+        return True
+
+    parted.heal()
+    wait_until(fork, "the session cannot be forked")
+    assert read(parted.two, "f") == ["before", "behind"]
+
+
 def succeeds(client: steno.BlockingClient, session: str, text: str) -> bool:
     """Append a record; False if it could not be now."""
     try:

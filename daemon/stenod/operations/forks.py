@@ -14,6 +14,7 @@ from steno_protocol.errors import (
     NotFound,
     OutcomeUnknown,
     StenoError,
+    StorageFailed,
 )
 from steno_protocol.replies import SessionStat
 from stenod.core.machine import Machine
@@ -79,6 +80,14 @@ class Forks(Operation):
         )
 
     async def _make(self, wanted: Wanted) -> SessionStat:
+        # The source may be open, and taken over unnoticed: no message of the fork would show that.
+        if not await self._sessions.confirm(wanted.source.session):
+            raise StorageFailed(
+                "the journal cannot be reached: no majority of its servers says whether the source"
+                " is in its last state; nothing was forked, send the command again once they"
+                " answer (`steno cluster status` shows them)",
+                session=wanted.source.session,
+            )
         async with self._snapshot(wanted.source) as (snapshot, stamp):
             asked = msgspec.structs.replace(wanted, stamp=stamp)
             fork.check_key(asked, snapshot.timeline)

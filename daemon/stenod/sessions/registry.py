@@ -433,15 +433,19 @@ class Registry:
             raise
         return False
 
-    async def confirm(self, session: str) -> None:
+    async def confirm(self, session: str) -> bool:
         """Ask the cluster whether this daemon still owns an open session.
+
+        Returns:
+            False if nobody can be asked.
 
         Raises:
             Held: another daemon owns it.
         """
         member = self.member
-        if member is not None and not self._trees.place(session).shared:
-            await self._services.read(lambda: member.is_stale(session))
+        if member is None or self._trees.place(session).shared:
+            return True
+        return not await self._services.read(lambda: member.is_stale(session))
 
     async def hand_over(self, session: str, host: str) -> None:
         """Give a session to another daemon of the cluster; its followers go there.

@@ -217,6 +217,25 @@ async def test_an_id_that_another_daemon_has_is_taken(
         assert OTHER in refused.message
 
 
+async def test_an_open_session_that_another_daemon_took_over_unnoticed_is_not_forked(
+    daemon: DaemonInProcess, member: ScriptedMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = Fork(session=SESSION, new_session="f", key=fresh_key())
+    async with daemon.running():
+        await written(daemon)
+        member.held.add(SESSION)
+        refused = await ask(daemon, "f1", fork)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.endpoint) == ("held", OTHER)
+        member.held.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(member, "is_stale", lambda _: True)
+            refused = await ask(daemon, "f2", fork)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
+        assert isinstance(await ask(daemon, "f3", fork), SessionStat)
+
+
 @pytest.mark.parametrize("kind", [Fork, Rename])
 async def test_a_repeat_has_its_first_answer_although_another_daemon_took_the_session_over(
     daemon: DaemonInProcess, member: ScriptedMember, kind: type[Fork | Rename]
