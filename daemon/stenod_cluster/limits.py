@@ -21,10 +21,6 @@ TRASH_CHARS_MAX: Final = 120
 SUBJECTS_KEPT_MAX: Final = 1024
 """Subjects of folders that are kept in memory, as each commit needs that of its folder."""
 
-DUPLICATE_WINDOW_S: Final = 120.0
-"""Time for which the servers know the ids of messages. A message is sent again for `publish_s`,
-which is far shorter."""
-
 CONNECT_S: Final = 1.0
 """Time to connect to a server. The next one is tried then; a stopped one accepts nothing."""
 
@@ -44,10 +40,6 @@ servers replace a lost leader after 4 to 9 s, and forget what was sent to it mea
 
 CHECK_S: Final = 0.5
 """Time for the answer to a ping after `RESEND_S`; without it another server is chosen."""
-
-ID_TAKEN_S: Final = 3.0
-"""Time for which a leader may store a message before it is sent under another id. Storing takes
-milliseconds; a leader that waits in vain would do so for the whole `DUPLICATE_WINDOW_S`."""
 
 RETRY_S: Final = 0.001
 """First pause before a message is sent again whose refusal may pass; each next one is twice as

@@ -341,6 +341,9 @@ class Membership:
     async def _tidy(self) -> None:
         """Let the copies on this disk follow the names that other daemons changed."""
         with suppress(OSError):
+            # A daemon may have died in a collection.
+            await anyio.to_thread.run_sync(self._ownership.holds.collect_all)
+        with suppress(OSError):
             stale = self._ownership.copies.stale
             self._untidy.extend(await anyio.to_thread.run_sync(lambda: list(stale())))
         while True:

@@ -185,8 +185,8 @@ class NatsJournal:
         if not after:
             self._connection.call(self._purge(subject, before))
             return
-        *between, _ = [each.sequence for each in self.read(subject, after, before)]
-        for sequence in reversed(between):
+        between = [each.sequence for each in self.read(subject, after, before)]
+        for sequence in reversed(between[:-1]):
             request = {"seq": sequence, "no_erase": True}
             self._connection.call(self._ask("STREAM.MSG.DELETE", request))
 

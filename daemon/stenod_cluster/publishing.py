@@ -1,4 +1,7 @@
-"""One publication or batch: sent under one id until the servers decide, or the deadline comes."""
+"""One publication or batch, sent until the servers decide, or the deadline comes.
+
+The fence lets one of its copies in; the id in the headers shows whether that one is stored.
+"""
 
 import asyncio
 import secrets
@@ -31,7 +34,7 @@ from stenod_cluster.verdicts import (
     WrongSequence,
     verdict_of,
 )
-from stenod_cluster.wire import KIND, batch_headers, headers_of, id_of, message_of, sequence_of
+from stenod_cluster.wire import KIND, MESSAGE_ID, batch_headers, headers_of, message_of, sequence_of
 
 
 class Publishing:
@@ -62,10 +65,7 @@ class Publishing:
         self._doubted = doubted
         self._subjects = [subject_of(options.cluster, each.subject) for each in publication.batch]
         self._stream = stream_name(options.cluster)
-        self._id = ""
-        self._ids: set[str] = set()
-        self._unknown_since: float | None = None
-        self._choose_id()
+        self._id = secrets.token_hex(16)
         self._is_in_doubt = False
         self._reason = "no server has been asked yet"
         self._pause_s = limits.RETRY_S
@@ -120,10 +120,8 @@ class Publishing:
                 if self._publication.also or last > self._publication.after:
                     return await self._overtaken()
                 return await self._is_behind(f"messages up to {last}")
-            case Again(reason, may_be_stored, is_id_taken):
+            case Again(reason, may_be_stored):
                 self._is_in_doubt |= may_be_stored
-                if is_id_taken:
-                    self._give_up_id()
                 await self._pause(reason)
             case Refused():
                 return self._in_doubt() or verdict.error(self._publication.subject)
@@ -185,24 +183,7 @@ class Publishing:
             return error
 
     def _is_ours(self, reply: Reply) -> bool:
-        return id_of(reply.headers) in self._ids
-
-    def _choose_id(self) -> None:
-        self._id = secrets.token_hex(16)
-        self._ids.add(self._id)
-        self._unknown_since = None
-
-    def _give_up_id(self) -> None:
-        """Take another id if the leader has said for long that it stores a message with this one.
-
-        A leader that was replaced, and is leader again, may wait for a message of its first time
-        that the next leader dropped. The fence lets one message in, whatever the ids.
-        """
-        now = asyncio.get_running_loop().time()
-        if self._unknown_since is None:
-            self._unknown_since = now
-        elif now - self._unknown_since > limits.ID_TAKEN_S:
-            self._choose_id()
+        return reply.headers.get(MESSAGE_ID) == self._id
 
     async def _read(self, request: dict[str, int | str]) -> Reply | None:
         """Read a message of the subject from any replica; None if none has it or answers."""

@@ -1,13 +1,10 @@
 """The stream of a cluster: what it is created with, and what an existing one must have."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from stenod_cluster import limits
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name, stream_subjects
-
-_NANOSECONDS: Final = 10**9
 
 
 def stream_config(options: ReplicationOptions) -> dict[str, Any]:
@@ -28,7 +25,6 @@ def stream_config(options: ReplicationOptions) -> dict[str, Any]:
         "deny_purge": False,
         "allow_rollup_hdrs": False,
         "allow_atomic": True,
-        "duplicate_window": int(limits.DUPLICATE_WINDOW_S) * _NANOSECONDS,
     }
 
 

@@ -21,10 +21,9 @@ _FULL: Final = {10002, 10023, 10028, 10047, 10120}
 _NOT_ENABLED: Final = {10035, 10039, 10076}
 _ONE_SERVER: Final = 10074
 
-_ID_TAKEN: Final = 10158
-_UNDECIDED: Final = {_ID_TAKEN, 10163, 10164, 10167, 10176, 10210, 10211}
-"""The leader still applies the message before or one with the same id, has changed in the middle of
-a batch, or has too many batches."""
+_UNDECIDED: Final = {10163, 10164, 10167, 10176, 10210, 10211}
+"""The leader still applies the message before, has changed in the middle of a batch, or has too
+many batches."""
 
 _UNAVAILABLE: Final = {10005, 10008, 10009, 10118, 10194}
 """No leader, or too few servers."""
@@ -59,12 +58,10 @@ class Again:
     Attributes:
         reason: what the servers lack.
         may_be_stored: the leader failed while it stored, so other servers may have the message.
-        is_id_taken: the leader stores a message with the same id.
     """
 
     reason: str
     may_be_stored: bool = False
-    is_id_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ def failure_of(error: dict[str, Any], stream: str) -> Again | Refused:
     code = int(error.get("err_code", 0))
     said = f"the servers answer {str(error.get('description', error))!r}"
     if code in _UNDECIDED:
-        return Again(said, is_id_taken=code == _ID_TAKEN)
+        return Again(said)
     if code in _UNAVAILABLE:
         return Again(f"{said}: stream {stream} has no majority of its servers")
     if code == STREAM_NOT_FOUND:

@@ -7,11 +7,11 @@ from typing import Final
 
 from stenod_cluster.journal import ForeignMessage, Kind, Message, Owner, Publication
 
-MESSAGE_ID: Final = "Nats-Msg-Id"
-"""The servers store one message of those with the same id."""
-
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 """The servers refuse a message if its subject's last one has another sequence: the fence."""
+
+MESSAGE_ID: Final = "Steno-Message"
+"""The same in each copy of a message that is sent again: it shows whose the stored one is."""
 
 KIND: Final = "Steno-Kind"
 """What a message is."""
@@ -20,7 +20,6 @@ _MOVE: Final = "Steno-Move"
 _HOST: Final = "Steno-Host"
 _INCARNATION: Final = "Steno-Incarnation"
 _ENDPOINT: Final = "Steno-Endpoint"
-_BATCH_MESSAGE: Final = "Steno-Message"
 _BATCH: Final = "Nats-Batch-Id"
 _BATCH_PLACE: Final = "Nats-Batch-Sequence"
 _BATCH_END: Final = "Nats-Batch-Commit"
@@ -49,24 +48,14 @@ def headers_of(publication: Publication, message_id: str) -> dict[str, str]:
 
 
 def batch_headers(batch: Sequence[Publication], message_id: str) -> list[dict[str, str]]:
-    """Returns the headers of each message of a batch, under a new id of the batch.
-
-    The servers would refuse a batch with the `Nats-Msg-Id` of a message that they have, before they
-    look at its fences.
-    """
+    """Returns the headers of each message of a batch, under a new id of the batch."""
     number = secrets.token_hex(16)
     found: list[dict[str, str]] = []
     for place, publication in enumerate(batch, start=1):
         headers = headers_of(publication, message_id)
-        headers[_BATCH_MESSAGE] = headers.pop(MESSAGE_ID)
         found.append({**headers, _BATCH: number, _BATCH_PLACE: str(place)})
     found[-1][_BATCH_END] = "1"
     return found
-
-
-def id_of(headers: Mapping[str, str]) -> str | None:
-    """Returns the id under which a message was published."""
-    return headers.get(MESSAGE_ID) or headers.get(_BATCH_MESSAGE)
 
 
 def headers_in(data: bytes) -> dict[str, str]:

@@ -255,6 +255,20 @@ def test_a_purge_removes_what_is_before(join: Join) -> None:
     assert isinstance(stored(journal, "s", at), int)
 
 
+def test_a_purge_behind_a_message_keeps_what_is_before(join: Join) -> None:
+    journal, sequences = join("ann"), [0]
+    for _ in range(600):
+        sequences.append(stored(journal, "s", sequences[-1]))
+    kept, last = sequences[2], sequences[-1]
+
+    for _ in range(2):
+        journal.purge("s", last, kept)
+        journal.purge("s", last, last)
+        found = [each.sequence for each in journal.read("s", 0, last)]
+        assert found == [*sequences[1:3], last]
+    assert isinstance(stored(journal, "s", last), int)
+
+
 def test_a_message_over_the_limit_is_refused(join: Join) -> None:
     journal = join("ann")
 

@@ -141,6 +141,41 @@ def test_a_keyed_fork_is_answered_by_another_owner_of_its_source(pair: Pair) -> 
     assert read(pair.one, "f") == ["shared", "more", "last"]
 
 
+SHARED = "shared " * 60_000
+"""More than what a fork may publish itself."""
+
+
+def stream_bytes(client: steno.BlockingClient) -> int:
+    (stream,) = client.cluster().streams
+    return stream.bytes
+
+
+def test_forks_refer_to_what_another_daemon_shortened_and_deleted(pair: Pair) -> None:
+    write(pair.one, "s", SHARED)
+    write(pair.one, "s", "removed")
+    before = stream_bytes(pair.one)
+    for number in range(5):
+        pair.one.session("s").fork(f"f{number}")
+    pair.one.session("f0").fork("g")
+    assert stream_bytes(pair.one) - before < len(SHARED) / 2
+
+    (two,) = (host for host in pair.one.cluster().hosts if host.endpoint != pair.daemon.endpoint)
+    for session in ("s", "g"):
+        pair.one.hand_over(session, two.host)
+    for _ in range(3):
+        checkpoint = pair.two.session("s").checkpoint().checkpoint_id
+        write(pair.two, "s", "later")
+        assert checkpoint is not None
+        pair.two.session("s").revert_to(checkpoint)
+    gone = pair.two.request(commands.Gc(keep_generations=1), replies.GcReport)[0]
+    assert not gone.failed
+    assert read(pair.two, "g") == [SHARED, "removed"]
+    pair.two.delete("s")
+    pair.one.hand_over("f1", two.host)
+    assert read(pair.two, "f1") == [SHARED, "removed"]
+    assert read(pair.two, pair.two.undelete("s").session) == [SHARED, "removed"]
+
+
 DYING_S = 3.0
 """Time after which the client of a daemon that died gives up."""
 

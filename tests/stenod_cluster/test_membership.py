@@ -1,8 +1,11 @@
 """The membership of a daemon, with a journal in memory."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
+import anyio.from_thread
 import msgspec
 import pytest
 
@@ -105,6 +108,33 @@ def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_pa
     assert [each.session for each in report.sessions] == ["a", "b", "c"]
     assert [each.session for each in report.sessions if each.trouble] == ["b"]
     assert f"message {foreign} of 'b' in the journal is not steno's" in report.sessions[1].trouble
+
+
+@pytest.mark.anyio
+async def test_a_daemon_that_starts_goes_on_with_a_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = MemoryStream()
+    one = member(stream, tmp_path, "one")
+    publish(stream, one, ".held/i/9/i", Kind.NAME)
+    collected = anyio.Event()
+
+    async def lose(session: str) -> None:
+        del session
+
+    stale = one._ownership.copies.stale
+
+    def stale_after() -> Iterator[str]:
+        anyio.from_thread.run_sync(collected.set)
+        return stale()
+
+    monkeypatch.setattr(one._ownership.copies, "stale", stale_after)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.serve, lose)
+        await collected.wait()
+        tasks.cancel_scope.cancel()
+
+    assert stream.names("", ".held") == []
 
 
 def test_a_list_is_stale_while_no_majority_answers(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ def verdict(code: int, status: int = 400, description: str = "it does not work")
 
 def test_a_sequence_is_a_stored_message() -> None:
     assert verdict_of(b'{"stream":"S","seq":7}', "S") == Stored(7)
-    assert verdict_of(b'{"stream":"S","seq":7,"duplicate":true}', "S") == Stored(7)
 
 
 def test_a_wrong_sequence_names_the_last_one() -> None:
@@ -24,12 +23,11 @@ def test_a_wrong_sequence_names_the_last_one() -> None:
     assert verdict(10071, description="wrong last sequence") == WrongSequence(0)
 
 
-@pytest.mark.parametrize("code", [10164, 10163, 10167, 10158])
+@pytest.mark.parametrize("code", [10164, 10163, 10167])
 def test_what_is_undecided_is_asked_again(code: int) -> None:
     found = verdict(code)
     assert isinstance(found, Again)
     assert not found.may_be_stored
-    assert found.is_id_taken is (code == 10158)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from steno_protocol import paths
 from steno_protocol.commands import Delete, Fork, Rename, TakeIn, Undelete
 from steno_protocol.errors import Exists, NotFound
 from stenod.core import timeline
+from stenod.core.machine import Machine
 from stenod.recovery.opened import Opened
 from stenod.runtime.config import Config
 from stenod.sessions import fork, moves, rename, taking_in, trash
@@ -124,17 +125,17 @@ class ClusterCommands:
     @contextmanager
     def _captured(self, opened: Opened, session: str) -> Generator[Snapshot]:
         place, log = self._place(session), opened.log
-        context, wire = (
-            log.view(log.generation),
-            self._trees.readable_stream(place, paths.WIRE).view,
-        )
+        context = log.view(log.generation)
+        wire = self._trees.readable_stream(place, paths.WIRE).view
+        machine = opened.machine
+        assert isinstance(machine, Machine)
         try:
             yield Snapshot(
                 session=session,
                 generation=log.generation,
                 context=context,
                 wire=wire,
-                next_id=opened.machine.next_checkpoint_id,
+                next_id=machine.next_checkpoint_id,
                 past=lambda generation: self._trees.past(place, generation),
                 timeline=timeline.decode(log.timeline()),
                 incarnation=opened.incarnation,
