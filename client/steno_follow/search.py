@@ -1,20 +1,24 @@
-"""The transcripts of other agents in a folder."""
+"""What a folder has for an import: transcripts of other agents, and sessions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 from steno_agents.detection import BESIDE, FORMATS, guessed
+from steno_agents.opencode import DATABASE
 from steno_follow import compressed
 from steno_follow.foreign_source import ForeignSource
 from steno_follow.naming import SUFFIX, session_of
 from steno_follow.recognition import detected, first_objects
-from steno_follow.session_folders import check_session_id
-from steno_follow.source_tree import Entry, SourceTree, Walk
+from steno_follow.session_folders import ImportSource, check_session_id, find_sessions
+from steno_follow.source_tree import Entry, SourceTree, Walk, database_at
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.errors import BadRequest, NotFound, StenoError
+
+Source = ImportSource | ForeignSource
 
 _ENDINGS: Final = (SUFFIX, SUFFIX + compressed.SUFFIX)
 
@@ -62,6 +66,55 @@ class Found:
     unknown: list[Unknown] = field(default_factory=list[Unknown])
     contexts: set[PurePath] = field(default_factory=set[PurePath])
     left_out: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+
+@contextmanager
+def source_tree(given: Path) -> Generator[SourceTree]:
+    """What the user gave as a folder of files: a database's sessions become files of one."""
+    database = database_at(given, DATABASE)
+    with ExitStack() as opened:
+        folder = given
+        if database is not None:
+            # Imported here: no other import needs SQLite.
+            from steno_follow.opencode_database import as_transcripts  # noqa: PLC0415
+
+            folder = opened.enter_context(as_transcripts(database))
+        yield opened.enter_context(closing(SourceTree(folder, database and database.resolve())))
+
+
+def find_all(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tuple[Path, str]]]:
+    """Find the sessions and the transcripts of other agents in a folder.
+
+    Args:
+        tree: the folder, or its one file.
+        given: the id of the one session, or the prefix of the ids; None without any.
+
+    Returns:
+        What can be imported, and the paths of the others with the reason.
+
+    Raises:
+        NotFound: the folder has none.
+        BadRequest: it has only files that no reader understands, or the id is not possible.
+    """
+    foreign = find_foreign(tree, given)
+    sources: list[Source] = [*foreign.sources]
+    nameless = foreign.nameless
+    guessed = [(each.path, each.why) for each in foreign.unknown if each.guess is not None]
+    left_out = [*foreign.left_out, *guessed]
+    has_none = not (sources or nameless or left_out)
+    if tree.only is None or has_none:
+        try:
+            own, own_nameless = find_sessions(tree, given, foreign.contexts)
+        except NotFound:
+            if has_none:
+                raise
+        else:
+            sources, nameless = [*own, *sources], [*own_nameless, *nameless]
+    left_out += [(path.parent, f"its path {path} is no session id") for path in nameless]
+    if not sources and len(left_out) == 1 and not nameless:
+        path, why = left_out[0]
+        raise BadRequest(f"{path} is not imported: {why}")
+    return sources, left_out
 
 
 def find_foreign(tree: SourceTree, prefix: str | None) -> Found:

@@ -121,10 +121,10 @@ class ImportSource:
         )
 
 
-def find(
+def find_sessions(
     tree: SourceTree, given: str | None, contexts: Collection[PurePath]
 ) -> tuple[list[ImportSource], list[Path]]:
-    """The sessions in a folder, parents first, and the contexts whose path is no session id.
+    """Find the sessions in a folder, parents first, and the contexts whose path is no session id.
 
     Args:
         tree: a session folder, a tree, or the file of a session in kimi-cli's old format.

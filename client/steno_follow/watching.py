@@ -30,11 +30,11 @@ from steno_follow.limits import (
     WATCH_WORK_S,
 )
 from steno_follow.opencode_mirror import DatabaseMirror
-from steno_follow.outcomes import Followed, Imported, notes_of
+from steno_follow.outcomes import Followed, Imported, Outcome, notes_of
 from steno_follow.search import find_one
 from steno_follow.session_indexes import IndexWatch
 from steno_follow.source_notes import SOURCE, mark_gone
-from steno_follow.taking_in import Importer, Outcome
+from steno_follow.taking_in import Importer
 from steno_protocol import paths
 from steno_protocol.errors import (
     Busy,
