@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 from steno_agents.detection import BESIDE, FORMATS, guessed
 from steno_agents.opencode import DATABASE
@@ -26,27 +26,19 @@ _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
 
 
-class Unknown(NamedTuple):
-    """A file that no reader understands.
+def _why_unknown(guess: str | None) -> str:
+    """The reason why a file that no reader understands is left out.
 
-    Attributes:
-        path: its path.
+    Args:
         guess: the name of the program that most likely wrote it; None if nothing suggests one.
     """
-
-    path: Path
-    guess: str | None
-
-    @property
-    def why(self) -> str:
-        """The reason why it is left out."""
-        known = ", ".join(each.program for each in FORMATS)
-        what = (
-            "its records are those of no agent that steno knows"
-            if self.guess is None
-            else f"it looks like a transcript of {self.guess}, which steno cannot read"
-        )
-        return f"{what}; it reads those of {known}, and session folders of kimi-cli"
+    known = ", ".join(each.program for each in FORMATS)
+    what = (
+        "its records are those of no agent that steno knows"
+        if guess is None
+        else f"it looks like a transcript of {guess}, which steno cannot read"
+    )
+    return f"{what}; it reads those of {known}, and session folders of kimi-cli"
 
 
 @dataclass(slots=True)
@@ -56,14 +48,12 @@ class Found:
     Attributes:
         sources: those that can be imported.
         nameless: those whose path is no session id.
-        unknown: files with lines of JSON that no reader understands.
         contexts: files whose lines are the messages of kimi-cli.
         left_out: files and folders that were not read, with the reason.
     """
 
     sources: list[ForeignSource] = field(default_factory=list[ForeignSource])
     nameless: list[Path] = field(default_factory=list[Path])
-    unknown: list[Unknown] = field(default_factory=list[Unknown])
     contexts: set[PurePath] = field(default_factory=set[PurePath])
     left_out: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
@@ -99,8 +89,7 @@ def find_all(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tu
     foreign = find_foreign(tree, given)
     sources: list[Source] = [*foreign.sources]
     nameless = foreign.nameless
-    guessed = [(each.path, each.why) for each in foreign.unknown if each.guess is not None]
-    left_out = [*foreign.left_out, *guessed]
+    left_out = foreign.left_out
     has_none = not (sources or nameless or left_out)
     if tree.only is None or has_none:
         try:
@@ -143,8 +132,8 @@ def find_foreign(tree: SourceTree, prefix: str | None) -> Found:
     return found
 
 
-def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
-    """What a context file is if it has no message of kimi-cli; None if it may have.
+def why_no_context(tree: SourceTree, inside: PurePath) -> str | None:
+    """Return why a context file is not one of kimi-cli; None if it may be.
 
     Raises:
         OSError: it cannot be read.
@@ -154,7 +143,7 @@ def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
     if not first or any(isinstance(each.get("role"), str) for each in first):
         return None
     guesses = (guess for each in first if (guess := guessed(each)) is not None)
-    return Unknown(tree.path(inside), next(guesses, None))
+    return _why_unknown(next(guesses, None))
 
 
 def find_one(tree: SourceTree, inside: PurePath) -> ForeignSource | None:
@@ -181,8 +170,8 @@ def _look(tree: SourceTree, inside: PurePath, prefix: str | None, found: Found) 
     if kind is None:
         if is_context:
             found.contexts.add(inside)
-        elif first:
-            found.unknown.append(Unknown(tree.path(inside), detection.guess))
+        elif detection.guess is not None:
+            found.left_out.append((tree.path(inside), _why_unknown(detection.guess)))
         return
     is_named = tree.only is not None and prefix is not None
     session = prefix if is_named and prefix else session_of(tree, inside, kind, prefix)

@@ -8,7 +8,7 @@ that exists is followed up to its end.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,14 @@ from steno_follow.known_files import KnownFiles
 from steno_follow.masking import mask_files, writing_redactor
 from steno_follow.naming import id_of_copy
 from steno_follow.outcomes import Followed, Imported, Outcome
-from steno_follow.search import Source, unknown_context
+from steno_follow.search import Source, why_no_context
 from steno_follow.session_folders import ImportSource, check_same, copy_session
 from steno_follow.source_notes import AnotherCopy, mark_gone
 from steno_follow.source_tree import SourceTree
 from steno_follow.work_dirs import note_work_dirs
 from steno_protocol import paths
 from steno_protocol.commands import TakeIn
-from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, TooLarge
+from steno_protocol.errors import BadRequest, OutcomeUnknown, StenoError, TooLarge
 from steno_protocol.replies import SessionStat
 from steno_redact.records import masked_bytes
 from steno_redact.redactor import Redactor
@@ -138,10 +138,9 @@ class Importer:
     def mark_gone(self, tree: SourceTree) -> Iterator[str]:
         """Mark the sessions whose files were in a folder and are no more; yields their ids."""
         for each in [] if tree.only is not None else self.known.all():
-            if not each.note.is_gone and tree.is_gone(Path(each.note.path)):
-                with suppress(NotFound):
-                    if mark_gone(self._client, each.session, each.note.path):
-                        yield each.session
+            is_gone = not each.note.is_gone and tree.is_gone(Path(each.note.path))
+            if is_gone and mark_gone(self._client, each.session, each.note.path):
+                yield each.session
 
     def note_work_dirs(self, folder: Path, imported: Iterable[Source]) -> None:
         """Note the work directories of the sessions of kimi-cli among those that were imported.
@@ -202,9 +201,9 @@ def _is_there(source: Source, tree: Path, redactor: Redactor | None) -> bool:
         Exists: another session has the id.
     """
     if isinstance(source, ImportSource):
-        unknown = unknown_context(source.tree, source.context)
-        if unknown is not None:
-            raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
+        why = why_no_context(source.tree, source.context)
+        if why is not None:
+            raise BadRequest(f"{source.tree.path(source.context)} is not imported: {why}")
     _, segments = paths.split_session(source.session)
     target = tree.joinpath(*segments)
     if not target.exists():
