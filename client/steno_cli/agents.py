@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import msgspec
@@ -91,6 +91,20 @@ class Made:
         """Remove the folder, of which no daemon runs any more."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def removed_after_failure(made: Made) -> Generator[None]:
+    """Remove the folder if the block fails; the first error of a process is raised alone."""
+    try:
+        yield
+    except BaseException as errors:
+        made.remove()
+        error = errors
+        # The others follow from it.
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseException", error.exceptions[0])
+        raise error from None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from steno_cli.command_limits import (
     VERIFY_TIMEOUT_S,
 )
 from steno_cli.session_files import SessionFiles
+from steno_cli.session_ids import pages
 from steno_present.open_calls import OpenCall, open_calls
 from steno_present.wording import count
 from steno_protocol import paths
@@ -28,7 +29,7 @@ from steno_protocol.damage import Finding
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.limits import FINDINGS_LISTED_MAX
 from steno_protocol.positions import Position
-from steno_protocol.replies import CheckedFile, CheckFinding, Sessions, Verification
+from steno_protocol.replies import CheckedFile, CheckFinding, Verification
 from steno_search.prefilter import Prefilter
 
 _HAS_CALLS = Prefilter(b"tool", ignore_case=False)
@@ -151,13 +152,9 @@ def list_sessions(client: BlockingClient, prefix: str = "") -> tuple[list[str], 
     """The sessions with a prefix, and those that have only past generations."""
     found: list[str] = []
     lost: list[str] = []
-    more = True
-    while more:
-        request = List(prefix=prefix, after=found[-1] if found else "")
-        page = client.request(request, Sessions)[0]
+    for page in pages(client, List(prefix=prefix)):
         found += [entry.session for entry in page.sessions]
         lost += page.without_context
-        more = page.more
     return found, lost
 
 

@@ -1,8 +1,10 @@
 """Session ids on the command line: prefixes, and ids apart from paths."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from steno import BlockingClient
 from steno_cli.connection import connected
@@ -14,6 +16,15 @@ from steno_protocol.replies import Sessions
 
 _NAMED_MAX: Final = 5
 """Ids in an error; more of them would hide its text."""
+
+
+def pages(client: BlockingClient, wanted: List) -> Iterator[Sessions]:
+    """The list of the sessions, a page for each request."""
+    has_more, after = True, wanted.after
+    while has_more:
+        page = client.request(msgspec.structs.replace(wanted, after=after), Sessions)[0]
+        yield page
+        has_more, after = page.more, page.sessions[-1].session if page.sessions else after
 
 
 def is_session_id(target: str) -> bool:
@@ -80,15 +91,14 @@ def _beginning_with(client: BlockingClient, prefix: str, text: str) -> list[str]
         None if the text is the id of a session, perhaps without its present generation.
     """
     found: list[str] = []
-    more, after = True, ""
-    while more and len(found) <= _NAMED_MAX:
-        page = client.request(List(prefix=prefix, after=after), Sessions)[0]
+    for page in pages(client, List(prefix=prefix)):
         ids = [entry.session for entry in page.sessions]
         if text in (*ids, *page.without_context):
             return None
         meant = ids if prefix == text else [each for each in ids if matches(text, each)]
         found += without_subsessions(meant, found)
-        more, after = page.more, ids[-1] if ids else ""
+        if len(found) > _NAMED_MAX:
+            break
     return found
 
 

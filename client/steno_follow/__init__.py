@@ -1,9 +1,11 @@
 """Other programs' transcripts and session folders, brought into a root and followed.
 
-`Importer` brings one file or folder up to its present end, and `Watcher` many of them again and
-again; both do the same with a file. The rest of the room serves these two. The readers of the
-formats are in `steno_agents`; here files are opened, and the daemon is asked to write.
+`importing` gives what brings one file or folder up to its present end, and `watch` does so with
+many of them again and again; both do the same with a file. The rest of the room serves these two.
+The readers of the formats are in `steno_agents`; here files are opened, and the daemon is asked to
+write.
 
+watch               places that are watched until a signal
 watching            the files that changed, followed
 taking_in           one file or folder brought up to its end, new or known
 hooks               the transcript that the hook of a program names

@@ -84,12 +84,15 @@ class Followed:
         return bool(added or self.was_rewritten or self.was_reverted)
 
 
-def notes_of(found: Imported | Followed | None, source: ForeignSource) -> Iterator[str]:
+Outcome = Imported | Followed
+
+
+def notes_of(found: Outcome, source: ForeignSource) -> Iterator[str]:
     """Yield what there is to say of what was done with a transcript."""
     if isinstance(found, Imported):
         yield from _histories(found, source.session)
         yield from _not_converted(found, source)
-    elif found is not None:
+    else:
         yield from _of_a_look(found, source)
 
 

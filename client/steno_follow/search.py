@@ -1,20 +1,24 @@
-"""The transcripts of other agents in a folder."""
+"""What a folder has for an import: transcripts of other agents, and sessions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 from steno_agents.detection import BESIDE, FORMATS, guessed
+from steno_agents.opencode import DATABASE
 from steno_follow import compressed
 from steno_follow.foreign_source import ForeignSource
 from steno_follow.naming import SUFFIX, session_of
 from steno_follow.recognition import detected, first_objects
-from steno_follow.session_folders import check_session_id
-from steno_follow.source_tree import Entry, SourceTree, Walk
+from steno_follow.session_folders import ImportSource, check_session_id, find_sessions
+from steno_follow.source_tree import Entry, SourceTree, Walk, database_at
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.errors import BadRequest, NotFound, StenoError
+
+Source = ImportSource | ForeignSource
 
 _ENDINGS: Final = (SUFFIX, SUFFIX + compressed.SUFFIX)
 
@@ -22,27 +26,19 @@ _LOOKED_AT_OBJECTS: Final = 64
 """Records of an unknown file that are compared with the forms of other programs."""
 
 
-class Unknown(NamedTuple):
-    """A file that no reader understands.
+def _why_unknown(guess: str | None) -> str:
+    """The reason why a file that no reader understands is left out.
 
-    Attributes:
-        path: its path.
+    Args:
         guess: the name of the program that most likely wrote it; None if nothing suggests one.
     """
-
-    path: Path
-    guess: str | None
-
-    @property
-    def why(self) -> str:
-        """The reason why it is left out."""
-        known = ", ".join(each.program for each in FORMATS)
-        what = (
-            "its records are those of no agent that steno knows"
-            if self.guess is None
-            else f"it looks like a transcript of {self.guess}, which steno cannot read"
-        )
-        return f"{what}; it reads those of {known}, and session folders of kimi-cli"
+    known = ", ".join(each.program for each in FORMATS)
+    what = (
+        "its records are those of no agent that steno knows"
+        if guess is None
+        else f"it looks like a transcript of {guess}, which steno cannot read"
+    )
+    return f"{what}; it reads those of {known}, and session folders of kimi-cli"
 
 
 @dataclass(slots=True)
@@ -52,16 +48,62 @@ class Found:
     Attributes:
         sources: those that can be imported.
         nameless: those whose path is no session id.
-        unknown: files with lines of JSON that no reader understands.
         contexts: files whose lines are the messages of kimi-cli.
         left_out: files and folders that were not read, with the reason.
     """
 
     sources: list[ForeignSource] = field(default_factory=list[ForeignSource])
     nameless: list[Path] = field(default_factory=list[Path])
-    unknown: list[Unknown] = field(default_factory=list[Unknown])
     contexts: set[PurePath] = field(default_factory=set[PurePath])
     left_out: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+
+@contextmanager
+def source_tree(given: Path) -> Generator[SourceTree]:
+    """What the user gave as a folder of files: a database's sessions become files of one."""
+    database = database_at(given, DATABASE)
+    with ExitStack() as opened:
+        folder = given
+        if database is not None:
+            # Imported here: no other import needs SQLite.
+            from steno_follow.opencode_database import as_transcripts  # noqa: PLC0415
+
+            folder = opened.enter_context(as_transcripts(database))
+        yield opened.enter_context(closing(SourceTree(folder, database and database.resolve())))
+
+
+def find_all(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tuple[Path, str]]]:
+    """Find the sessions and the transcripts of other agents in a folder.
+
+    Args:
+        tree: the folder, or its one file.
+        given: the id of the one session, or the prefix of the ids; None without any.
+
+    Returns:
+        What can be imported, and the paths of the others with the reason.
+
+    Raises:
+        NotFound: the folder has none.
+        BadRequest: it has only files that no reader understands, or the id is not possible.
+    """
+    foreign = find_foreign(tree, given)
+    sources: list[Source] = [*foreign.sources]
+    nameless = foreign.nameless
+    left_out = foreign.left_out
+    has_none = not (sources or nameless or left_out)
+    if tree.only is None or has_none:
+        try:
+            own, own_nameless = find_sessions(tree, given, foreign.contexts)
+        except NotFound:
+            if has_none:
+                raise
+        else:
+            sources, nameless = [*own, *sources], [*own_nameless, *nameless]
+    left_out += [(path.parent, f"its path {path} is no session id") for path in nameless]
+    if not sources and len(left_out) == 1 and not nameless:
+        path, why = left_out[0]
+        raise BadRequest(f"{path} is not imported: {why}")
+    return sources, left_out
 
 
 def find_foreign(tree: SourceTree, prefix: str | None) -> Found:
@@ -90,8 +132,8 @@ def find_foreign(tree: SourceTree, prefix: str | None) -> Found:
     return found
 
 
-def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
-    """What a context file is if it has no message of kimi-cli; None if it may have.
+def why_no_context(tree: SourceTree, inside: PurePath) -> str | None:
+    """Return why a context file is not one of kimi-cli; None if it may be.
 
     Raises:
         OSError: it cannot be read.
@@ -101,7 +143,7 @@ def unknown_context(tree: SourceTree, inside: PurePath) -> Unknown | None:
     if not first or any(isinstance(each.get("role"), str) for each in first):
         return None
     guesses = (guess for each in first if (guess := guessed(each)) is not None)
-    return Unknown(tree.path(inside), next(guesses, None))
+    return _why_unknown(next(guesses, None))
 
 
 def find_one(tree: SourceTree, inside: PurePath) -> ForeignSource | None:
@@ -128,8 +170,8 @@ def _look(tree: SourceTree, inside: PurePath, prefix: str | None, found: Found) 
     if kind is None:
         if is_context:
             found.contexts.add(inside)
-        elif first:
-            found.unknown.append(Unknown(tree.path(inside), detection.guess))
+        elif detection.guess is not None:
+            found.left_out.append((tree.path(inside), _why_unknown(detection.guess)))
         return
     is_named = tree.only is not None and prefix is not None
     session = prefix if is_named and prefix else session_of(tree, inside, kind, prefix)

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from steno.local import sync_folder
 from steno.values import decode_line
 from steno_follow.aside import new_file
-from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
-from steno_follow.lines import too_long_line, whole_lines
+from steno_follow.lines import LineLength, whole_lines
 from steno_follow.source_tree import SourceTree
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Exists, NotFound
@@ -121,10 +120,10 @@ class ImportSource:
         )
 
 
-def find(
+def find_sessions(
     tree: SourceTree, given: str | None, contexts: Collection[PurePath]
 ) -> tuple[list[ImportSource], list[Path]]:
-    """The sessions in a folder, parents first, and the contexts whose path is no session id.
+    """Find the sessions in a folder, parents first, and the contexts whose path is no session id.
 
     Args:
         tree: a session folder, a tree, or the file of a session in kimi-cli's old format.
@@ -268,7 +267,7 @@ def copy_session(source: ImportSource, folder: Path, show: Callable[[int], None]
             folders.add(target)
             continue
         # A daemon reads the lines of these files, and keeps one at a time in memory.
-        line = _LineLength(source.tree.path(inside)) if _has_lines(below) else None
+        line = LineLength(source.tree.path(inside)) if _has_lines(below) else None
         with source.tree.open(inside) as old, new_file(target) as new:
             while block := old.read(limits.COPY_BYTES):
                 if line is not None:
@@ -283,32 +282,6 @@ def copy_session(source: ImportSource, folder: Path, show: Callable[[int], None]
 
 def _has_lines(below: PurePath) -> bool:
     return len(below.parts) == 1 and below.suffix == ".jsonl"
-
-
-class _LineLength:
-    """Refuses a file with a line that is too long, block by block.
-
-    Args:
-        path: the path of the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._line = 0
-
-    def feed(self, block: bytes) -> None:
-        """Look at the next block.
-
-        Raises:
-            TooLarge: a line has become too long.
-        """
-        last = block.rfind(b"\n") + 1
-        longest = self._offset - self._line + (block.find(b"\n") if last else len(block))
-        if longest > TRANSCRIPT_LINE_BYTES_MAX:
-            raise too_long_line(self._path, self._line)
-        self._line = self._offset + last if last else self._line
-        self._offset += len(block)
 
 
 def check_same(source: ImportSource, target: Path, redactor: Redactor | None) -> None:

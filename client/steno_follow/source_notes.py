@@ -9,7 +9,7 @@ import msgspec
 from steno import BlockingClient
 from steno_agents.origin import NOTES
 from steno_follow.foreign_source import ForeignSource
-from steno_protocol.errors import Exists
+from steno_protocol.errors import Exists, NotFound
 from steno_protocol.records import RESERVED_KEYS
 from steno_redact.redactor import Redactor
 
@@ -79,15 +79,16 @@ def mark_gone(client: BlockingClient, session: str, path: str) -> bool:
     """Note that the file of a session was deleted, and label the session.
 
     Returns:
-        False if that is known, or the session has its file at another path now.
+        False if that is known, the session has its file at another path now, or was deleted, too.
     """
-    last = last_note(client, session)
-    if last is None or last.is_gone or last.path != path:
-        return False
-    labels = client.stat(session).labels
-    client.session(session).describe(labels=[*(each for each in labels if each != GONE), GONE])
-    add_note(client, session, msgspec.structs.replace(last, is_gone=True))
-    return True
+    with suppress(NotFound):
+        last = last_note(client, session)
+        if last is not None and not last.is_gone and last.path == path:
+            labels = [each for each in client.stat(session).labels if each != GONE]
+            client.session(session).describe(labels=[*labels, GONE])
+            add_note(client, session, msgspec.structs.replace(last, is_gone=True))
+            return True
+    return False
 
 
 def note_of(source: ForeignSource, redactor: Redactor | None, **fields: Any) -> SourceNote:

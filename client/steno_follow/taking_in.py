@@ -7,8 +7,8 @@ compared: if it begins as the source does, it was imported before. A transcript 
 that exists is followed up to its end.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,22 +21,21 @@ from steno_follow.first_import import PASSES, rewritten, write_session
 from steno_follow.following import Follower
 from steno_follow.foreign_source import ForeignSource
 from steno_follow.known_files import KnownFiles
-from steno_follow.masking import mask_files
+from steno_follow.masking import mask_files, writing_redactor
 from steno_follow.naming import id_of_copy
-from steno_follow.outcomes import Followed, Imported
-from steno_follow.search import unknown_context
+from steno_follow.outcomes import Followed, Imported, Outcome
+from steno_follow.search import Source, why_no_context
 from steno_follow.session_folders import ImportSource, check_same, copy_session
 from steno_follow.source_notes import AnotherCopy, mark_gone
 from steno_follow.source_tree import SourceTree
+from steno_follow.work_dirs import note_work_dirs
 from steno_protocol import paths
 from steno_protocol.commands import TakeIn
-from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, TooLarge
+from steno_protocol.errors import BadRequest, OutcomeUnknown, StenoError, TooLarge
 from steno_protocol.replies import SessionStat
 from steno_redact.records import masked_bytes
 from steno_redact.redactor import Redactor
 
-Source = ImportSource | ForeignSource
-Outcome = Imported | Followed
 Look = Callable[[ForeignSource, Redactor | None], Followed]
 
 
@@ -60,6 +59,19 @@ def work_bytes(source: Source) -> int:
     except (OSError, TooLarge):
         # The copy reports it.
         return 0
+
+
+@contextmanager
+def importing(client: BlockingClient, root: Path) -> Generator["Importer"]:
+    """An importer into a root; no other import works on it until the block ends.
+
+    Raises:
+        Busy: another import is running.
+        BadRequest: the patterns of the root's masks are not valid.
+    """
+    tree, redactor_for = root / paths.SESSIONS, writing_redactor(root)
+    with folder_aside(tree) as aside:
+        yield Importer(client, tree, redactor_for, aside)
 
 
 class Importer:
@@ -126,10 +138,20 @@ class Importer:
     def mark_gone(self, tree: SourceTree) -> Iterator[str]:
         """Mark the sessions whose files were in a folder and are no more; yields their ids."""
         for each in [] if tree.only is not None else self.known.all():
-            if not each.note.is_gone and tree.is_gone(Path(each.note.path)):
-                with suppress(NotFound):
-                    if mark_gone(self._client, each.session, each.note.path):
-                        yield each.session
+            is_gone = not each.note.is_gone and tree.is_gone(Path(each.note.path))
+            if is_gone and mark_gone(self._client, each.session, each.note.path):
+                yield each.session
+
+    def note_work_dirs(self, folder: Path, imported: Iterable[Source]) -> None:
+        """Note the work directories of the sessions of kimi-cli among those that were imported.
+
+        Raises:
+            OSError: a file cannot be written; the sessions stay imported.
+        """
+        assert self._aside is not None
+        own = [source for source in imported if isinstance(source, ImportSource)]
+        with nest_in(self._aside) as nest:
+            note_work_dirs(folder, own, self._tree, nest)
 
     def _look(self, source: ForeignSource, redactor: Redactor | None) -> Followed:
         return Follower(self._client, source, redactor).look()
@@ -179,9 +201,9 @@ def _is_there(source: Source, tree: Path, redactor: Redactor | None) -> bool:
         Exists: another session has the id.
     """
     if isinstance(source, ImportSource):
-        unknown = unknown_context(source.tree, source.context)
-        if unknown is not None:
-            raise BadRequest(f"{unknown.path} is not imported: {unknown.why}")
+        why = why_no_context(source.tree, source.context)
+        if why is not None:
+            raise BadRequest(f"{source.tree.path(source.context)} is not imported: {why}")
     _, segments = paths.split_session(source.session)
     target = tree.joinpath(*segments)
     if not target.exists():

@@ -30,15 +30,14 @@ from steno_follow.limits import (
     WATCH_WORK_S,
 )
 from steno_follow.opencode_mirror import DatabaseMirror
-from steno_follow.outcomes import Followed, Imported, notes_of
+from steno_follow.outcomes import Followed, Imported, Outcome, notes_of
 from steno_follow.search import find_one
 from steno_follow.session_indexes import IndexWatch
 from steno_follow.source_notes import SOURCE, mark_gone
-from steno_follow.taking_in import Importer, Outcome
+from steno_follow.taking_in import Importer
 from steno_protocol import paths
 from steno_protocol.errors import (
     Busy,
-    NotFound,
     OutcomeUnknown,
     ShuttingDown,
     StenoError,
@@ -190,9 +189,7 @@ class Watcher:
             known = next(iter(self._complete.values()))
             below = any(map(Path(known.note.path).is_relative_to, self._watch.tops))
             if below and not known.note.is_gone and not os.path.lexists(known.note.path):
-                with suppress(NotFound):
-                    if mark_gone(self._client, known.session, known.note.path):
-                        yield Seen(known.session, known.note.path, "deleted")
+                yield from self._marked(known.session, known.note.path)
             # Only now: the daemon may have been away.
             del self._complete[known.note.path]
         for mirror in self._mirrors:
@@ -202,13 +199,16 @@ class Watcher:
         """Mark the sessions that a database has no more, and name what hinders to read it."""
         while mirror.gone:
             known = self._known.at(mirror.gone[0])
-            with suppress(NotFound):
-                if known is not None and mark_gone(self._client, known.session, mirror.gone[0]):
-                    yield Seen(known.session, mirror.gone[0], "deleted")
+            if known is not None:
+                yield from self._marked(known.session, mirror.gone[0])
             del mirror.gone[0]
         if mirror.left_out is not None and mirror.left_out != self._mirrors[mirror]:
             yield Seen(None, str(mirror.database), "left_out", notes=(mirror.left_out,))
         self._mirrors[mirror] = mirror.left_out or ""
+
+    def _marked(self, session: str, path: str) -> Iterator[Seen]:
+        if mark_gone(self._client, session, path):
+            yield Seen(session, path, "deleted")
 
     def work(self) -> Iterator[Seen]:
         """Bring files up to their ends, the newest first, for a while; yields what was done.
@@ -234,7 +234,7 @@ class Watcher:
     def _try(self, work: _Work) -> Iterator[Seen]:
         file = work.file
         try:
-            seen = self._gone(file) if file.shape is None else self._follow(file)
+            seen = list(self._gone(file) if file.shape is None else self._follow(file))
         except AWAY:
             raise
         except Busy:
@@ -258,27 +258,22 @@ class Watcher:
             self._work.pop(file.path, None)
         else:
             self._work[file.path] = _Work(file, file.changed_at + WATCH_SETTLED_S)
-        if seen is not None:
-            yield seen
+        yield from seen
 
     def _is_settled(self, file: WatchedFile) -> bool:
         return self._clock() - file.changed_at >= WATCH_SETTLED_S
 
-    def _gone(self, file: WatchedFile) -> Seen | None:
+    def _gone(self, file: WatchedFile) -> Iterator[Seen]:
         self.followers.pop(file.path, None)
         self._longer.discard(file.path)
         source = self.sources.pop(file.path, None)
-        if source is None:
-            return None
-        with suppress(NotFound):
-            if mark_gone(self._client, source.session, str(source.file)):
-                return Seen(source.session, str(source.file), "deleted")
-        return None
+        if source is not None:
+            yield from self._marked(source.session, str(source.file))
 
-    def _follow(self, file: WatchedFile) -> Seen | None:
+    def _follow(self, file: WatchedFile) -> Iterator[Seen]:
         source = self.sources.get(file.path) or find_one(file.tree, file.inside)
         if source is None:
-            return None
+            return
         try:
             # Others wait meanwhile: of a long file, the rest comes bit by bit.
             placed, found = self._importer.bring(
@@ -286,7 +281,7 @@ class Watcher:
             )
         except EmptyTranscript as error:
             if error.is_known:
-                return None
+                return
             raise
         assert isinstance(placed, ForeignSource)
         self.sources[file.path] = placed
@@ -299,7 +294,7 @@ class Watcher:
             self._longer.add(file.path)
         else:
             self._longer.discard(file.path)
-        return _seen(found, placed)
+        yield from _seen(found, placed)
 
     def _look(
         self, file: WatchedFile, source: ForeignSource, redactor: Redactor | None
@@ -325,20 +320,14 @@ class Watcher:
         return follower
 
 
-def _seen(found: Outcome, source: ForeignSource) -> Seen | None:
-    """What is said of a file; None if nothing has changed."""
+def _seen(found: Outcome, source: ForeignSource) -> Iterator[Seen]:
+    """What is said of a file; nothing if nothing has changed."""
     if isinstance(found, Imported):
-        return Seen(source.session, str(source.file), "imported")
-    if not (found.has_changed or found.is_continued_here):
-        return None
-    return Seen(
-        found.session,
-        str(source.file),
-        "rewritten" if found.was_rewritten else "grown",
-        found.file_bytes + found.companion_bytes,
-        found.messages,
-        tuple(notes_of(found, source)),
-    )
+        yield Seen(source.session, str(source.file), "imported")
+    elif found.has_changed or found.is_continued_here:
+        state: State = "rewritten" if found.was_rewritten else "grown"
+        added = found.file_bytes + found.companion_bytes, found.messages
+        yield Seen(source.session, str(source.file), state, *added, tuple(notes_of(found, source)))
 
 
 def _reason_of(error: OSError) -> str:

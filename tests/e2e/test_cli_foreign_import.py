@@ -13,8 +13,8 @@ import pytest
 import steno
 from steno_agents.following import lines_of
 from steno_agents.limits import FOLLOWED_RECORDS_MAX
-from steno_cli.commands import import_
 from steno_cli.entry import main
+from steno_follow import search
 from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
 from steno_follow.search import Found
 from steno_follow.source_tree import SourceTree
@@ -547,7 +547,7 @@ def test_a_link_swapped_in_after_the_search_is_not_followed(
     file = write(shared / "sub" / "talk.jsonl", [node("1", None, "user", "hello")])
     write(shared / "other.jsonl", [node("1", None, "user", "other")])
     monkeypatch.setenv("STENO_HOME", str(root))
-    find = import_.find_foreign
+    find = search.find_foreign
 
     def swap_afterwards(tree: SourceTree, prefix: str | None) -> Found:
         found = find(tree, prefix)
@@ -559,7 +559,7 @@ def test_a_link_swapped_in_after_the_search_is_not_followed(
             file.symlink_to(private)
         return found
 
-    monkeypatch.setattr(import_, "find_foreign", swap_afterwards)
+    monkeypatch.setattr(search, "find_foreign", swap_afterwards)
     assert main(["import", str(shared), "all"]) == 1
     printed = capfd.readouterr()
     assert printed.out == f"all/{shared.name}/other\n"

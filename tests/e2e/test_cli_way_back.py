@@ -14,7 +14,7 @@ import pytest
 
 import steno
 from steno_agents.writers.programs import WRITERS
-from steno_cli import opencode_database
+from steno_follow import opencode_database
 from steno_follow.opencode_database import as_transcripts
 from steno_protocol.errors import BadRequest, Busy
 from support import opencode_database as database_of

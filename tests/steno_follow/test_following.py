@@ -22,7 +22,7 @@ from steno_follow.source_tree import SourceTree
 from steno_follow.taking_in import take_in
 from steno_protocol.commands import Command
 from steno_protocol.errors import Conflict, Exists, TooLarge
-from steno_protocol.limits import MIB
+from steno_protocol.limits import MIB, RECORD_DEPTH_MAX
 from steno_redact.redactor import Redactor
 from support.daemon_in_thread import DaemonInThread
 
@@ -379,6 +379,20 @@ def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
 
     with pytest.raises(steno.Busy, match="was rewritten while it was copied"):
         write_session(world.source, tmp_path / "session", rewrite, None)
+
+
+def test_an_import_leaves_out_the_messages_that_no_follower_adds(
+    world: World, tmp_path: Path
+) -> None:
+    deep: object = "too deep"
+    for _ in range(RECORD_DEPTH_MAX):
+        deep = [deep]
+    image = node("3", "2", "user", [{"type": "image", "source": deep}])
+    world.file.write_bytes(ONE + lines(image, said("4", "3", "four")))
+    (tmp_path / "session").mkdir()
+    found = write_session(world.source, tmp_path / "session", lambda _: None, None)
+    context = (tmp_path / "session" / "context.jsonl").read_bytes()
+    assert (found.skipped, context.count(b"\n")) == (1, 3)
 
 
 def test_a_result_that_comes_later_than_its_line_is_taken_in_once(

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Final, cast
+from typing import Final
 
 import anyio
 
@@ -19,6 +19,7 @@ from steno_cli.agents import (
     Evidence,
     Made,
     apart_from_clusters,
+    removed_after_failure,
     show_evidence,
     stop_daemon,
     write_session,
@@ -53,15 +54,8 @@ def run_trial(agents: int, turns: int, output: Output, *, keep: bool) -> int:
     """
     folder = Path(tempfile.mkdtemp(prefix=TRIAL_PREFIX)).resolve()
     made = Made(folder, keep)
-    try:
-        with _ended_by_any_signal(), apart_from_clusters():
-            evidence = anyio.run(_play, folder, agents, turns, output)
-    except BaseException as error:
-        made.remove()
-        # The first error of a process; the others follow from it.
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseException", error.exceptions[0])
-        raise error from None
+    with removed_after_failure(made), _ended_by_any_signal(), apart_from_clusters():
+        evidence = anyio.run(_play, folder, agents, turns, output)
     _leave_a_plain_root(folder, evidence.root)
     return show_evidence(evidence, agents, _opening(evidence, agents), output, made)
 

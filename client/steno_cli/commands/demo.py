@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import anyio
 
@@ -18,6 +17,7 @@ from steno_cli.agents import (
     Evidence,
     Made,
     apart_from_clusters,
+    removed_after_failure,
     show_evidence,
     stop_daemon,
     write_session,
@@ -56,16 +56,9 @@ def run(options: Namespace, output: Output) -> int:
     """Run the demo; fails unless every proof holds."""
     root = _root(options)
     made = Made(root if options.root is None else None, options.keep)
-    try:
-        with apart_from_clusters() if options.root is None else nullcontext():
-            evidence = anyio.run(play, root, options.agents, options.turns, output)
-    except BaseException as errors:
-        made.remove()
-        # The first error of a process; the others follow from it.
-        error = errors
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseException", error.exceptions[0])
-        raise error from None
+    apart = apart_from_clusters() if options.root is None else nullcontext()
+    with removed_after_failure(made), apart:
+        evidence = anyio.run(play, root, options.agents, options.turns, output)
     opening = _opening(evidence, options.agents)
     return show_evidence(evidence, options.agents, opening, output, made)
 

@@ -1,32 +1,27 @@
 """`steno import`: session folders imported byte for byte, and transcripts followed to their end."""
 
 from argparse import SUPPRESS, Namespace
-from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import accumulate
 from pathlib import Path
 
 from steno import BlockingClient
-from steno_agents.opencode import DATABASE as OPENCODE
 from steno_cli.arguments import Subcommands, command, optional_argument, path_text
 from steno_cli.connection import connected, own_root
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_follow.aside import folder_aside, nest_in
 from steno_follow.first_import import EmptyTranscript
 from steno_follow.foreign_source import ForeignSource
-from steno_follow.masking import writing_redactor
-from steno_follow.outcomes import Followed, Imported, notes_of
-from steno_follow.search import find_foreign
-from steno_follow.session_folders import ImportSource, ImpossibleId, damaged_lines, find
-from steno_follow.source_tree import SourceTree, database_at
-from steno_follow.taking_in import Importer, Outcome, Source, work_bytes
-from steno_follow.work_dirs import note_work_dirs
+from steno_follow.outcomes import Followed, Imported, Outcome, notes_of
+from steno_follow.search import Source, find_all, source_tree
+from steno_follow.session_folders import ImpossibleId, damaged_lines
+from steno_follow.source_tree import SourceTree
+from steno_follow.taking_in import Importer, importing, work_bytes
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, number
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, NotFound, StenoError
+from steno_protocol.errors import StenoError
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -73,99 +68,51 @@ def run(options: Namespace, output: Output) -> int:
             "--replace is not needed any more: `steno import` appends what a transcript has more,"
             " and keeps what was rewritten as past generations; leave it out"
         )
-    given = Path(options.folder)
-    database = database_at(given, OPENCODE)
-    with (
-        _transcripts(given, database) as folder,
-        closing(SourceTree(folder, database and database.resolve())) as tree,
-    ):
+    with source_tree(Path(options.folder)) as tree:
         return _run(options, output, tree)
 
 
-def _transcripts(given: Path, database: Path | None) -> AbstractContextManager[Path]:
-    """The folder to import: the given one, or the sessions of a database as files."""
-    if database is None:
-        return nullcontext(given)
-    # Imported here: no other import needs SQLite.
-    from steno_follow.opencode_database import as_transcripts  # noqa: PLC0415
-
-    return as_transcripts(database)
-
-
-def _run(options: Namespace, output: Output, source_tree: SourceTree) -> int:
+def _run(options: Namespace, output: Output, folder: SourceTree) -> int:
     try:
-        found, left_out = _find(source_tree, options.session)
+        found, left_out = find_all(folder, options.session)
     except ImpossibleId as error:
         raise WrongUsage(error.message) from None
     for path, why in left_out:
         _print_left_out(output, None, path, why)
     refused = len(left_out)
     imported: list[Source] = []
-    with connected(options) as client, Progress(output, "importing") as progress:
-        tree = own_root(client) / paths.SESSIONS
-        redactor_for = writing_redactor(tree.parent)
-        with folder_aside(tree) as aside:
-            importer = Importer(client, tree, redactor_for, aside)
-            sizes = [work_bytes(source) for source in found]
-            progress.expect(sum(sizes))
-            begins = accumulate(sizes[:-1], initial=0)
-            for source, begin in zip(progress.over(found), begins, strict=False):
-                # The one before was perhaps not copied: it failed, or was imported before.
-                progress.add(begin - progress.done_bytes)
-                try:
-                    placed, done = _bring(
-                        importer, source, progress, is_named=options.session is not None
-                    )
-                except StenoError as error:
-                    if len(found) + len(left_out) == 1:
-                        raise
-                    progress.make_room()
-                    _print_left_out(output, source.session, source.origin, error.message)
-                    # A program that ended before the first message left nothing to import.
-                    refused += not (isinstance(error, EmptyTranscript) and error.is_known)
-                    continue
+    with (
+        connected(options) as client,
+        Progress(output, "importing") as progress,
+        importing(client, own_root(client)) as importer,
+    ):
+        sizes = [work_bytes(source) for source in found]
+        progress.expect(sum(sizes))
+        begins = accumulate(sizes[:-1], initial=0)
+        for source, begin in zip(progress.over(found), begins, strict=False):
+            # The one before was perhaps not copied: it failed, or was imported before.
+            progress.add(begin - progress.done_bytes)
+            try:
+                placed, done = _bring(
+                    importer, source, progress, is_named=options.session is not None
+                )
+            except StenoError as error:
+                if len(found) + len(left_out) == 1:
+                    raise
                 progress.make_room()
-                imported.append(placed)
-                _print_result(output, client, placed, done)
-            for session in importer.mark_gone(source_tree):
-                output.say(f"{session} is kept, and its transcript was deleted")
-            own = [source for source in imported if isinstance(source, ImportSource)]
-            with nest_in(aside) as nest:
-                note_work_dirs(Path(options.folder), own, tree, nest)
+                _print_left_out(output, source.session, source.origin, error.message)
+                # A program that ended before the first message left nothing to import.
+                refused += not (isinstance(error, EmptyTranscript) and error.is_known)
+                continue
+            progress.make_room()
+            imported.append(placed)
+            _print_result(output, client, placed, done)
+        for session in importer.mark_gone(folder):
+            output.say(f"{session} is kept, and its transcript was deleted")
+        importer.note_work_dirs(Path(options.folder), imported)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(left_out))} left out")
     return Exit.DONE if imported and not refused else Exit.FAILED
-
-
-def _find(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tuple[Path, str]]]:
-    """The sessions and the transcripts of other agents in a folder.
-
-    Returns:
-        What can be imported, and the paths of the others with the reason.
-
-    Raises:
-        NotFound: the folder has none.
-        BadRequest: it has only files that no reader understands.
-    """
-    foreign = find_foreign(tree, given)
-    sources: list[Source] = [*foreign.sources]
-    nameless = foreign.nameless
-    guessed = [(each.path, each.why) for each in foreign.unknown if each.guess is not None]
-    left_out = [*foreign.left_out, *guessed]
-    has_none = not (sources or nameless or left_out)
-    if tree.only is None or has_none:
-        try:
-            own, own_nameless = find(tree, given, foreign.contexts)
-        except NotFound:
-            if has_none:
-                raise
-        else:
-            sources, nameless = [*own, *sources], [*own_nameless, *nameless]
-    left_out += [(path.parent, f"its path {path} is no session id") for path in nameless]
-    if not sources and len(left_out) == 1 and not nameless:
-        path, why = left_out[0]
-        raise BadRequest(f"{path} is not imported: {why}")
-    return sources, left_out
 
 
 class _NotCopied(StenoError):

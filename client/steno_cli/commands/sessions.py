@@ -13,13 +13,14 @@ from steno_cli.origins import Programs, program_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, table, terminal_table
+from steno_cli.session_ids import pages
 from steno_cli.short_ids import is_shortened, short_ids
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import age, moment, number, size
 from steno_protocol import limits
 from steno_protocol.commands import List
-from steno_protocol.replies import SessionEntry, Sessions, TrashEntry
+from steno_protocol.replies import SessionEntry, TrashEntry
 
 _WIDE_COLUMNS: Final = 100
 """A terminal of this width also has room for the number of generations."""
@@ -144,23 +145,19 @@ def _listed(
     found: list[SessionEntry] = []
     flat: list[SessionEntry] = []
     lost: list[str] = []
-    more = True
-    while more:
-        request = List(
-            prefix=options.prefix or "",
-            after=found[-1].session if found else "",
-            archived=options.archived,
-            labels=tuple(options.labels),
-            title=options.title,
-            records=True,
-            # Each request walks through all folders.
-            limit=limits.LIST_SESSIONS_MAX,
-        )
-        page = client.request(request, Sessions)[0]
+    wanted = List(
+        prefix=options.prefix or "",
+        archived=options.archived,
+        labels=tuple(options.labels),
+        title=options.title,
+        records=True,
+        # Each request walks through all folders.
+        limit=limits.LIST_SESSIONS_MAX,
+    )
+    for page in pages(client, wanted):
         found += page.sessions
         lost += page.without_context
         flat += page.flat
-        more = page.more
     if options.programs:
         # Neither of the others comes from a program that writes transcripts.
         found, lost, flat = [*Programs(client, options.programs).chosen(found)], [], []
@@ -175,17 +172,12 @@ def _shorts(client: BlockingClient, entries: Sequence[SessionEntry]) -> dict[str
     """The short ids of some sessions, unique among all sessions; none if all ids are whole."""
     if not any(is_shortened(entry.session) for entry in entries):
         return {}
-    return short_ids(_all_ids(client))
-
-
-def _all_ids(client: BlockingClient) -> Iterator[str]:
-    more, after = True, ""
-    while more:
-        request = List(after=after, limit=limits.LIST_SESSIONS_MAX)
-        page = client.request(request, Sessions)[0]
-        yield from (entry.session for entry in page.sessions)
-        yield from page.without_context
-        more, after = page.more, page.sessions[-1].session if page.sessions else ""
+    everything = pages(client, List(limit=limits.LIST_SESSIONS_MAX))
+    return short_ids(
+        session
+        for page in everything
+        for session in (*(each.session for each in page.sessions), *page.without_context)
+    )
 
 
 def _lines(
