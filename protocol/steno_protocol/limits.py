@@ -735,6 +735,15 @@ NOTE_READS_MAX: Final = 10
 NOTE_READ_S: Final = 0.001
 """Pause between two of these reads; a write takes some microseconds where nothing displaces it."""
 
+FILE_NAME_BYTES_MAX: Final = 255
+"""Bytes of the name of a file or folder on Linux and macOS."""
+
+ROOT_BYTES_MAX: Final = 512 if sys.platform == "darwin" else 2048
+"""Bytes of a root's path: half of what a system call takes, the rest is for files in sessions."""
+
+SHOWN_CHARS: Final = 80
+"""Characters of a session id or path without bounds that an error shows."""
+
 SOCKET_PATH_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107
 """Bytes of a socket's path: `sun_path` ends with NUL and has 108, on macOS 104."""
 
