@@ -67,7 +67,6 @@ class Codex(ForeignTranscript):
         self._name: str | None = None
         self._has_prompt = False
         self._live: list[int] = []
-        self._past: list[History] = []
         # Bytes of each prompt of a person, and the places of what Codex writes before one.
         self._prompts: dict[int, int] = {}
         self._notes: set[int] = set()
@@ -250,10 +249,7 @@ class Codex(ForeignTranscript):
         self._end([*head, *kept, place], "compaction")
 
     def _end(self, following: list[int], end: End) -> None:
-        if not self.unread and self._has_room(len(self._live)):
-            self._past.append(History(self._live, end))
-        elif self.unread:
-            self.unread += 1
+        self._keep_past(len(self._live), self._live.copy, end)
         self._live = following
 
     def histories(self) -> list[History]:

@@ -13,6 +13,7 @@ requests that it made.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar, Final
 
 from steno_agents.traces import Circumstances
@@ -48,8 +49,7 @@ class CopilotCli(ForeignTranscript):
         self._prompt: int | None = None
         # The place of each event of the conversation, by id.
         self._live: dict[str, int] = {}
-        self._order: list[str] = []
-        self._past: list[History] = []
+        self._order: dict[str, int] = {}
 
     @classmethod
     def recognises(cls, record: dict[str, Any]) -> bool:
@@ -96,7 +96,7 @@ class CopilotCli(ForeignTranscript):
         data = object_field(record, "data")
         self.work_dir = self.work_dir or text_field(object_field(data, "context"), "cwd")
         identity = text_field(record, "id") or f"event {place}"
-        self._order.append(identity)
+        self._order[identity] = place
         match record.get("type"):
             case "session.start":
                 self.session = self.session or text_field(data, "sessionId")
@@ -116,20 +116,20 @@ class CopilotCli(ForeignTranscript):
                 pass
 
     def _rewind(self, data: dict[str, Any]) -> None:
-        first, named = data.get("upToEventId"), data.get("eventIds")
+        first, named = text_field(data, "upToEventId"), data.get("eventIds")
         if is_array(named):
-            gone = {each for each in named if isinstance(each, str)}
-        elif first in self._order:
-            gone = set(self._order[self._order.index(str(first)) :])
+            gone = [each for each in named if isinstance(each, str) and each in self._live]
+        elif (begin := self._order.get(first or "")) is not None:
+            gone = list(takewhile(lambda each: self._order[each] >= begin, reversed(self._live)))
         else:
             return
-        if gone & self._live.keys():
+        if gone:
             self._replaced("roll-back")
-            self._live = {each: at for each, at in self._live.items() if each not in gone}
+        for each in gone:
+            self._live.pop(each, None)
 
     def _replaced(self, end: End) -> None:
-        if self._live:
-            self._past.append(History(self._places(), end))
+        self._keep_past(len(self._live), self._places, end)
 
     def _places(self) -> list[int]:
         begin = [] if self._prompt is None else [self._prompt]
@@ -137,9 +137,7 @@ class CopilotCli(ForeignTranscript):
 
     def histories(self) -> list[History]:
         """What compactions and returns replaced, and the live history as the last."""
-        self.unread, self._past_records = 0, 0
-        past = [each for each in self._past if self._has_room(len(each.places))]
-        return [*past, History(self._places(), "live")] if self._live else past
+        return [*self._past, *([History(self._places(), "live")] if self._live else [])]
 
     def converter(self) -> Converter:
         """A converter for one history."""

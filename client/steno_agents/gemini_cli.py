@@ -56,9 +56,8 @@ class GeminiCli(ForeignTranscript):
     def __init__(self) -> None:
         super().__init__()
         self._summary: str | None = None
-        self._ids: dict[str, None] = {}
+        self._ids: dict[str, Any] = {}
         self._live: list[int] = []
-        self._past: list[History] = []
 
     @classmethod
     def recognises(cls, record: dict[str, Any]) -> bool:
@@ -116,9 +115,7 @@ class GeminiCli(ForeignTranscript):
         if "$rewindTo" in record:
             self._replaced("roll-back")
             self._live.append(place)
-            kept = list(self._ids)
-            target = record["$rewindTo"]
-            self._ids = dict.fromkeys(kept[: kept.index(target)] if target in kept else [])
+            _rewind(self._ids, record["$rewindTo"])
         elif is_array(change.get("messages")):
             # A session that is resumed repeats all of it; a compression loses messages.
             lost = self._ids.keys() - {str(each.get("id")) for each in messages}
@@ -131,8 +128,7 @@ class GeminiCli(ForeignTranscript):
             self._note(place, message)
 
     def _replaced(self, end: End) -> None:
-        if self._ids:
-            self._past.append(History(tuple(self._live), end))
+        self._keep_past(len(self._live) if self._ids else 0, self._live.copy, end)
 
     def _note(self, place: int, message: dict[str, Any]) -> None:
         if message.get("type") not in _SPOKEN:
@@ -147,9 +143,7 @@ class GeminiCli(ForeignTranscript):
         """What compressions and returns replaced, and the live history as the last."""
         if not self._live:
             return []
-        self.unread, self._past_records = 0, 0
-        past = [each for each in self._past if self._has_room(len(each.places))]
-        return [*past, History(self._live, "live")]
+        return [*self._past, History(self._live, "live")]
 
     def converter(self) -> Converter:
         """A converter for one history."""
@@ -178,9 +172,7 @@ class _Conversion(Converter):
         """Take a record; its messages come at the end."""
         target = text_field(record, "$rewindTo")
         if target is not None:
-            ids = list(self._messages)
-            kept = ids[: ids.index(target)] if target in self._messages else []
-            self._messages = {each: self._messages[each] for each in kept}
+            _rewind(self._messages, target)
         elif is_array(object_field(record, "$set").get("messages")):
             self._messages.clear()
         self._messages |= {str(each.get("id")): each for each in _messages_in(record)}
@@ -223,6 +215,12 @@ class _Conversion(Converter):
                 yield dated(message, record)
             if identity is not None:
                 self._answered.add(identity)
+
+
+def _rewind(messages: dict[str, Any], target: object) -> None:
+    """Remove a message and those after it; without one of this id, all."""
+    while messages and messages.popitem()[0] != target:
+        pass
 
 
 def _messages_in(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -89,7 +89,6 @@ class KimiCode(ForeignTranscript):
     def __init__(self) -> None:
         super().__init__()
         self._live: list[_Entry] = []
-        self._past: list[History] = []
         self._prompt: int | None = None
 
     @classmethod
@@ -213,12 +212,11 @@ class KimiCode(ForeignTranscript):
             count -= entry.is_prompt
             if entry.is_prompt and count == 0:
                 self._replaced("roll-back")
-                self._live = self._live[:at]
+                del self._live[at:]
                 return
 
     def _replaced(self, end: End) -> None:
-        if self._live:
-            self._past.append(History(self._places(), end))
+        self._keep_past(len(self._live), self._places, end)
 
     def _places(self) -> list[int]:
         begin = [] if self._prompt is None else [self._prompt]
@@ -226,9 +224,7 @@ class KimiCode(ForeignTranscript):
 
     def histories(self) -> list[History]:
         """What compactions and withdrawals replaced, and the live history as the last."""
-        self.unread, self._past_records = 0, 0
-        past = [each for each in self._past if self._has_room(len(each.places))]
-        return [*past, History(self._places(), "live")] if self._live else past
+        return [*self._past, *([History(self._places(), "live")] if self._live else [])]
 
     def converter(self) -> Converter:
         """A converter for one history."""

@@ -15,8 +15,9 @@ Source: databases that opencode 1.18.33 wrote, the requests that it made, and it
 `filterCompacted` and `toModelMessages` (https://github.com/sst/opencode).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from steno_agents.traces import Circumstances, Spent, Tokens, count_of, time_of
@@ -102,6 +103,7 @@ class Opencode(ForeignTranscript):
         self._title: str | None = None
         self._revert: dict[str, Any] = {}
         self._entries: dict[str, _Entry] = {}
+        self._owners: dict[str, str] = {}
         self._prompts: set[str] = set()
 
     @classmethod
@@ -192,6 +194,7 @@ class Opencode(ForeignTranscript):
         if entry is None:
             return
         entry.parts[str(record.get("id"))] = place
+        self._owners[str(record.get("id"))] = entry.identity
         if data.get("type") == "compaction":
             entry.compacts, entry.tail = True, text_field(data, "tail_start_id")
         elif owner in self._prompts and not (data.get("synthetic") or data.get("ignored")):
@@ -200,28 +203,35 @@ class Opencode(ForeignTranscript):
     def _remove(self, table: str, identity: str) -> None:
         if table == "message":
             self._entries.pop(identity, None)
-        for entry in self._entries.values() if table == "part" else ():
-            entry.parts.pop(identity, None)
+        elif table == "part":
+            entry = self._entries.get(self._owners.pop(identity, ""))
+            if entry is not None:
+                entry.parts.pop(identity, None)
 
     def histories(self) -> list[History]:
         """What compactions replaced or a user withdrew, and the live history as the last."""
         self.unread, self._past_records = 0, 0
         whole = list(self._entries.values())
+        numbers = _numbers(whole)
         live = self._kept(whole)
         withdrawn = self._withdrawn_places(live)
         past: list[History] = []
         for at, entry in enumerate(whole):
             if entry.is_summary:
-                before = [each.identity for each in whole[:at]]
-                asked = before.index(entry.parent) if entry.parent in before else at
-                self._end(whole[:asked], "compaction", past)
+                asked = min(numbers.get(entry.parent or "", at), at)
+                self._keep("compaction", partial(_sent, whole, asked, numbers), past)
         if len(live) < len(whole) or withdrawn:
-            self._end(whole, "roll-back", past)
-        places = [each for each in self._places(live) if each not in withdrawn]
+            self._keep("roll-back", partial(_sent, whole, len(whole), numbers), past)
+        sent = _sent(live, len(live), _numbers(live))
+        places = [each for entry in sent for each in entry.places if each not in withdrawn]
         return [*past, History(places, "live")] if whole else past
 
-    def _end(self, entries: list[_Entry], end: End, past: list[History]) -> None:
-        places = self._places(entries)
+    def _keep(self, end: End, sent: Callable[[], Sequence[_Entry]], past: list[History]) -> None:
+        """Add a past history while there is room; what was sent is looked up only then."""
+        if self.unread:
+            self.unread += 1
+            return
+        places = [place for each in sent() for place in each.places]
         if places and self._has_room(len(places)):
             past.append(History(places, end))
 
@@ -244,21 +254,25 @@ class Opencode(ForeignTranscript):
             return set()
         return {place for identity, place in last.parts.items() if identity >= part}
 
-    def _places(self, entries: list[_Entry]) -> list[int]:
-        """The places of what is sent: from the last summary on, with the messages it kept."""
-        numbers = {each.identity: number for number, each in enumerate(entries)}
-        sent = entries
-        for at in reversed(range(len(entries))):
-            asked = numbers.get(entries[at].parent or "", at)
-            if entries[at].is_summary and entries[asked].compacts:
-                begin = min(numbers.get(entries[asked].tail or "", asked), asked)
-                sent = [*entries[asked : at + 1], *entries[begin:asked], *entries[at + 1 :]]
-                break
-        return [place for each in sent for place in each.places]
-
     def converter(self) -> Converter:
         """A converter for one history."""
         return _Conversion()
+
+
+def _numbers(entries: Sequence[_Entry]) -> dict[str, int]:
+    return {each.identity: number for number, each in enumerate(entries)}
+
+
+def _sent(whole: Sequence[_Entry], end: int, numbers: Mapping[str, int]) -> Sequence[_Entry]:
+    """What is sent at an end: from the last summary on, with the messages it kept."""
+    for at in reversed(range(end)):
+        if not whole[at].is_summary:
+            continue
+        asked = numbers.get(whole[at].parent or "", at)
+        if asked < end and whole[asked].compacts:
+            begin = min(numbers.get(whole[asked].tail or "", asked), asked)
+            return [*whole[asked : at + 1], *whole[begin:asked], *whole[at + 1 : end]]
+    return whole[:end]
 
 
 class _Conversion(Converter):

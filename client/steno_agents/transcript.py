@@ -126,6 +126,7 @@ class ForeignTranscript(ABC):
         self._words: dict[int, Words] = {}
         self._records: int = 0
         self._past_records = 0
+        self._past: list[History] = []
 
     @classmethod
     @abstractmethod
@@ -220,6 +221,13 @@ class ForeignTranscript(ABC):
         words = words_of(prompt)
         if words is not None:
             self._words[place] = words
+
+    def _keep_past(self, count: int, places: Callable[[], Sequence[int]], end: End) -> None:
+        """Keep a history that was replaced, as long as there is room; it is made only then."""
+        if count and self.unread:
+            self.unread += 1
+        elif count and self._has_room(count):
+            self._past.append(History(places(), end))
 
     def _has_room(self, records: int) -> bool:
         """Whether one more past history may be written; counts it if not."""

@@ -23,6 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             options = build_parser(["help"]).parse_args([*words, "help"])
     except SystemExit as end:
         return int(end.code or 0)
+    except OSError as error:
+        silence(sys.stdout)
+        output = Output(_open(sys.stdout), _open(sys.stderr))
+        return _end_of_stream(Namespace(), output, error)
     output = Output(
         _open(sys.stdout),
         _open(sys.stderr),

@@ -12,6 +12,8 @@ The error codes are a closed list.
 import enum
 from typing import Final
 
+from steno_protocol import limits
+
 
 class ErrorCode(enum.StrEnum):
     """The `code` of an error reply; PROTOCOL.md has a row for each."""
@@ -85,8 +87,12 @@ class StenoError(Exception):
         self.head = head
 
     def __str__(self) -> str:
-        where = f" [session {self.session}]" if self.session is not None else ""
-        return f"{self.message}{where}"
+        if self.session is None:
+            return self.message
+        # A longer id is no session's, and may be a text of any length.
+        is_long = len(self.session) > limits.SESSION_ID_CHARS_MAX
+        session = f"{self.session[: limits.SHOWN_CHARS]}…" if is_long else self.session
+        return f"{self.message} [session {session}]"
 
 
 class OutcomeUnknown(StenoError):

@@ -330,8 +330,11 @@ HANDLES_PER_CONNECTION_MAX: Final = 12
 """File handles that a client's first connection takes. libzmq ends the process if it finds none
 midway."""
 
-HANDLES_MIN: Final = 48
-"""File handles that a daemon needs to start: 21 at rest with TCP, 12 to connect, 4 a session."""
+HANDLES_MIN: Final = 253
+"""File handles that a daemon needs to start: 21 at rest with TCP, 12 to connect, 4 a session, 16
+clients, and 200 that libzmq accepts at once, since it ends the process if it finds none for one.
+Measured without TCP: with a session and 16 clients 35 are open, and a burst of 200 connections ends
+a daemon of 200 handles and not one of 224."""
 
 HANDLES_RESERVE_MAX: Final = 256
 """File handles that stay free (at most an eighth of all) for reads, rewrites and the connections
@@ -734,6 +737,15 @@ NOTE_READS_MAX: Final = 10
 
 NOTE_READ_S: Final = 0.001
 """Pause between two of these reads; a write takes some microseconds where nothing displaces it."""
+
+FILE_NAME_BYTES_MAX: Final = 255
+"""Bytes of the name of a file or folder on Linux and macOS."""
+
+ROOT_BYTES_MAX: Final = 512 if sys.platform == "darwin" else 2048
+"""Bytes of a root's path: half of what a system call takes, the rest is for files in sessions."""
+
+SHOWN_CHARS: Final = 80
+"""Characters of a session id or path without bounds that an error shows."""
 
 SOCKET_PATH_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107
 """Bytes of a socket's path: `sun_path` ends with NUL and has 108, on macOS 104."""

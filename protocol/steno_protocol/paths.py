@@ -165,11 +165,12 @@ def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str
         home: the user's home; `~` if it is unknown, as `os.path.expanduser` returns it.
 
     Raises:
-        BadRequest: the home is needed and unknown, or a `~` was not expanded.
+        BadRequest: the home is needed and unknown, a `~` was not expanded, or the root or a name in
+            it is too long.
     """
     chosen = given or environ.get("STENO_HOME")
     if chosen:
-        return _check_tilde(chosen)
+        return _check_length(_check_tilde(chosen))
     state = environ.get("XDG_STATE_HOME", "")
     if not posixpath.isabs(state):
         # Without HOME the home comes from the password file; an empty HOME would mean the folder /.
@@ -184,6 +185,19 @@ def _check_tilde(root: str) -> str:
             f"the root {root!r} begins with ~, which only a shell expands: write the whole path,"
             f" or ./{root} for a folder of that name"
         )
+    return root
+
+
+def _check_length(root: str) -> str:
+    for part, size, most in (
+        ("a name in ", max(map(_path_bytes, root.split("/"))), limits.FILE_NAME_BYTES_MAX),
+        ("", _path_bytes(root), limits.ROOT_BYTES_MAX),
+    ):
+        if size > most:
+            raise BadRequest(
+                f"{part}the root {root[: limits.SHOWN_CHARS]}… has {size} bytes, at most {most}"
+                " are possible: choose a shorter one with --root or STENO_HOME"
+            )
     return root
 
 

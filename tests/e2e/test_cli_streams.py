@@ -33,6 +33,20 @@ def test_a_command_whose_stdout_is_closed_is_refused_before_anything_is_sent(roo
     assert list(root.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", ["--version", "--help", "show --help"])
+def test_a_text_that_cannot_be_written_is_a_failure(root: Path, words: str) -> None:
+    ran = run_in_shell(root, ">/dev/full", *words.split())
+    assert (ran.code, ran.err) == (
+        1,
+        "steno: No space left on device: standard input, standard output or an open file\n",
+    )
+
+
+def test_an_error_shows_the_beginning_of_an_id_of_any_length(root: Path) -> None:
+    ran = run_in_shell(root, "", "stat", "a" * 100_000)
+    assert ran.err.endswith(f"[session {'a' * 80}…]\n")
+
+
 def test_a_full_stderr_does_not_change_the_exit_code(root: Path) -> None:
     for redirection in ("2>/dev/full", "2>&-"):
         assert run_in_shell(root, redirection, "start").code == 0

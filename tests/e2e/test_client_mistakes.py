@@ -54,6 +54,7 @@ OF_CONNECTING: list[tuple[str, dict[str, Any]]] = [
     ("the root is 5", {"root": 5}),
     (r"the root is 'a\\x00b'", {"root": "a\0b"}),
     ("the root is '', 'str' by its type: give a path", {"root": ""}),
+    ("the timeout True is no number of seconds", {"timeout": True}),
     ("the endpoint is 5, 'int' by its type: give it as text", {"endpoint": 5}),
     ("the endpoint is PosixPath", {"endpoint": Path("x")}),
     ("'10.0.0.7:7117' is not an endpoint: use tcp://HOST:PORT", {"endpoint": "10.0.0.7:7117"}),

@@ -10,7 +10,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from socket import AF_UNIX
 from socket import socket as unix_socket
@@ -37,7 +37,7 @@ STALLED_READERS = 30
 READERS = 4
 EVENTS = 20_000
 BATCH = 500
-FEW_FILES = 120
+FEW_FILES = 256
 ANSWER_MS = 30_000
 TESTS = Path(__file__).parents[1]
 
@@ -134,6 +134,24 @@ def test_a_daemon_with_as_few_handles_as_may_be_serves_a_client(root: Path) -> N
         session = client.open("demo")
         session.append_message({"role": "user", "content": "hi"})
         assert session.revert_to(session.checkpoint()).head.generation == 1
+
+
+def test_the_fewest_handles_are_enough_for_a_burst_of_connections(root: Path) -> None:
+    daemon = ForegroundDaemon(root)
+    daemon.handles_max = limits.HANDLES_MIN
+    with daemon, ExitStack() as open_ones:
+        clients = [
+            open_ones.enter_context(steno.connect_sync(root, spawn=False)) for _ in range(16)
+        ]
+        session = clients[0].open("demo")
+        for _ in range(200):
+            burst = open_ones.enter_context(unix_socket(AF_UNIX))
+            burst.setblocking(False)
+            with suppress(BlockingIOError):
+                burst.connect(str(root / paths.SOCKET))
+        # libzmq has accepted those before it when it accepts another client.
+        open_ones.enter_context(steno.connect_sync(root, spawn=False))
+        session.append_message({"role": "user", "content": "hi"})
 
 
 def connect_until_refused(root: Path, connected: ExitStack) -> None:

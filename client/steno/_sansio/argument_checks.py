@@ -4,7 +4,7 @@ Each mistake is a BadRequest that names the argument, before anything is sent or
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
@@ -19,7 +19,7 @@ def given_text(text: Any, what: str) -> str:
 
 def given_number(number: Any, what: str) -> float:
     """A number, an infinite one included."""
-    if not isinstance(number, int | float) or number != number:  # noqa: PLR0124  # NaN alone is so
+    if not _is_number(number) or number != number:  # noqa: PLR0124  # NaN alone is so
         raise BadRequest(f"{what} is {briefly(number)}: give a number")
     return number
 
@@ -38,7 +38,11 @@ def given_labels(labels: Any) -> tuple[Any, ...]:
 
 def given_count(count: Any, what: str, least: int = 0) -> int:
     """A whole number from `least` on."""
-    if not isinstance(count, int) or not least <= count <= limits.COUNT_MAX:
+    if (
+        not isinstance(count, int)
+        or isinstance(count, bool)
+        or not least <= count <= limits.COUNT_MAX
+    ):
         raise BadRequest(f"{what} is {briefly(count)}: give a whole number from {least} on")
     return count
 
@@ -46,7 +50,7 @@ def given_count(count: Any, what: str, least: int = 0) -> int:
 def given_timeout(timeout: object) -> float:
     """The time limit of a client's requests in seconds."""
     # Otherwise the clocks would raise in the middle of a call.
-    if isinstance(timeout, int | float) and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
+    if _is_number(timeout) and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
         return float(timeout)
     raise BadRequest(
         f"the timeout {timeout!r:.80} is no number of seconds that a request can take: give one"
@@ -58,7 +62,7 @@ def given_timeout(timeout: object) -> float:
 def pace_ms_of(pace: object) -> int:
     """The pace of a subscription in milliseconds, from one in seconds."""
     most = limits.SUBSCRIPTION_PACE_MS_MAX / 1000
-    if isinstance(pace, int | float) and 0 <= pace <= most:
+    if _is_number(pace) and 0 <= pace <= most:
         return round(pace * 1000)
     raise BadRequest(
         f"the pace {pace!r:.80} is no number of seconds between two events: give one from 0 to"
@@ -75,3 +79,8 @@ def check_function(function: Any, what: str) -> None:
 def briefly(value: object) -> str:
     """A value and its type, in words."""
     return f"{value!r:.80}, {type(value).__name__!r} by its type"
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; True and False, which Python counts as 1 and 0, are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
