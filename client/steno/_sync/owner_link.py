@@ -3,7 +3,9 @@
 import time
 
 from steno._connect.connection import Connection
+from steno._connect.probe import hello_of
 from steno._sansio.exchange import Exchange
+from steno._sansio.owner_exchange import OwnerExchange
 from steno._sync.link import BlockingLink
 from steno_protocol.errors import Incompatible, Unauthorized, Unreachable
 
@@ -16,17 +18,17 @@ class BlockingOwnerLink(BlockingLink):
     Args:
         home: the link of the client.
         endpoint: the owner's address.
+
+    Attributes:
+        exchange: its requests and subscriptions.
     """
 
     def __init__(self, home: BlockingLink, endpoint: str) -> None:
         target = home.target.owner_at(endpoint, home.welcome.root)
-        super().__init__(target, home.timeout, home, home.on_stale)
+        exchange = OwnerExchange(hello_of(target), endpoint, home.on_stale, home.repairs)
+        super().__init__(target, home.timeout, home, exchange)
+        self.exchange: OwnerExchange = exchange
         self._home = home
-
-    @property
-    def exchange(self) -> Exchange:
-        """Its requests and subscriptions."""
-        return self._exchange
 
     def _connect_again(self, until: float) -> Connection | None:
         try:
