@@ -218,8 +218,8 @@ def _refused(target: Target, connection: Connection) -> Unauthorized:
     if target.key is None and connection.has_key:
         shown = f"with the key of {target.lender}"
     return Unauthorized(
-        f"the daemon at {connection.endpoint} does not let this client in {shown}: `steno keys new NAME` on"
-        " its machine makes a key file, `steno keys list` shows the admitted clients"
+        f"the daemon at {connection.endpoint} does not let this client in {shown}:"
+        " `steno keys new NAME` on its machine makes a key file, `steno keys list` shows the admitted clients"
     )
 
 
