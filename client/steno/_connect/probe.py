@@ -219,7 +219,8 @@ def _refused(target: Target, connection: Connection) -> Unauthorized:
         shown = f"with the key of {target.lender}"
     return Unauthorized(
         f"the daemon at {connection.endpoint} does not let this client in {shown}:"
-        " `steno keys new NAME` on its machine makes a key file, `steno keys list` shows the admitted clients"
+        " `steno keys new NAME` on its machine makes a key file, `steno keys list` shows the"
+        " admitted clients"
     )
 
 
