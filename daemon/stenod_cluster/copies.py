@@ -6,7 +6,7 @@ now, or is removed.
 """
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
@@ -82,9 +82,13 @@ class Copies:
                 if is_name(below) or (not is_name(path) and is_name(name)):
                     yield from self.here(below)
 
-    def stale(self) -> Iterator[str]:
-        """Yield the names of copies on this disk whose sessions have another name, or are gone."""
-        there = list(self.here())
+    def stale(self, above: str = "") -> Iterator[str]:
+        """Yield the names of copies on this disk whose sessions have another name, or are gone.
+
+        Args:
+            above: only names below this one.
+        """
+        there = [path for path in self.here(above) if path != above]
         for start in range(0, len(there), limits.READ_TOGETHER_MAX):
             part = there[start : start + limits.READ_TOGETHER_MAX]
             names = self._journal.last_of([subject_of_name(path) for path in part])
@@ -114,6 +118,8 @@ class Copies:
             Whether the folder has files that the journal never had.
         """
         is_unjoined = self._put_away(path, name)
+        if not is_unjoined and _leads_to(name) is None and not self._is_used_below(path):
+            self._put_away_all(self.stale(path))
         if name is not None and name.kind is Kind.NAME and name.label.other:
             with self._free(name.label.other) as is_free:
                 _ = is_free and self._move(name.label.other, path, name.label.identity)
@@ -140,7 +146,14 @@ class Copies:
             with self.opened(path) as folder:
                 take_out(self._disk, folder)
         self.remove_empty(path)
+        self._remove_empty_above(path)
         return False
+
+    def _put_away_all(self, paths: Iterable[str]) -> None:
+        """Put away what is at several names, unless another thread opens it."""
+        for each in list(paths):
+            with self._free(each) as is_free:
+                _ = is_free and self._put_away(each, self._journal.last(subject_of_name(each)))
 
     def _identity(self, folder: int) -> str | None:
         """The session whose files an open folder has, as far as its mark says."""
@@ -182,9 +195,8 @@ class Copies:
                 self._disk.fsync(target)
                 self._disk.fsync(parent)
             # Copies that were stale below the old place are stale below the new one.
-            for each in [each for each in self.here(goal) if each != goal]:
-                with self._free(each) as is_free:
-                    _ = is_free and self._put_away(each, self._journal.last(subject_of_name(each)))
+            self._put_away_all(each for each in self.here(goal) if each != goal)
+            self._remove_empty_above(source)
             return True
         return False
 
@@ -209,6 +221,16 @@ class Copies:
                 self.remove_empty(f"{path}/{each}")
             with self.opened(above) as folder:
                 self._disk.remove_folder(folder, name)
+
+    def _remove_empty_above(self, path: str) -> None:
+        """Remove the folders above a name that lead to no session and are empty."""
+        above = path.rpartition("/")[0]
+        if above and above != paths.TRASH:
+            parent, _, name = above.rpartition("/")
+            with suppress(OSError):
+                with self.opened(parent) as folder:
+                    self._disk.remove_folder(folder, name)
+                self._remove_empty_above(above)
 
     @contextmanager
     def _free(self, path: str) -> Generator[bool]:

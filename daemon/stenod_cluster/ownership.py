@@ -401,7 +401,10 @@ class Ownership:
     # --- inside ----------------------------------------------------------------------------------
 
     def _is_used_below(self, path: str) -> bool:
-        return any(each.startswith(f"{path}/") for each in list(self._folders))
+        return any(
+            name.startswith(f"{path}/") and (folder.lost is None or folder.handles)
+            for name, folder in list(self._folders.items())
+        )
 
     def _leave_out_hints(self, folder: OwnedFolder, handle: int) -> None:
         """Drop the recovery points that the mirror made for this disk from the journal's files."""

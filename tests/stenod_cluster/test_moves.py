@@ -525,3 +525,41 @@ def test_a_host_whose_root_is_gone_has_all_names_again(
     again = Host(stream, "one", pair.tree)
     again.now = 500.0
     assert at_each_place(again) == {**moved_to("q"), "p": line("new")}
+
+
+# --- what copies leave ---------------------------------------------------------------------------
+
+
+THREE = ("p", "p/c", "p/c/d")
+
+
+def lose_family(one: Host, two: Host) -> None:
+    """Write a family at a host that another one takes for dead."""
+    for session in THREE:
+        write(one, session, session)
+    two.now += 100.0
+    for session in THREE:
+        write(two, session, "theirs")
+        one.ownership.lose(session, two.hosts.owner)
+
+
+@pytest.mark.parametrize("tidied", [["p"], ["p", "p/c/d", "p/c"], ["p/c/d", "p/c", "p"]])
+def test_a_deleted_family_leaves_nothing_on_a_disk_that_knew_it(
+    one: Host, two: Host, tidied: list[str]
+) -> None:
+    lose_family(one, two)
+    delete(two, "p")
+    for session in tidied:
+        one.ownership.tidy(session)
+    assert not Path(one.tree, "p").exists()
+
+
+def test_copies_of_sessions_that_were_deleted_one_by_one_leave_no_folder(
+    one: Host, two: Host
+) -> None:
+    lose_family(one, two)
+    for session in ("p/c", "p"):
+        delete(two, session)
+    for session in THREE:
+        one.ownership.tidy(session)
+    assert not Path(one.tree, "p").exists()
