@@ -118,7 +118,7 @@ class Transport:
         self._turns: Turns[zmq.Frame] = Turns()
         self._turn_timer: asyncio.TimerHandle | None = None
         self._handle: Handle | None = None
-        self._refusal: Refusal = lambda *_: ()
+        self._refusal: Refusal = lambda _, __: ()
         self._end_burst: Callable[[], None] = lambda: None
         self._is_waiting: IsWaiting = lambda _: False
         self._is_burst_scheduled = False
