@@ -128,7 +128,7 @@ def test_doctor_reports_a_stopped_process_with_a_remedy(root: Path) -> None:
 
 
 def test_doctor_reports_a_removed_socket(root: Path) -> None:
-    with daemon_of_tests(root, "support.blind_daemon"):
+    with daemon_of_tests(root, "e2e.blind_daemon"):
         (root / paths.SOCKET).unlink()
         code, found = _examine(root, "--timeout", "0.3")
         assert "the next command starts another" in found["daemon"][0]["remedy"]
@@ -481,7 +481,7 @@ def test_doctor_finds_forgotten_roots_of_demos(
 
 
 def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:
-    with daemon_of_tests(root, "support.blind_daemon"), socket.socket(socket.AF_UNIX) as other:
+    with daemon_of_tests(root, "e2e.blind_daemon"), socket.socket(socket.AF_UNIX) as other:
         (root / paths.SOCKET).unlink()
         other.bind(str(root / paths.SOCKET))
         other.listen()
