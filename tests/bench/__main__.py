@@ -37,8 +37,7 @@ from bench import (
     stores,
     viewers,
 )
-from bench.figures import Comparison
-from bench.table import draw
+from bench.measuring import Comparison, table_of
 
 PARTS = {
     "appends": appends.measure,
@@ -71,7 +70,7 @@ def main() -> None:
             measured = PARTS[part](folder, options.rounds, _show_progress)
             found += measured
             for comparison in measured:
-                print(draw(comparison), flush=True)
+                print(table_of(comparison), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json is not None:

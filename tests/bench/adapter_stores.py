@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 import steno
-from bench.tasks import Task
+from bench.crew import Task
 
 _TEXT: Final = "What does the till say? " * 8
 

@@ -10,9 +10,8 @@ import anyio
 
 from bench.adapter_stores import FRAMEWORKS, Framework, Opened
 from bench.appends import MEASURES, figures_of
-from bench.crew import Crew
-from bench.figures import Comparison
-from bench.tasks import Task
+from bench.crew import Crew, Task
+from bench.measuring import Comparison
 from support.foreground import ForegroundDaemon
 
 LOADED: Final = 10_000

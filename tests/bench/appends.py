@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.crew import Crew
-from bench.figures import Comparison, percentile
+from bench.crew import Crew, Outcome, Task
+from bench.measuring import Comparison, percentile
 from bench.peers import prepare_sqlite, redis_server, why_no_redis
-from bench.tasks import Outcome, Task
 from support.foreground import ForegroundDaemon
 
 MEASURES = ("p50_us", "p99_us", "acks_per_s")

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.appends import figures_of
-from bench.crew import Crew
-from bench.figures import Comparison
-from bench.tasks import Task
+from bench.crew import Crew, Task
+from bench.measuring import Comparison
 from support.clustered_daemon import clustered_daemon
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster, server_binary

@@ -15,8 +15,8 @@ import nats.errors
 from nats.aio.client import Client
 
 import steno
-from bench.figures import Comparison, percentile
 from bench.lines import message
+from bench.measuring import Comparison, latencies_us, percentile
 from bench.publishing import OWNER
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
@@ -29,6 +29,7 @@ from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster
 from support.nats_journals import joined
 from support.pacing import wait_for_fact, wait_for_s
+from support.resident import resident_bytes
 
 CLUSTER: Final = "bench"
 STREAM: Final = f"STENO_{CLUSTER}_0"
@@ -300,22 +301,17 @@ def _measure_many(pair: _Pair, report: Callable[[str], None]) -> list[Comparison
 
 
 def _with_sessions(pair: _Pair, session: str) -> dict[str, float]:
-    latencies: list[float] = []
     with pair.client(0) as client:
         opened = client.open(session, follow=False)
-        for _ in range(LONE_APPENDS):
-            start = time.perf_counter()
-            opened.append_message(message(1))
-            latencies.append((time.perf_counter() - start) * 1e6)
-    latencies.sort()
+        latencies = sorted(latencies_us(LONE_APPENDS, partial(_append, opened)))
     with _journal(pair.cluster) as journal:
         start = time.perf_counter()
         journal.folders()
         list_s = time.perf_counter() - start
-    resident = max(_resident_mib(node.pid) for node in pair.cluster.nodes)
+    resident = max(resident_bytes(node.pid) for node in pair.cluster.nodes)
     return {
         "p50_us": percentile(latencies, 0.5), "p99_us": percentile(latencies, 0.99),
-        "list_s": list_s, "server_mib": resident,
+        "list_s": list_s, "server_mib": resident / (1 << 20),
     }  # fmt: skip
 
 
@@ -337,9 +333,3 @@ def _publish_many(cluster: NatsCluster) -> None:
             for outcome in outcomes:
                 if isinstance(outcome, OSError):
                     raise outcome
-
-
-def _resident_mib(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024

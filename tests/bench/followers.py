@@ -1,4 +1,7 @@
-"""The delay of records to followers, and the followers' cost."""
+"""The delay of records to followers, and the followers' cost.
+
+python -m bench.followers ENDPOINT SESSION FOLLOWERS LINES [PACE_MS]     one process of them
+"""
 
 import subprocess
 import sys
@@ -9,9 +12,14 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import zmq
 
 import steno
-from bench.figures import Comparison, percentile
+from bench.measuring import Comparison, percentile
+from steno_protocol.commands import Subscribe
+from steno_protocol.events import Live, Records
+from steno_protocol.messages import decode_answers, encode_request
+from steno_protocol.positions import Position
 from support.foreground import ForegroundDaemon
 
 FOLLOWERS: Final = (0, 1, 16, 128)
@@ -74,7 +82,7 @@ def _shares(followers: int) -> list[int]:
 
 
 def _start(endpoint: str, session: str, followers: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "bench.follower", endpoint, session, str(followers),
+    command = [sys.executable, "-m", "bench.followers", endpoint, session, str(followers),
                str(APPENDS)]  # fmt: skip
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -83,3 +91,44 @@ def _seen(process: "subprocess.Popen[str]") -> list[tuple[int, float]]:
     """The line after each event, and when the event came."""
     assert process.stdout is not None
     return msgspec.json.decode(process.stdout.readline(), type=list[tuple[int, float]])
+
+
+def follow() -> None:
+    """Follow as a process of its own, until every follower has seen all lines.
+
+    It prints `live` when all of them are, and in the end the line after each event with the
+    monotonic time at which the event came.
+    """
+    endpoint, session, followers, lines, *pace_ms = sys.argv[1:]
+    context = zmq.Context()
+    sockets = [context.socket(zmq.DEALER) for _ in range(int(followers))]
+    poller = zmq.Poller()
+    for socket in sockets:
+        socket.connect(endpoint)
+        command = Subscribe(
+            session=session, subscription="bench", after="now", pace_ms=int(*pace_ms)
+        )
+        socket.send_multipart(encode_request(b"f", command, ()))
+        poller.register(socket, zmq.POLLIN)
+    seen: list[tuple[int, float]] = []
+    live = ended = 0
+    while ended < len(sockets):
+        for socket, _ in poller.poll():
+            for answer in decode_answers(socket.recv_multipart()):
+                if isinstance(answer.body, Live):
+                    live += 1
+                    if live == len(sockets):
+                        print("live", flush=True)
+                elif isinstance(answer.body, Records):
+                    first, last = map(Position.parse, (answer.body.first, answer.body.next))
+                    now = time.monotonic()
+                    seen += [(line + 1, now) for line in range(first.line, last.line)]
+                    ended += last.line == int(lines)
+    print(msgspec.json.encode(seen).decode(), flush=True)
+    for socket in sockets:
+        socket.close(linger=0)
+    context.term()
+
+
+if __name__ == "__main__":
+    follow()

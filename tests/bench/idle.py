@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import steno
-from bench.figures import Comparison
 from bench.lines import message
+from bench.measuring import Comparison
 from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 

@@ -16,9 +16,10 @@ import zmq
 
 import steno
 from bench.adapter_stores import ADAPTER_LANES
+from bench.crew import Task
 from bench.lines import message
+from bench.measuring import latencies_us
 from bench.peers import Redis, Sqlite
-from bench.tasks import Task
 from steno._sansio.requests import new_key
 from steno_protocol import PROTOCOL_VERSION
 from steno_protocol.commands import Append, Durability, Hello, Open, encode_command
@@ -49,18 +50,17 @@ class ByHand:
     def run(self, begin: Callable[[], None]) -> Latencies:
         """See `Lane`."""
         line = message(1) + b"\n"
-        latencies: Latencies = []
         path = f"{self._task.by_hand}-{self._task.session.rpartition('/')[2]}"
         with open(path, "ab", buffering=0) as file:  # noqa: PTH123 (as users do)
-            begin()
-            for _ in range(self._task.appends):
-                start = time.perf_counter()
+
+            def append() -> None:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(line)
                 os.fsync(file.fileno())
                 fcntl.flock(file, fcntl.LOCK_UN)
-                latencies.append((time.perf_counter() - start) * 1e6)
-        return latencies
+
+            begin()
+            return latencies_us(self._task.appends, append)
 
 
 class Blocking:
@@ -72,15 +72,11 @@ class Blocking:
     def run(self, begin: Callable[[], None]) -> Latencies:
         """See `Lane`."""
         line = message(1)
-        latencies: Latencies = []
+        given = line if self._task.batch == 1 else [line] * self._task.batch
         with steno.connect_sync(self._task.root, spawn=False) as client:
             session = client.open(self._task.session, follow=False)
             begin()
-            for _ in range(self._task.appends):
-                start = time.perf_counter()
-                session.append_message(line if self._task.batch == 1 else [line] * self._task.batch)
-                latencies.append((time.perf_counter() - start) * 1e6)
-        return latencies
+            return latencies_us(self._task.appends, lambda: session.append_message(given))
 
 
 class Async:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from bench.figures import Comparison, percentile
 from bench.lines import message
+from bench.measuring import Comparison, percentile
 from support.foreground import ForegroundDaemon
 
 EXTRA_MS: Final = (0, 1, 10)

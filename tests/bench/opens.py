@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from bench.figures import Comparison
 from bench.lines import message, write_long_session
+from bench.measuring import Comparison
 from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 

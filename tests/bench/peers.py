@@ -11,8 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.crew import Task
 from bench.lines import message
-from bench.tasks import Task
+from bench.measuring import latencies_us
 
 Latencies = list[float]
 
@@ -100,13 +101,11 @@ class Sqlite:
     def run(self, begin: Callable[[], None]) -> Latencies:
         """See `bench.lanes.Lane`."""
         line = message(1).decode()
-        latencies: Latencies = []
         database = sqlite3.connect(self._task.sqlite, timeout=60, isolation_level=None)
-        database.execute("PRAGMA synchronous=FULL")
-        begin()
-        for _ in range(self._task.appends):
-            start = time.perf_counter()
-            database.execute("INSERT INTO lines (line) VALUES (?)", (line,))
-            latencies.append((time.perf_counter() - start) * 1e6)
-        database.close()
-        return latencies
+        with closing(database):
+            database.execute("PRAGMA synchronous=FULL")
+            begin()
+            return latencies_us(
+                self._task.appends,
+                lambda: database.execute("INSERT INTO lines (line) VALUES (?)", (line,)),
+            )

@@ -14,8 +14,8 @@ import msgspec
 import nats
 from nats.aio.client import Client
 
+from bench.crew import Task
 from bench.lines import message
-from bench.tasks import Task
 from steno_protocol.journal_entries import Append, encode_entries
 from stenod_cluster.journal import Kind, Owner, Publication
 from stenod_cluster.subjects import subject_of

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 import steno
-from bench.figures import Comparison
 from bench.lines import RECORDS, write_long_session
+from bench.measuring import Comparison
 from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from bench.figures import Comparison
 from bench.lines import CHECKPOINTS, RECORDS, write_long_session
+from bench.measuring import Comparison
 from steno_protocol import paths
 from support.foreground import ForegroundDaemon
 

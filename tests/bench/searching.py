@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 import steno
-from bench.figures import Comparison, percentile
+from bench.measuring import Comparison, percentile
 from steno._sync.client import BlockingClient
 from steno_search.filling import Pass, fill
 from steno_search.folder import IndexFolder

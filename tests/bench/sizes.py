@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from bench.figures import Comparison
 from bench.idle import _handles, _resident_kib
 from bench.lines import message
+from bench.measuring import Comparison
 from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.replies import Sessions

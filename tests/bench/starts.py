@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import steno
-from bench.figures import Comparison
 from bench.lines import message
+from bench.measuring import Comparison
 from steno_protocol import paths
 from support.foreground import ForegroundDaemon
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import steno
-from bench.figures import Comparison, percentile
+from bench.measuring import Comparison, percentile
 from support.browser import ViewerPage, chromium, program
 from support.command import Steno
 from support.foreground import ForegroundDaemon

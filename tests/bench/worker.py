@@ -9,8 +9,8 @@ import time
 
 import msgspec
 
+from bench.crew import Outcome, Task
 from bench.lanes import LANES
-from bench.tasks import Outcome, Task
 
 
 def main() -> None:

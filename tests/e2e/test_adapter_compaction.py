@@ -19,7 +19,7 @@ import pytest
 import steno
 from steno.adapters.kimi import Context, SimpleCompaction
 from steno_protocol import timeline_entries
-from support.daemons import end_daemons_below
+from support.daemon_in_thread import DaemonInThread
 
 pytestmark = pytest.mark.anyio
 
@@ -91,11 +91,10 @@ def folder() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="steno-")).resolve()
     (home / "tree" / "demo").mkdir(parents=True)
     (home / "config.toml").write_text(f'[mounts]\ntree = "{home}/tree"\n')
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, DaemonInThread(home):
         patch.setenv("STENO_HOME", str(home))
         yield home / "tree" / "demo"
-        end_daemons_below(home)
-        shutil.rmtree(home)
+    shutil.rmtree(home)
 
 
 async def model() -> str:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from steno.adapters.kimi import Context, DenwaRenji, DenwaRenjiError
-from support.daemons import end_daemon_of
+from support.daemon_in_thread import DaemonInThread
 
 SEND = """
 import sys
@@ -38,11 +38,10 @@ def file() -> Iterator[Path]:
     (folder / "tree" / "demo").mkdir(parents=True)
     (folder / "config.toml").write_text(f'[mounts]\ntree = "{folder}/tree"\n')
     path = folder / "tree" / "demo" / "context.jsonl"
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, DaemonInThread(folder):
         patch.setenv("STENO_HOME", str(folder))
         yield path
-        end_daemon_of(folder)
-        shutil.rmtree(folder)
+    shutil.rmtree(folder)
 
 
 def with_checkpoints(file: Path, count: int) -> Context:

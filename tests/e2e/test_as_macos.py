@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e import as_macos
 from steno_protocol import paths
 from steno_protocol.paths import decode_lock_note
-from support import as_macos
 
 
 @pytest.fixture

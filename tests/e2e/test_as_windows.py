@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e import as_windows
 from steno_protocol import credentials
 from steno_protocol.rights import Right
-from support import as_windows
 from support.daemon_in_thread import DaemonInThread
 from support.remote_access import allow, endpoint_of, listen
 

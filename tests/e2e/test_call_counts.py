@@ -33,7 +33,7 @@ def least(counted: Sequence[CallCounts]) -> tuple[int, int]:
 def test_an_append_takes_no_more_calls_than_it_may(root: Path) -> None:
     counted: list[CallCounts] = []
     with (
-        daemon_of_tests(root, "support.counting_daemon") as daemon,
+        daemon_of_tests(root, "e2e.counting_daemon") as daemon,
         steno.connect_sync(root, spawn=False) as client,
     ):
         session = client.open("demo", follow=False)

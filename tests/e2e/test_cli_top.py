@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import steno
+from e2e.terminal import TerminalProgram
 from support.command import Ran, Steno
 from support.daemon_in_thread import DaemonInThread
 from support.daemon_log import WAIT_S
 from support.foreground import ForegroundDaemon
 from support.remote_access import allow, endpoint_of, listen
-from support.terminal import TerminalProgram
 
 HIDDEN_CURSOR, SHOWN_CURSOR = "\x1b[?25l", "\x1b[?25h"
 OTHER_SCREEN, OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"

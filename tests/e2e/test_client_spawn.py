@@ -134,7 +134,7 @@ def test_a_stopped_daemon_is_named_with_the_command_that_continues_it(
 @pytest.mark.parametrize("spawn", [True, False])
 def test_a_daemon_without_its_socket_is_named(root: Path, spawn: bool) -> None:
     path = root / paths.SOCKET
-    with daemon_of_tests(root, "support.blind_daemon") as daemon:
+    with daemon_of_tests(root, "e2e.blind_daemon") as daemon:
         path.unlink()
         with pytest.raises(Unreachable) as raised:
             connect_sync(root, spawn=spawn, timeout=0.2)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from e2e.sandbox import IS_POSSIBLE
 from steno_protocol import credentials, paths
 from support.command import Steno
 from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon
 from support.project import PROJECT
 from support.remote_access import endpoint_of, listen
-from support.sandbox import IS_POSSIBLE
 
 ENDS_S = 100.0
 """The clients' own timeout is longer, so a client that waits for it fails the test."""
@@ -85,7 +85,7 @@ def _forbidden(
     called: str, code: str, *arguments: str, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "support.sandbox", called, code, *arguments],
+        [sys.executable, "-m", "e2e.sandbox", called, code, *arguments],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(PROJECT / "tests"), *sys.path]),

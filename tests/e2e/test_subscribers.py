@@ -185,13 +185,12 @@ def check_acks(folder: Path, writers: list[Writer], generations: list[list[bytes
             assert text.encode() in line
 
 
-@pytest.mark.parametrize("number", range(2))
 async def test_every_subscriber_saw_what_the_files_hold(
-    root: Path, seed: int, number: int, monkeypatch: pytest.MonkeyPatch
+    root: Path, seed: int, anyio_backend_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A small window, so that every reader exhausts it again and again.
     monkeypatch.setitem(Follower.__init__.__kwdefaults__, "window", WINDOW_BYTES)
-    random = Random(f"{seed}-{number}")
+    random = Random(f"{seed}-{anyio_backend_name}")
     progress = Progress()
     watching = readers(random, progress)
     writers = [Writer(f"w{each}", Random(random.random()), progress) for each in range(WRITERS)]

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 import steno
+from house.docstring_examples import examples_in, run_async, run_blocking
 from support.daemon_in_thread import DaemonInThread
-from support.docstring_examples import examples_in, run_async, run_blocking
 
 _NAMES = {name: getattr(steno, name) for name in steno.__all__ if name != "__version__"}
 

@@ -145,7 +145,7 @@ def test_no_test_sleeps_except_a_helper_that_waits_for_a_fact() -> None:
 
 
 def _is_waiting_helper(file: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return file.parent.name == "support" and function.name.startswith("wait_")
+    return file.parent.name in {"support", "tools"} and function.name.startswith("wait_")
 
 
 def _own_calls(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Call]:

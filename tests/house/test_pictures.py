@@ -9,8 +9,8 @@ import pytest
 
 from house.test_documents import GUIDES, README
 from steno_cli.proofs import prove
-from support import record_demo, render_diagrams, screenshots
-from support.render_diagrams import FOLDER, diagrams, seal
+from tools import record_demo, render_diagrams, screenshots
+from tools.render_diagrams import FOLDER, diagrams, seal
 
 PICTURES = sorted(FOLDER.glob("*.svg"))
 

@@ -156,6 +156,21 @@ assert main({!r}.split()) == 0
     assert len({*modules} - STARTS_A_DAEMON) <= modules_max, modules
 
 
+def test_the_module_of_each_command_can_be_imported_first() -> None:
+    """The tests call commands in forks of a process that has imported all of them."""
+    code = (
+        "import os, steno_cli.entry\n"
+        "from steno_cli.command_table import COMMANDS\n"
+        "from steno_cli.parser import module_of\n"
+        "for name in COMMANDS:\n"
+        "    if os.fork() == 0:\n"
+        "        __import__(module_of(name))\n"
+        "        os._exit(0)\n"
+        "    assert os.wait()[1] == 0, name\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
 def test_the_library_imports_no_package_beside_it(root: Path) -> None:
     code = """
 import steno

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from house.error_texts import HOLE, ErrorText, all_texts, doctor_findings, raised_texts
 from house.test_documents import GUIDE_FOLDER
 from steno_cli.exits import Exit, exit_of
 from steno_protocol.errors import REFUSALS, ErrorCode, OutcomeUnknown, Unreachable
 from support.documents import table_rows
-from support.error_texts import HOLE, ErrorText, all_texts, doctor_findings, raised_texts
 
 PAGE = GUIDE_FOLDER / "troubleshooting.md"
 PAGES = [PAGE, *sorted((GUIDE_FOLDER / "troubleshooting").glob("*.md"))]

@@ -1,6 +1,6 @@
 """Screenshots of every view of `steno view`, wide and narrow, light and dark.
 
-PYTHONPATH=tests python -m support.viewer_screenshots FOLDER
+PYTHONPATH=tests python -m tools.viewer_screenshots FOLDER
 """
 
 import sys
@@ -69,7 +69,7 @@ def _views(
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m support.viewer_screenshots FOLDER")
+        sys.exit("usage: python -m tools.viewer_screenshots FOLDER")
     if program() is None:
         sys.exit("there is no chromium on the PATH: install the distribution's")
     for taken in take(Path(sys.argv[1])):

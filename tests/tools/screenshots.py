@@ -1,4 +1,4 @@
-"""`python -m support.screenshots FOLDER [NAME ...]`: pictures of `steno` on a terminal.
+"""`python -m tools.screenshots FOLDER [NAME ...]`: pictures of `steno` on a terminal.
 
 The real program runs in tmux, at 80 and at 160 columns, each time on a new copy of sessions that
 are written for it. A NAME chooses one picture, such as `top-80`.
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from support.command import Steno
-from support.pictured_sessions import write_history, write_turns, writing
 from support.project import PROJECT
-from support.terminal_pictures import terminal_picture
+from tools.pictured_sessions import write_history, write_turns, writing
+from tools.terminal_pictures import terminal_picture
 
 GUIDE: Final = PROJECT / "client" / "guide" / "pictures"
 
@@ -29,7 +29,7 @@ IN_GUIDE: Final = ("sessions-80", "show-80", "append-80", "top-80")
 """The pictures that pages of the guide show."""
 
 COMMAND: Final = (
-    f"PYTHONPATH=tests python -m support.screenshots client/guide/pictures {' '.join(IN_GUIDE)}"
+    f"PYTHONPATH=tests python -m tools.screenshots client/guide/pictures {' '.join(IN_GUIDE)}"
 )
 
 WIDTHS: Final = (80, 160)
@@ -207,7 +207,7 @@ def _terminal(steno: Steno, columns: int, rows: int) -> Iterator[_Terminal]:
 def main() -> None:
     """Make the pictures."""
     if len(sys.argv) < 2:
-        raise SystemExit("usage: python -m support.screenshots FOLDER [NAME ...]")
+        raise SystemExit("usage: python -m tools.screenshots FOLDER [NAME ...]")
     if shutil.which("tmux") is None:
         raise SystemExit("no pictures: tmux, in which the programs run, is not installed")
     for file in take(Path(sys.argv[1]), sys.argv[2:]):

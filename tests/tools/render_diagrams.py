@@ -1,4 +1,4 @@
-"""`python -m support.render_diagrams`: the pictures of the guide's diagrams, by Graphviz.
+"""`python -m tools.render_diagrams`: the pictures of the guide's diagrams, by Graphviz.
 
 A diagram `client/guide/pictures/NAME.dot` states what is connected; the look is the same for all
 and is here. The picture has a ground of its own, and follows its reader's choice of light or dark.
@@ -12,7 +12,7 @@ from typing import Final
 
 from support.project import PROJECT
 
-COMMAND: Final = "PYTHONPATH=tests python -m support.render_diagrams"
+COMMAND: Final = "PYTHONPATH=tests python -m tools.render_diagrams"
 
 FOLDER: Final = PROJECT / "client" / "guide" / "pictures"
 

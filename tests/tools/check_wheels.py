@@ -1,6 +1,6 @@
 """The platforms for which each extra has a wheel of every package, as a table on demand.
 
-Needs `uv` on the PATH and a package index: `PYTHONPATH=tests python -m support.check_wheels`.
+Needs `uv` on the PATH and a package index: `PYTHONPATH=tests python -m tools.check_wheels`.
 The pinned versions of `constraints.txt` are resolved without any source distribution.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m support.counting_daemon`: a daemon that counts calls."""
+"""`python -m e2e.counting_daemon`: a daemon that counts calls."""
 
 import sys
 from math import inf

@@ -1,4 +1,4 @@
-"""`python -m support.record_demo`: the picture of a terminal that runs `steno demo`.
+"""`python -m tools.record_demo`: the picture of a terminal that runs `steno demo`.
 
 The demo runs on a terminal of its own, and `terminal_pictures` draws the screen that it leaves.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from support.project import PROJECT
-from support.terminal_pictures import terminal_picture
+from tools.terminal_pictures import terminal_picture
 
-COMMAND: Final = "PYTHONPATH=tests python -m support.record_demo"
+COMMAND: Final = "PYTHONPATH=tests python -m tools.record_demo"
 
 PICTURE: Final = PROJECT / "client" / "guide" / "pictures" / "demo.svg"
 

@@ -1,6 +1,6 @@
 """A seccomp filter for a child process: chosen system calls fail with EPERM.
 
-python -m support.sandbox NAME,... CODE ARGUMENTS    runs the code under the filter
+python -m e2e.sandbox NAME,... CODE ARGUMENTS    runs the code under the filter
 
 The name `unix` forbids sockets of this machine alone, as sandboxes do that allow TCP.
 """

@@ -1,4 +1,4 @@
-"""`python -m support.blind_daemon`: a daemon that does not notice that its socket was removed."""
+"""`python -m e2e.blind_daemon`: a daemon that does not notice that its socket was removed."""
 
 import sys
 
