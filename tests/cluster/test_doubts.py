@@ -207,6 +207,17 @@ def test_a_removal_without_an_answer_is_repeated(
     assert [each.sequence for each in ann.read("s", 0, last)] == [first, last]
 
 
+def test_a_list_of_a_leader_that_lags_does_not_count(
+    ann: NatsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequence = stored(ann, 0)
+    assert ann.counts() == {"s": 1}
+    monkeypatch.setattr(ann._identity, "stored", sequence + 1000)
+
+    with pytest.raises(JournalLost, match="lacks what was stored"):
+        ann.names()
+
+
 def test_without_any_answer_the_outcome_is_in_doubt(ann: NatsJournal, losses: Losses) -> None:
     losses.always = "message"
 
