@@ -60,6 +60,7 @@ from stenod_cluster.subjects import (
 )
 from stenod_cluster.trust import Trust
 from stenod_cluster.verdicts import (
+    SEQUENCE_NOT_FOUND,
     Again,
     Refused,
     Stored,
@@ -187,8 +188,7 @@ class NatsJournal:
             return
         between = [each.sequence for each in self.read(subject, after, before)]
         for sequence in reversed(between[:-1]):
-            request = {"seq": sequence, "no_erase": True}
-            self._connection.call(self._ask("STREAM.MSG.DELETE", request))
+            self._connection.call(self._remove(sequence))
 
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """Tell all daemons something, in a plain message that may be lost; never waits."""
@@ -469,6 +469,18 @@ class NatsJournal:
         await self._ask("STREAM.PURGE", {"filter": self._place(subject), "seq": before})
         with suppress(JournalLost):
             await self._confirm()
+
+    async def _remove(self, sequence: int) -> None:
+        request = {"seq": sequence, "no_erase": True}
+        try:
+            await api(
+                self._connection, "STREAM.MSG.DELETE", self._stream, request,
+                self._options.publish_s,
+            )  # fmt: skip
+        except Rejected as error:
+            # An earlier request, whose answer was lost, removed it.
+            if error.code != SEQUENCE_NOT_FOUND:
+                raise refusal(error, self._stream) from None
 
     async def _ask(self, name: str, request: object) -> dict[str, Any]:
         wait_s = self._options.publish_s

@@ -12,6 +12,9 @@ STREAM_NOT_FOUND: Final = 10059
 NO_MESSAGE_FOUND: Final = 10037
 """The stream has no message of that subject."""
 
+SEQUENCE_NOT_FOUND: Final = 10043
+"""The stream has no message of that number."""
+
 _WRONG_LAST_SEQUENCE: Final = 10071
 _STORE_FAILED: Final = 10077
 _TOO_LARGE: Final = 10054

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -183,6 +184,38 @@ def test_a_doubt_about_a_purged_message_is_no_refusal(
     found = put(ann, first)
 
     assert isinstance(found, InDoubt)
+
+
+def test_a_removal_without_an_answer_is_repeated(
+    ann: NatsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = stored(ann, 0)
+    second = stored(ann, first)
+    last = stored(ann, second)
+    request, lost = ann._connection.request, iter(range(1))
+
+    async def lose_first(subject: str, *sent: Any) -> Reply:
+        reply = await request(subject, *sent)
+        if "MSG.DELETE" in subject and next(lost, None) is not None:
+            raise UnansweredError("lost on the way back")
+        return reply
+
+    monkeypatch.setattr(ann._connection, "request", lose_first)
+    ann.purge("s", last, first)
+
+    assert next(lost, None) is None
+    assert [each.sequence for each in ann.read("s", 0, last)] == [first, last]
+
+
+def test_a_list_of_a_leader_that_lags_does_not_count(
+    ann: NatsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequence = stored(ann, 0)
+    assert ann.counts() == {"s": 1}
+    monkeypatch.setattr(ann._identity, "stored", sequence + 1000)
+
+    with pytest.raises(JournalLost, match="lacks what was stored"):
+        ann.names()
 
 
 def test_without_any_answer_the_outcome_is_in_doubt(ann: NatsJournal, losses: Losses) -> None:
