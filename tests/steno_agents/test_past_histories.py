@@ -2,7 +2,7 @@
 
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -42,7 +42,11 @@ def kimi() -> Iterator[dict[str, Any]]:
         yield {"type": "context.append_message", "message": prompt}
 
 
-PROGRAMS = {GeminiCli: gemini, CopilotCli: copilot, KimiCode: kimi}
+PROGRAMS: dict[type[ForeignTranscript], Callable[[], Iterator[dict[str, Any]]]] = {
+    GeminiCli: gemini,
+    CopilotCli: copilot,
+    KimiCode: kimi,
+}
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
