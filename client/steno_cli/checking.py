@@ -17,8 +17,8 @@ from steno_cli.command_limits import (
     VERIFICATIONS_AHEAD_MAX,
     VERIFY_TIMEOUT_S,
 )
+from steno_cli.connection import pages
 from steno_cli.session_files import SessionFiles
-from steno_cli.session_ids import pages
 from steno_present.open_calls import OpenCall, open_calls
 from steno_present.wording import count
 from steno_protocol import paths

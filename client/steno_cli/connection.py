@@ -4,11 +4,13 @@ import os
 import pwd
 import re
 from argparse import Namespace
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
+
+import msgspec
 
 from steno import BlockingClient, local
 from steno.local import make_target
@@ -16,8 +18,9 @@ from steno.parts import BlockingLink
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import limits, paths
+from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
-from steno_protocol.replies import RepairedFile
+from steno_protocol.replies import RepairedFile, Sessions
 
 if TYPE_CHECKING:
     from steno.local import Reader
@@ -254,6 +257,15 @@ def _login_name() -> str:
     except KeyError:
         login = str(os.getuid())
     return re.sub(r"[^A-Za-z0-9_.@+-]", "_", login)[: limits.NAME_CHARS_MAX - 4] + "@cli"
+
+
+def pages(client: BlockingClient, wanted: List) -> Iterator[Sessions]:
+    """The list of the sessions, a page for each request."""
+    has_more, after = True, wanted.after
+    while has_more:
+        page = client.request(msgspec.structs.replace(wanted, after=after), Sessions)[0]
+        yield page
+        has_more, after = page.more, page.sessions[-1].session if page.sessions else after
 
 
 def local_root(client: BlockingClient) -> Path | None:

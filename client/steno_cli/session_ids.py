@@ -1,30 +1,18 @@
 """Session ids on the command line: prefixes, and ids apart from paths."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from steno import BlockingClient
-from steno_cli.connection import connected
+from steno_cli.connection import connected, pages
 from steno_cli.short_ids import is_short_form, matches, may_be_short
 from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.replies import Sessions
 
 _NAMED_MAX: Final = 5
 """Ids in an error; more of them would hide its text."""
-
-
-def pages(client: BlockingClient, wanted: List) -> Iterator[Sessions]:
-    """The list of the sessions, a page for each request."""
-    has_more, after = True, wanted.after
-    while has_more:
-        page = client.request(msgspec.structs.replace(wanted, after=after), Sessions)[0]
-        yield page
-        has_more, after = page.more, page.sessions[-1].session if page.sessions else after
 
 
 def is_session_id(target: str) -> bool:

@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from steno import BlockingClient
 from steno_cli.arguments import Subcommands, command, number_from, optional_argument
-from steno_cli.connection import connected
+from steno_cli.connection import connected, pages
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, table, terminal_table
-from steno_cli.session_ids import pages
 from steno_cli.short_ids import is_shortened, short_ids
 from steno_present import contract
 from steno_present.safe_text import printable
