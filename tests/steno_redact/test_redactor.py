@@ -198,11 +198,7 @@ _BEFORE = (
 _BEGINS = sorted({begin for _, begins, _ in ROWS for begin in begins.split()})
 _ADVERSE = [
     *(begin * (100_000 // len(begin)) for begin in (*_BEGINS, *(hint for _, hint, _ in HINTED))),
-    *(
-        f"{before}{each}" * 7_000
-        for before in _BEFORE
-        for each in ("a", "=", " ", "-", "\\", "\n")
-    ),
+    *(f"{before}{each}" * 7_000 for before in _BEFORE for each in ("a", "=", " ", "-", "\\", "\n")),
     *(begin + "a" * 100_000 for begin in ("sk-", "ya29.", "secret_", "", "\x1b]", "password='")),
     *(f"{begin}a1\n" * 20_000 for begin in ("sk-", "", "ghp_")),
     "a1b2\n" * 30_000,
