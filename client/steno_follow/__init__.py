@@ -1,6 +1,6 @@
 """Other programs' transcripts and session folders, brought into a root and followed.
 
-`importing` gives what brings one file or folder up to its present end, and `watch` does so with
+`taking_in` brings one file or folder up to its present end, and `watch` does so with
 many of them again and again; both do the same with a file. The rest of the room serves these two.
 The readers of the formats are in `steno_agents`; here files are opened, and the daemon is asked to
 write.
