@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 from steno_cli.arguments import HelpFormatter, add_common, is_utf8
 from steno_cli.command_table import (
@@ -19,9 +19,6 @@ from steno_cli.command_table import (
 from steno_cli.exits import MEANINGS, Exit
 from steno_present.safe_text import printable
 from steno_protocol import __version__
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
 
 _CLOSE_MAX: Final = 3
 """Suggestions in an error; more of them would hide its text."""
@@ -215,7 +212,7 @@ class _Parser(argparse.ArgumentParser):
         """As in argparse, with one line for the common options."""
         return f"{super().format_help()}\n{_COMMON_LINE}\n"
 
-    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+    def _print_message(self, message: str, file: Any = None) -> None:
         """As in argparse, which passes over a failure to write, but not for help and version."""
         is_text_asked_for = file is not None and file is sys.stdout
         if not is_text_asked_for:

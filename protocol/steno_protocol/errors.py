@@ -91,7 +91,7 @@ class StenoError(Exception):
             return self.message
         # A longer id is no session's, and may be a text of any length.
         is_long = len(self.session) > limits.SESSION_ID_CHARS_MAX
-        session = f"{self.session[: limits.SHOWN_CHARS]}…" if is_long else self.session
+        session = f"{self.session[: limits.SHOWN_CHARS_MAX]}…" if is_long else self.session
         return f"{self.message} [session {session}]"
 
 

@@ -744,7 +744,7 @@ FILE_NAME_BYTES_MAX: Final = 255
 ROOT_BYTES_MAX: Final = 512 if sys.platform == "darwin" else 2048
 """Bytes of a root's path: half of what a system call takes, the rest is for files in sessions."""
 
-SHOWN_CHARS: Final = 80
+SHOWN_CHARS_MAX: Final = 80
 """Characters of a session id or path without bounds that an error shows."""
 
 SOCKET_PATH_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107

@@ -195,7 +195,7 @@ def _check_length(root: str) -> str:
     ):
         if size > most:
             raise BadRequest(
-                f"{part}the root {root[: limits.SHOWN_CHARS]}… has {size} bytes, at most {most}"
+                f"{part}the root {root[: limits.SHOWN_CHARS_MAX]}… has {size} bytes, at most {most}"
                 " are possible: choose a shorter one with --root or STENO_HOME"
             )
     return root

@@ -7,6 +7,7 @@ is killed again and again. In the end all events are compared with the files.
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from e2e.witness import Witness, generations_of
 from steno import Ack, Client, NotFound, Session, Subscription, connect
+from steno._sansio import event_merge, mirror
 from steno._sansio.follower import Follower
 from support.wire_files import headers_in, wire_documents, wire_file
 
@@ -189,7 +191,8 @@ async def test_every_subscriber_saw_what_the_files_hold(
     root: Path, seed: int, anyio_backend_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A small window, so that every reader exhausts it again and again.
-    monkeypatch.setitem(Follower.__init__.__kwdefaults__, "window", WINDOW_BYTES)
+    for module in (event_merge, mirror):
+        monkeypatch.setattr(module, "Follower", partial(Follower, window=WINDOW_BYTES))
     random = Random(f"{seed}-{anyio_backend_name}")
     progress = Progress()
     watching = readers(random, progress)

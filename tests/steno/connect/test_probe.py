@@ -1,5 +1,6 @@
 """The greeting of a daemon by the client's probe."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,13 @@ import steno
 from steno_protocol import limits
 from stenod.daemon import Daemon
 from support.daemon_in_thread import DaemonInThread
+
+
+def _answer_room(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, has_room: Callable[[], bool]
+) -> None:
+    """Let a function say whether there is room for another connection."""
+    monkeypatch.setattr(daemon._local, "_has_room", lambda _: has_room())
 
 
 def test_client_ignores_the_late_refusal_of_a_greeting_in_version_1(
@@ -26,7 +34,7 @@ def test_client_that_is_turned_away_for_a_moment_connects_again(
     root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = iter([False, False])
-    monkeypatch.setattr(Daemon, "_has_room", lambda *_: next(refusals, True))
+    daemon.call(lambda running: _answer_room(running, monkeypatch, lambda: next(refusals, True)))
     with steno.connect_sync(root, spawn=False) as client:
         assert client.open("demo").head.line == 0
     assert next(refusals, None) is None
@@ -35,7 +43,7 @@ def test_client_that_is_turned_away_for_a_moment_connects_again(
 def test_client_that_is_always_turned_away_gets_an_error_in_time(
     root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Daemon, "_has_room", lambda *_: False)
+    daemon.call(lambda running: _answer_room(running, monkeypatch, lambda: False))
 
     def ask_until_the_end() -> None:
         # A quick greeting may be answered before the daemon sees the connection, and ends it.
