@@ -36,6 +36,9 @@ class OwnerExchange(Exchange):
         repairs: as for `Exchange`.
     """
 
+    endpoint: str | None
+    trouble: str | None
+
     def __init__(
         self,
         hello: Hello,

@@ -43,13 +43,13 @@ class Broken(NotKept):
 class NotOffered(NotKept):
     """The driver does not declare the capability that a clause is about."""
 
-    verdict = "not offered"
+    verdict: Verdict = "not offered"
 
 
 class NotObserved(NotKept):
     """The clause could not look, for the reason given."""
 
-    verdict = "not observed"
+    verdict: Verdict = "not observed"
 
 
 @dataclass(frozen=True, slots=True)
