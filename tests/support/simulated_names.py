@@ -89,5 +89,10 @@ def file_stat(node: Node) -> FileStat:
     """The metadata of a file or folder."""
     size, links = (len(node.cached), node.links) if isinstance(node, File) else (0, 1)
     return FileStat(
-        size=size, inode=node.inode, device=DEVICE, links=links, modified_s=node.modified_s
+        size=size,
+        inode=node.inode,
+        device=DEVICE,
+        links=links,
+        modified_s=node.modified_s,
+        changed_s=node.modified_s,
     )

@@ -79,16 +79,20 @@ def readable_size(
     """Returns the readable bytes of a session's file, without reading all of it.
 
     No reader gets lines that a power cut could lose: the file is synced first, unless it ends at
-    its recovery point, which is written behind a sync.
+    its recovery point, which is written behind a sync, and was not changed since.
 
     Raises:
         Unproven: an earlier sync of the file failed, so a sync proves nothing.
     """
-    failed_syncs.refuse_unproven(disk.stat(handle), name)
+    found = disk.stat(handle)
+    failed_syncs.refuse_unproven(found, name)
     end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
     recovery_point = end.recovery_point()
-    if recovery_point is not None and recovery_point.bytes == end.size:
-        return recovery_point.bytes
+    if recovery_point is not None and recovery_point.bytes == found.size:
+        # Another program may have written the same bytes again, or others before the fingerprint.
+        saved = disk.stat_name(folder, paths.recovery_point_file(name))
+        if saved is not None and found.changed_s < saved.modified_s:
+            return found.size
     failed_syncs.sync_to_read(disk, handle, name)
     return end.readable_size(recovery_point)
 

@@ -39,6 +39,7 @@ class FileStat(msgspec.Struct, frozen=True, gc=False):
         device: number of the device; (device, inode) names a folder whatever path led to it.
         links: the number of names of the file.
         modified_s: Unix time of the last change of its content, in seconds.
+        changed_s: the same of its content, names or rights; no program can set it back.
         is_guarded: it belongs to the daemon's user, and no other user may write to it.
     """
 
@@ -47,6 +48,7 @@ class FileStat(msgspec.Struct, frozen=True, gc=False):
     device: int
     links: int
     modified_s: float
+    changed_s: float
     is_guarded: bool = True
 
 

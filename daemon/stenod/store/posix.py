@@ -269,6 +269,7 @@ def _file_stat(found: os.stat_result) -> FileStat:
         device=found.st_dev,
         links=found.st_nlink,
         modified_s=found.st_mtime,
+        changed_s=found.st_ctime,
         is_guarded=not found.st_mode & _OTHERS_WRITE and found.st_uid == os.geteuid(),
     )
 

@@ -108,6 +108,12 @@ def test_a_batch_that_another_command_interrupts_is_torn_behind_a_mark() -> None
     assert kept(ONE + head + LAST, marked=True) == ONE
 
 
+def test_an_old_batch_without_its_end_stays_when_whole_commands_follow_it() -> None:
+    region = ONE + stamped("k2", ["two", "three"])[0] + LAST
+
+    assert kept(region, marked=False) == region
+
+
 @MARKED
 def test_the_end_of_a_batch_whose_head_a_rewrite_dropped_stays(marked: bool) -> None:
     region = stamped("k2", ["two", "three"])[1] + ONE

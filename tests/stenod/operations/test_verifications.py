@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from steno_protocol import paths
+from steno_protocol import limits, paths
 from steno_protocol.commands import Open, Verify
 from steno_protocol.replies import ErrorReply, Verification
 from support import daemon_in_process
@@ -20,9 +20,13 @@ pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 
 
-async def _store(daemon: DaemonInProcess) -> None:
+_FILE = f"{ROOT}/{paths.SESSIONS}/demo/{paths.CONTEXT}"
+
+
+async def _store(daemon: DaemonInProcess, text: str = "one") -> None:
     await ask(daemon, "o", Open(session="demo"))
-    await ask(daemon, "a", append("k"), user("one"))
+    await ask(daemon, "a", append("k"), user(text))
+    daemon.disk.now_s += 1
     await close_all(daemon)
 
 
@@ -52,9 +56,21 @@ async def test_a_file_that_ends_at_its_recovery_point_is_read_without_a_sync() -
         before = len(disk.calls)
         await ask(daemon, "v1", Verify(session="demo"))
         assert [call.method for call in disk.calls[before:]] == []
-        disk.foreign.append(f"{ROOT}/{paths.SESSIONS}/demo/{paths.CONTEXT}", foreign("theirs"))
+        disk.foreign.append(_FILE, foreign("theirs"))
         await ask(daemon, "v2", Verify(session="demo"))
         assert [call.method for call in disk.calls[before:]] == ["fdatasync"]
+
+
+async def test_lines_that_were_edited_in_place_since_the_recovery_point_are_synced() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        # The edit lies before the fingerprint of the recovery point.
+        await _store(daemon, "x" * 2 * limits.FINGERPRINT_BYTES)
+        disk.now_s += 1
+        disk.foreign.overwrite(_FILE, disk.content(_FILE).index(b"xxx"), b"edited")
+        await ask(daemon, "v", Verify(session="demo"))
+        assert disk.durable(_FILE) == disk.content(_FILE)
 
 
 async def test_a_session_with_a_failed_sync_is_opened_before_it_is_checked() -> None:
@@ -62,7 +78,7 @@ async def test_a_session_with_a_failed_sync_is_opened_before_it_is_checked() -> 
     daemon = DaemonInProcess(disk)
     async with daemon.running():
         await _store(daemon)
-        disk.foreign.append(f"{ROOT}/{paths.SESSIONS}/demo/{paths.CONTEXT}", foreign("theirs"))
+        disk.foreign.append(_FILE, foreign("theirs"))
         disk.fail_next("fdatasync", errno.EIO)
         failed = await ask(daemon, "v1", Verify(session="demo"))
         assert isinstance(failed, ErrorReply)

@@ -156,3 +156,14 @@ def test_files_are_counted_in_whole_blocks(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "large").write_bytes(b"x" * (BLOCK_BYTES + 1))
     assert tree_bytes(str(tmp_path)) == 5 * BLOCK_BYTES
+
+
+def test_fork_beyond_the_quota_is_refused_and_leaves_no_session(root: Path) -> None:
+    _configure(root, root_bytes=96 * KIB)
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        for _ in range(16):
+            session.append_message(_message(4 * KIB))
+        with pytest.raises(steno.TooLarge):
+            session.fork("copy")
+        assert [entry.session for entry in client.sessions()] == ["demo"]

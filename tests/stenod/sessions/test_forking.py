@@ -266,3 +266,14 @@ def test_a_fork_that_is_being_made_is_left_to_its_maker() -> None:
     assert world.sweep() == (0, 0)
     world.disk.close(nest)
     assert fork(world).created
+
+
+def test_a_fork_that_was_answered_survives_a_power_cut() -> None:
+    world, after, source = scene()
+    for seed in range(20):
+        copy = world.clone()
+        fork(copy)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert NEW in copy.ids()
+        check(copy, after, source)

@@ -355,3 +355,17 @@ def test_present_id_is_found_through_several_renames() -> None:
     world.rename("t", "demo", session="third", now=NOW_S + 9)
     # It leads in circles now, and the search ends all the same.
     assert rename.new_id(world.trees, world.trees.place("third")) is not None
+
+
+@every_command
+def test_acknowledged_move_survives_a_power_cut(case: Case) -> None:
+    world = case[0]()
+    source = contents(world)
+    for seed in range(20):
+        copy = world.clone()
+        case[1](copy)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert copy.ids() == case[3]
+        assert contents(copy) == source
+        check(copy, case, source)

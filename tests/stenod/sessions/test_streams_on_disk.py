@@ -80,3 +80,13 @@ def test_a_deletion_that_fails_at_any_call_is_applied_once(effect: Effect) -> No
             assert f"/{NAME}" in copy.files(PATH), "it was refused, and happened"
         copy.disk.heal()
         check(copy)
+
+
+def test_a_deletion_that_was_answered_survives_a_power_cut() -> None:
+    for seed in range(20):
+        world = prepared()
+        delete(world)
+        world.disk.reseed(seed)
+        world.disk.crash()
+        assert f"/{DELETED}" in world.files(PATH)
+        check(world)

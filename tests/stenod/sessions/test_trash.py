@@ -8,6 +8,7 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
+from stenod.sessions import trash
 from support.simulated_disk import Death, Effect
 from support.stored_session import NOW_S
 from support.whole_sessions import PATH, TREE, World, deaths, prepared
@@ -70,6 +71,18 @@ def test_a_deletion_that_fails_at_any_call_took_place_or_did_not(
         if not copy.disk.calls[call].method.startswith("open"):
             assert not copy.disk._handles, "a failed deletion leaves no handle open"
         check(copy, source)
+
+
+def test_a_deletion_that_was_answered_survives_a_power_cut() -> None:
+    world = prepared()
+    source = world.files(PATH)
+    for seed in range(20):
+        copy = world.clone()
+        deleted = delete(copy)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert copy.ids() == ["neighbour"]
+        assert copy.files(deleted.trash) == source
 
 
 def test_a_folder_that_the_kernel_does_not_move_is_no_doubt() -> None:
@@ -136,3 +149,15 @@ def test_undeletable_trash_does_not_keep_other_trash() -> None:
     world.delete("d", "demo", now=NOW_S)
 
     assert world.sweep(now=NOW_S + 2 * MONTH_S) == (0, 1)
+
+
+def test_requested_removal_survives_a_power_cut() -> None:
+    world = prepared()
+    name = delete(world).trash.rpartition("/")[2]
+    world.disk.sync_all()
+    for seed in range(20):
+        copy = world.clone()
+        trash.remove(copy.disk, copy.disk.open_root(TREE), name)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert copy.disk.names(copy.disk.open_root(TRASH)) == []

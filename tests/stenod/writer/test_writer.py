@@ -370,3 +370,13 @@ async def test_a_view_of_closed_files_is_an_error_and_no_other_file() -> None:
             log.view(0)
         with pytest.raises(OSError, match="were closed"):
             log.view(1)
+
+
+async def test_written_lines_are_synced_when_the_writer_ends() -> None:
+    desk = Desk()
+    async with desk.open():
+        await desk.do(append("w", durability="written"), user("soon"))
+
+    assert desk.durable().count(b"\n") == 1
+    assert desk.writer.opened is None
+    assert not desk.disk._handles
