@@ -384,10 +384,14 @@ class ReplicatedDisk:
         source = self._ownership.found(metadata.read(self._disk, folder).forked_from or "")
         if source is None or source.is_new:
             return None
-        held.enter_context(source.publishing)
-        base = base_at_head(self._ownership.journal, source)
-        with self._ownership.opened(source.path) as origin:
-            return base if note_fork(self._disk, fork, folder, base, origin) else None
+        with ExitStack() as alone:
+            alone.enter_context(source.publishing)
+            base = base_at_head(self._ownership.journal, source)
+            with self._ownership.opened(source.path) as origin:
+                if not note_fork(self._disk, fork, folder, base, origin):
+                    return None
+            held.push(alone.pop_all())
+        return base
 
     # --- inside ----------------------------------------------------------------------------------
 

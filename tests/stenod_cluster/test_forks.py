@@ -9,7 +9,13 @@ from steno_protocol.errors import Held
 from steno_protocol.journal_entries import Append, decode_entries
 from stenod.store.log import Copy
 from stenod_cluster import limits
-from stenod_cluster.journal import Kind, Message, Publication, name_of_subject
+from stenod_cluster.journal import (
+    Kind,
+    Message,
+    Publication,
+    name_of_subject,
+    subject_of_name,
+)
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
@@ -259,6 +265,63 @@ def test_a_fork_in_doubt_is_settled_with_its_source(
     assert seen(three, "f")["context.jsonl"] == LARGE + line("3")
     assert seen(three, "s")["context.jsonl"] == LARGE + line("3") + line("4")
     assert len(holds(stream)) == 1
+
+
+def test_a_collection_that_died_lets_go_of_the_source_with_the_next_one(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    purge: Callable[..., None] = stream.purge
+    left = [1]
+
+    def purge_once(*arguments: object) -> None:
+        if not left:
+            raise OSError("died")
+        left.pop()
+        purge(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "purge", purge_once)
+        with pytest.raises(OSError, match="died"):
+            one.ownership.shorten("f")
+    one.ownership.shorten("f")
+    assert holds(stream) == []
+
+
+def test_a_name_of_another_program_among_the_holds_is_left_alone(
+    one: Host, stream: MemoryStream
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    one.ownership.acquire("s")
+    source = stream.identity_of("s")
+    foreign = [".held/x", f".held/{source}/x", f".held/{source}/x/{source}", ".held/a/1/b/c"]
+    for name in foreign:
+        stream.publish_foreign(subject_of_name(name))
+    one.ownership.holds.collect_all()
+    one.ownership.shorten("s")
+    ClusterCommands(one).expire(delete(one, "f"))
+    assert sorted(holds(stream)) == sorted(foreign)
+
+
+def test_a_fork_that_shares_nothing_leaves_its_source_to_its_writers(
+    one: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", line("1"), LARGE)
+    source = one.ownership.acquire("s")
+    assert source is not None
+    publish, seen_free = one.journal.publish, list[bool]()
+
+    def look(publications: Sequence[Publication]) -> list[int | OSError]:
+        if all(each.subject != source.identity for each in publications):
+            seen_free.append(not source.publishing.locked())
+        return publish(publications)
+
+    monkeypatch.setattr(one.journal, "publish", look)
+    fork(one, "s", "f", "0:1")
+    assert seen_free
+    assert all(seen_free)
 
 
 def test_bytes_that_another_program_changed_in_place_are_published(
