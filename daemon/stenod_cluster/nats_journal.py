@@ -451,12 +451,14 @@ class NatsJournal:
         found: dict[str, int] = {}
         offset, total = 0, 1
         while offset < total:
+            # More may be stored while it answers.
+            stored = self._identity.stored
             info = await self._ask("STREAM.INFO", {"subjects_filter": subjects, "offset": offset})
             last: int = info["state"]["last_seq"]
-            if last < self._identity.stored:
+            if last < stored:
                 # It leads no more, and does not know it yet.
                 raise JournalLost(None, f"the leader of {self._stream} lacks what was stored")
-            self._identity.stored = last
+            self._identity.stored = max(self._identity.stored, last)
             page: dict[str, int] = info["state"].get("subjects") or {}
             found.update({path_of(each): count for each, count in page.items()})
             total = info.get("total", 0)
