@@ -347,7 +347,7 @@ class Ownership:
         # Any replica answers a read, also one that is cut off from the others.
         self.journal.confirm()
         folder = self._folders.get(path)
-        last = None if folder is None else self.journal.last(folder.identity)
+        last = None if folder is None else self.journal.last(folder.identity, at_leader=True)
         if last is not None and last.owner.host != self.owner.host:
             self.on_lost(path)
             self.lose(path, last.owner)

@@ -234,6 +234,7 @@ def test_a_list_counts_although_more_is_stored_while_the_leader_answers(
     assert ann.counts() == {"s": 1}
     assert ann._identity.stored == known + 1
 
+
 def test_without_any_answer_the_outcome_is_in_doubt(ann: NatsJournal, losses: Losses) -> None:
     losses.always = "message"
 

@@ -56,6 +56,3 @@ class Sweep(Operation):
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
                 moves.sweep(self._disk, tree, wall, self._expiry_s),
             )
-
-
-# BAD
