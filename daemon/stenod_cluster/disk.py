@@ -387,11 +387,12 @@ class ReplicatedDisk:
         with ExitStack() as alone:
             alone.enter_context(source.publishing)
             base = base_at_head(self._ownership.journal, source)
-            with self._ownership.opened(source.path) as origin:
-                if not note_fork(self._disk, fork, folder, base, origin):
-                    return None
-            held.push(alone.pop_all())
-        return base
+            # A folder that is renamed follows the name.
+            with suppress(FileNotFoundError), self._ownership.opened(source.path) as origin:
+                if note_fork(self._disk, fork, folder, base, origin):
+                    held.push(alone.pop_all())
+                    return base
+        return None
 
     # --- inside ----------------------------------------------------------------------------------
 

@@ -8,14 +8,17 @@ import pytest
 from steno_protocol.errors import Held
 from steno_protocol.journal_entries import Append, decode_entries
 from stenod.store.log import Copy
-from stenod_cluster import limits
+from stenod_cluster import disk, limits
+from stenod_cluster.forks import Base, base_at_head
 from stenod_cluster.journal import (
+    Journal,
     Kind,
     Message,
     Publication,
     name_of_subject,
     subject_of_name,
 )
+from stenod_cluster.owned_folder import OwnedFolder
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
@@ -322,6 +325,22 @@ def test_a_fork_that_shares_nothing_leaves_its_source_to_its_writers(
     fork(one, "s", "f", "0:1")
     assert seen_free
     assert all(seen_free)
+
+
+def test_a_source_that_is_being_renamed_is_forked_whole(
+    one: Host, three: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", LARGE)
+
+    def renamed(journal: Journal, source: OwnedFolder) -> Base:
+        """The journal has the new name, and the folder follows."""
+        source.path = "t"
+        return base_at_head(journal, source)
+
+    monkeypatch.setattr(disk, "base_at_head", renamed)
+    fork(one, "s", "f", "0:1")
+    assert holds(stream) == []
+    assert seen(three, "f") == {"context.jsonl": LARGE}
 
 
 def test_bytes_that_another_program_changed_in_place_are_published(
