@@ -275,8 +275,10 @@ class Ownership:
         with folder.publishing, self.opened(path) as handle:
             self._leave_out_hints(folder, handle)
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
-            self.holds.shorten(folder.identity, folder.snapshot_sequence)
+            needed = folder.snapshot_sequence
             self.save_mark(folder)
+        # Each fork of an earlier message is stored by now; writers need not wait for the removals.
+        self.holds.shorten(folder.identity, needed)
 
     def forget(self, path: str) -> None:
         """Forget a closed folder and those below it; the next use reads the journal."""

@@ -157,6 +157,26 @@ def test_a_shortened_source_keeps_only_what_a_fork_needs(
     assert seen(three, "s")["context.jsonl"].endswith(line("19"))
 
 
+def test_the_writers_of_a_shortened_source_need_not_wait_for_what_is_removed(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", LARGE)
+    fork(one, "s", "f", "0:1")
+    write(one, "s", line("1"))
+    source = one.ownership.acquire("s")
+    assert source is not None
+    purge: Callable[..., None] = stream.purge
+    seen_free = list[bool]()
+
+    def look(*arguments: object) -> None:
+        seen_free.append(not source.publishing.locked())
+        purge(*arguments)
+
+    monkeypatch.setattr(stream, "purge", look)
+    one.ownership.shorten("s")
+    assert seen_free == [True]
+
+
 def test_the_last_fork_frees_what_its_deleted_source_had(
     one: Host, two: Host, three: Host, stream: MemoryStream
 ) -> None:
