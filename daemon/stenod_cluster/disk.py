@@ -200,10 +200,11 @@ class ReplicatedDisk:
 
     def remove_folder(self, folder: int, name: str) -> None:
         """Remove an empty folder; that of a deleted session was the last of it in the cluster."""
-        self._disk.remove_folder(folder, name)
         path = self._below(folder, name) or ""
         if is_in_trash(path) and path.count("/") == 1:
+            # First, because the next sweep tries again only for a folder that is there.
             self.name_changes.end_deleted(path)
+        self._disk.remove_folder(folder, name)
 
     # --- syncing ---------------------------------------------------------------------------------
 

@@ -7,11 +7,13 @@ import pytest
 
 from steno_protocol.errors import Held
 from steno_protocol.journal_entries import Append, decode_entries
+from stenod.sessions import trash
 from stenod.store.log import Copy
 from stenod_cluster import disk, limits
 from stenod_cluster.forks import Base, base_at_head
 from stenod_cluster.journal import (
     Journal,
+    JournalLost,
     Kind,
     Message,
     Publication,
@@ -59,6 +61,14 @@ def delete(host: Host, session: str) -> str:
     """Delete a session; returns its name in the trash."""
     ClusterCommands(host).delete(session, f"d-{session}", 2000)
     return f".trash/2000.d-{session}.{session}"
+
+
+def remove_for_good(host: Host, path: str) -> None:
+    tree = host.disk.open_root(host.tree)
+    try:
+        trash.remove(host.disk, tree, path.removeprefix(".trash/"))
+    finally:
+        host.disk.close(tree)
 
 
 def seen(host: Host, session: str) -> dict[str, bytes]:
@@ -236,12 +246,35 @@ def test_a_daemon_goes_on_with_a_collection_that_another_one_began(
         purge(*arguments)
 
     monkeypatch.setattr(stream, "purge", purge_some)
-    ClusterCommands(one).expire(gone)
+    with pytest.raises(OSError, match="died"):
+        ClusterCommands(one).expire(gone)
     monkeypatch.setattr(stream, "purge", purge)
     assert holds(stream)
     two.ownership.holds.collect_all()
     assert holds(stream) == []
     assert sessions(stream) == 0
+
+
+@pytest.mark.parametrize("failing", ["publish", "purge"])
+def test_the_trash_keeps_its_folder_until_the_cluster_has_let_the_sessions_go(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    write(one, "s", LARGE)
+    write(one, "s/c", line("1"))
+    gone = delete(one, "s")
+
+    def lost(*_: object) -> list[int | OSError]:
+        if failing == "purge":
+            raise JournalLost(None, "no server is reached")
+        return [JournalLost(None, "no server is reached")]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.journal, failing, lost)
+        with pytest.raises(JournalLost):
+            remove_for_good(one, gone)
+    remove_for_good(one, gone)
+    assert sessions(stream) == 0
+    assert not Path(one.tree, gone).exists()
 
 
 def test_a_source_that_another_daemon_took_over_is_not_forked_here(
