@@ -200,10 +200,11 @@ class ReplicatedDisk:
 
     def remove_folder(self, folder: int, name: str) -> None:
         """Remove an empty folder; that of a deleted session was the last of it in the cluster."""
-        self._disk.remove_folder(folder, name)
         path = self._below(folder, name) or ""
         if is_in_trash(path) and path.count("/") == 1:
+            # First, because the next sweep tries again only for a folder that is there.
             self.name_changes.end_deleted(path)
+        self._disk.remove_folder(folder, name)
 
     # --- syncing ---------------------------------------------------------------------------------
 
@@ -384,10 +385,15 @@ class ReplicatedDisk:
         source = self._ownership.found(metadata.read(self._disk, folder).forked_from or "")
         if source is None or source.is_new:
             return None
-        held.enter_context(source.publishing)
-        base = base_at_head(self._ownership.journal, source)
-        with self._ownership.opened(source.path) as origin:
-            return base if note_fork(self._disk, fork, folder, base, origin) else None
+        with ExitStack() as alone:
+            alone.enter_context(source.publishing)
+            base = base_at_head(self._ownership.journal, source)
+            # A folder that is renamed follows the name.
+            with suppress(FileNotFoundError), self._ownership.opened(source.path) as origin:
+                if note_fork(self._disk, fork, folder, base, origin):
+                    held.push(alone.pop_all())
+                    return base
+        return None
 
     # --- inside ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ first says what the session needs, and looks at who holds it afterwards; a fork 
 go, and looks afterwards. So the last of them sees that nobody needs the messages, and removes them.
 """
 
+import re
 from typing import Final, NamedTuple
 
 from steno_protocol import paths
@@ -23,6 +24,9 @@ from stenod_cluster.owned_folder import OwnedFolder, crc_of, raise_first, ship
 
 _HELD: Final = ".held"
 """The name above all holds; no session has one like it."""
+
+_PATTERN: Final = re.compile(rf"{re.escape(_HELD)}/([^/]+)/([0-9]+)/([^/]+)", re.ASCII)
+"""The name of a hold; another program may give names that are none."""
 
 _NONE: Final = Label("", "")
 
@@ -120,7 +124,9 @@ class Holds:
             needed = max((each.position for each in own), default=0)
             if not own or any(each.position < needed for each in forks):
                 return
-            base = self._noted_base(identity, needed)
+            # A collection that died may have removed the first message, which says the source.
+            bases = [self._noted_base(identity, each) for each in own]
+            base = next(filter(any, bases), _NONE)
             self._journal.purge(identity, needed)
             if base.identity:
                 self._forget(base.identity, _Hold(int(base.other), identity))
@@ -130,12 +136,17 @@ class Holds:
 
     def collect_all(self) -> None:
         """Go on where daemons died in a collection."""
-        names = [_parsed(name) for name in self._journal.names(_HELD)]
-        for identity in sorted({each for each, hold in names if hold.holder == each}):
+        held = self._named(_HELD)
+        for identity in sorted({each for each, hold in held if hold.holder == each}):
             self.collect(identity)
 
     def _held(self, identity: str) -> list[_Hold]:
-        return [_parsed(name)[1] for name in self._journal.names(f"{_HELD}/{identity}")]
+        return [hold for _, hold in self._named(f"{_HELD}/{identity}")]
+
+    def _named(self, above: str) -> list[tuple[str, _Hold]]:
+        """The sessions that are held, and the holds, by the names below one."""
+        found = map(_PATTERN.fullmatch, self._journal.names(above))
+        return [(each[1], _Hold(int(each[2]), each[3])) for each in found if each]
 
     def _base(self, identity: str) -> Label:
         """The source of a fork and the position in it; empty for a session of its own."""
@@ -144,8 +155,8 @@ class Holds:
         first = next(iter(messages), None)
         return first.label if first is not None and first.kind is Kind.FORK else _NONE
 
-    def _noted_base(self, identity: str, needed: int) -> Label:
-        noted = self._journal.last(_subject(identity, _Hold(needed, identity)))
+    def _noted_base(self, identity: str, hold: _Hold) -> Label:
+        noted = self._journal.last(_subject(identity, hold))
         source, _, position = ("" if noted is None else noted.label.other).partition(" ")
         return Label(source, position)
 
@@ -159,11 +170,6 @@ class Holds:
 
 def _subject(identity: str, hold: _Hold) -> str:
     return subject_of_name(f"{_HELD}/{identity}/{hold.position}/{hold.holder}")
-
-
-def _parsed(name: str) -> tuple[str, _Hold]:
-    _, identity, position, holder = name.split("/")
-    return identity, _Hold(int(position), holder)
 
 
 def base_at_head(journal: Journal, source: OwnedFolder) -> Base:

@@ -313,11 +313,13 @@ class Journal(Protocol):
         """
         ...
 
-    def last(self, subject: str) -> Message | None:
+    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
         """Returns a subject's last message; None if it has none.
 
-        That of a name has all that this daemon knows to be stored. That of a session may be an
-        older one than the last: only `publish` decides.
+        Args:
+            subject: that of a session, or of a name.
+            at_leader: the message of a session may not be an older one than the last, either;
+                otherwise only `publish` decides.
 
         Raises:
             JournalLost: no server answered.

@@ -187,10 +187,13 @@ class Names:
                 self._ownership.acquire(path)
 
     def end_deleted(self, path: str) -> None:
-        """Let a deleted session, and those deleted with it, end for good in the whole cluster."""
-        with suppress(OSError):
-            for each in [path, *self._journal.names(path)]:
-                self._end(each)
+        """Let a deleted session, and those deleted with it, end for good in the whole cluster.
+
+        Raises:
+            OSError: the journal failed; the next call goes on.
+        """
+        for each in [path, *self._journal.names(path)]:
+            self._end(each)
 
     def _end(self, path: str) -> None:
         subject = subject_of_name(path)
@@ -204,8 +207,10 @@ class Names:
             gone, also = Label(identity, "").body(), (holds.of_end(identity),)
             wanted = Publication(subject, sequence, owner, Kind.GONE, gone, also=also)
             outcome = self._journal.publish([wanted])[0]
-            if not isinstance(outcome, int):
+            if isinstance(outcome, Fenced):
                 return
+            if not isinstance(outcome, int):
+                raise outcome
             sequence = outcome
         self._ownership.forget(path)
         holds.end(identity)

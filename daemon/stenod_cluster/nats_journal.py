@@ -154,10 +154,10 @@ class NatsJournal:
         """Check that a majority of the servers can hear each other; see `Journal`."""
         self._connection.call(self._confirm())
 
-    def last(self, subject: str) -> Message | None:
+    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
         """Returns a subject's last message, of a session perhaps an older one; see `Journal`."""
-        if name_of_subject(subject) is not None:
-            return self._connection.call(self._last_of_name(subject))
+        if at_leader or name_of_subject(subject) is not None:
+            return self._connection.call(self._last_at_leader(subject))
         return self._connection.call(self._last(subject))
 
     def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
@@ -384,7 +384,7 @@ class NatsJournal:
 
         return await self._until_heard(read, self._options.publish_s)
 
-    async def _last_of_name(self, subject: str) -> Message | None:
+    async def _last_at_leader(self, subject: str) -> Message | None:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
         place = self._place(subject)
@@ -451,12 +451,14 @@ class NatsJournal:
         found: dict[str, int] = {}
         offset, total = 0, 1
         while offset < total:
+            # More may be stored while it answers.
+            stored = self._identity.stored
             info = await self._ask("STREAM.INFO", {"subjects_filter": subjects, "offset": offset})
             last: int = info["state"]["last_seq"]
-            if last < self._identity.stored:
+            if last < stored:
                 # It leads no more, and does not know it yet.
                 raise JournalLost(None, f"the leader of {self._stream} lacks what was stored")
-            self._identity.stored = last
+            self._identity.stored = max(self._identity.stored, last)
             page: dict[str, int] = info["state"].get("subjects") or {}
             found.update({path_of(each): count for each, count in page.items()})
             total = info.get("total", 0)

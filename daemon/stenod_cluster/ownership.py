@@ -275,8 +275,10 @@ class Ownership:
         with folder.publishing, self.opened(path) as handle:
             self._leave_out_hints(folder, handle)
             raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
-            self.holds.shorten(folder.identity, folder.snapshot_sequence)
+            needed = folder.snapshot_sequence
             self.save_mark(folder)
+        # Each fork of an earlier message is stored by now; writers need not wait for the removals.
+        self.holds.shorten(folder.identity, needed)
 
     def forget(self, path: str) -> None:
         """Forget a closed folder and those below it; the next use reads the journal."""
@@ -347,7 +349,7 @@ class Ownership:
         # Any replica answers a read, also one that is cut off from the others.
         self.journal.confirm()
         folder = self._folders.get(path)
-        last = None if folder is None else self.journal.last(folder.identity)
+        last = None if folder is None else self.journal.last(folder.identity, at_leader=True)
         if last is not None and last.owner.host != self.owner.host:
             self.on_lost(path)
             self.lose(path, last.owner)

@@ -218,6 +218,23 @@ def test_a_list_of_a_leader_that_lags_does_not_count(
         ann.names()
 
 
+def test_a_list_counts_although_more_is_stored_while_the_leader_answers(
+    ann: NatsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(ann, 0)
+    ask = ann._ask
+
+    async def ask_slowly(name: str, request: object) -> dict[str, Any]:
+        answer = await ask(name, request)
+        ann._identity.stored += 1
+        return answer
+
+    monkeypatch.setattr(ann, "_ask", ask_slowly)
+    known = ann._identity.stored
+    assert ann.counts() == {"s": 1}
+    assert ann._identity.stored == known + 1
+
+
 def test_without_any_answer_the_outcome_is_in_doubt(ann: NatsJournal, losses: Losses) -> None:
     losses.always = "message"
 

@@ -75,9 +75,11 @@ class MortalJournal:
         self._is_dead = True
         self._journal.close()
 
-    def last(self, subject: str) -> Message | None:
+    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
         """See `Journal`."""
-        return self._asked("last", subject, lambda: self._journal.last(subject))
+        return self._asked(
+            "last", subject, lambda: self._journal.last(subject, at_leader=at_leader)
+        )
 
     def read(self, subject: str, after: int, last: int) -> Iterator[Message]:
         """See `Journal`."""

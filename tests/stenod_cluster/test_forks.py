@@ -7,9 +7,20 @@ import pytest
 
 from steno_protocol.errors import Held
 from steno_protocol.journal_entries import Append, decode_entries
+from stenod.sessions import trash
 from stenod.store.log import Copy
-from stenod_cluster import limits
-from stenod_cluster.journal import Kind, Message, Publication, name_of_subject
+from stenod_cluster import disk, limits
+from stenod_cluster.forks import Base, base_at_head
+from stenod_cluster.journal import (
+    Journal,
+    JournalLost,
+    Kind,
+    Message,
+    Publication,
+    name_of_subject,
+    subject_of_name,
+)
+from stenod_cluster.owned_folder import OwnedFolder
 from support.cluster_commands import ClusterCommands
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
@@ -50,6 +61,14 @@ def delete(host: Host, session: str) -> str:
     """Delete a session; returns its name in the trash."""
     ClusterCommands(host).delete(session, f"d-{session}", 2000)
     return f".trash/2000.d-{session}.{session}"
+
+
+def remove_for_good(host: Host, path: str) -> None:
+    tree = host.disk.open_root(host.tree)
+    try:
+        trash.remove(host.disk, tree, path.removeprefix(".trash/"))
+    finally:
+        host.disk.close(tree)
 
 
 def seen(host: Host, session: str) -> dict[str, bytes]:
@@ -148,6 +167,26 @@ def test_a_shortened_source_keeps_only_what_a_fork_needs(
     assert seen(three, "s")["context.jsonl"].endswith(line("19"))
 
 
+def test_the_writers_of_a_shortened_source_need_not_wait_for_what_is_removed(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", LARGE)
+    fork(one, "s", "f", "0:1")
+    write(one, "s", line("1"))
+    source = one.ownership.acquire("s")
+    assert source is not None
+    purge: Callable[..., None] = stream.purge
+    seen_free = list[bool]()
+
+    def look(*arguments: object) -> None:
+        seen_free.append(not source.publishing.locked())
+        purge(*arguments)
+
+    monkeypatch.setattr(stream, "purge", look)
+    one.ownership.shorten("s")
+    assert seen_free == [True]
+
+
 def test_the_last_fork_frees_what_its_deleted_source_had(
     one: Host, two: Host, three: Host, stream: MemoryStream
 ) -> None:
@@ -207,12 +246,35 @@ def test_a_daemon_goes_on_with_a_collection_that_another_one_began(
         purge(*arguments)
 
     monkeypatch.setattr(stream, "purge", purge_some)
-    ClusterCommands(one).expire(gone)
+    with pytest.raises(OSError, match="died"):
+        ClusterCommands(one).expire(gone)
     monkeypatch.setattr(stream, "purge", purge)
     assert holds(stream)
     two.ownership.holds.collect_all()
     assert holds(stream) == []
     assert sessions(stream) == 0
+
+
+@pytest.mark.parametrize("failing", ["publish", "purge"])
+def test_the_trash_keeps_its_folder_until_the_cluster_has_let_the_sessions_go(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    write(one, "s", LARGE)
+    write(one, "s/c", line("1"))
+    gone = delete(one, "s")
+
+    def lost(*_: object) -> list[int | OSError]:
+        if failing == "purge":
+            raise JournalLost(None, "no server is reached")
+        return [JournalLost(None, "no server is reached")]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.journal, failing, lost)
+        with pytest.raises(JournalLost):
+            remove_for_good(one, gone)
+    remove_for_good(one, gone)
+    assert sessions(stream) == 0
+    assert not Path(one.tree, gone).exists()
 
 
 def test_a_source_that_another_daemon_took_over_is_not_forked_here(
@@ -259,6 +321,79 @@ def test_a_fork_in_doubt_is_settled_with_its_source(
     assert seen(three, "f")["context.jsonl"] == LARGE + line("3")
     assert seen(three, "s")["context.jsonl"] == LARGE + line("3") + line("4")
     assert len(holds(stream)) == 1
+
+
+def test_a_collection_that_died_lets_go_of_the_source_with_the_next_one(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    purge: Callable[..., None] = stream.purge
+    left = [1]
+
+    def purge_once(*arguments: object) -> None:
+        if not left:
+            raise OSError("died")
+        left.pop()
+        purge(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "purge", purge_once)
+        with pytest.raises(OSError, match="died"):
+            one.ownership.shorten("f")
+    one.ownership.shorten("f")
+    assert holds(stream) == []
+
+
+def test_a_name_of_another_program_among_the_holds_is_left_alone(
+    one: Host, stream: MemoryStream
+) -> None:
+    two_generations(one)
+    fork(one, "s", "f", "1:2")
+    one.ownership.acquire("s")
+    source = stream.identity_of("s")
+    foreign = [".held/x", f".held/{source}/x", f".held/{source}/x/{source}", ".held/a/1/b/c"]
+    for name in foreign:
+        stream.publish_foreign(subject_of_name(name))
+    one.ownership.holds.collect_all()
+    one.ownership.shorten("s")
+    ClusterCommands(one).expire(delete(one, "f"))
+    assert sorted(holds(stream)) == sorted(foreign)
+
+
+def test_a_fork_that_shares_nothing_leaves_its_source_to_its_writers(
+    one: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", line("1"), LARGE)
+    source = one.ownership.acquire("s")
+    assert source is not None
+    publish, seen_free = one.journal.publish, list[bool]()
+
+    def look(publications: Sequence[Publication]) -> list[int | OSError]:
+        if all(each.subject != source.identity for each in publications):
+            seen_free.append(not source.publishing.locked())
+        return publish(publications)
+
+    monkeypatch.setattr(one.journal, "publish", look)
+    fork(one, "s", "f", "0:1")
+    assert seen_free
+    assert all(seen_free)
+
+
+def test_a_source_that_is_being_renamed_is_forked_whole(
+    one: Host, three: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", LARGE)
+
+    def renamed(journal: Journal, source: OwnedFolder) -> Base:
+        """The journal has the new name, and the folder follows."""
+        source.path = "t"
+        return base_at_head(journal, source)
+
+    monkeypatch.setattr(disk, "base_at_head", renamed)
+    fork(one, "s", "f", "0:1")
+    assert holds(stream) == []
+    assert seen(three, "f") == {"context.jsonl": LARGE}
 
 
 def test_bytes_that_another_program_changed_in_place_are_published(

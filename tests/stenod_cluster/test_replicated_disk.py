@@ -560,6 +560,17 @@ def test_an_owner_that_is_cut_off_does_not_confirm_its_folder(
         one.ownership.confirm("s")
 
 
+def test_a_replica_that_lags_does_not_confirm_a_lost_folder(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    one.open("s").log.append(line("1"))
+    succeed(two, one)
+    two.ownership.acquire("s")
+    stream.force("one", Fault.STALE)
+    with pytest.raises(Held):
+        one.ownership.confirm("s")
+
+
 def synced_log(host: Host) -> tuple[JsonlLog, OwnedFolder]:
     """The log of a new session with one durable line, and its folder."""
     log = host.open("s").log

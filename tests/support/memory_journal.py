@@ -148,13 +148,13 @@ class MemoryStream:
                 case _:
                     return self._store(publication)
 
-    def last(self, host: str, subject: str) -> Message | None:
+    def last(self, host: str, subject: str, *, at_leader: bool = False) -> Message | None:
         """The last message, or the one before it."""
         with self._lock:
             self.check_reached(host)
             messages = self._messages.get(subject, [])
-            is_name = name_of_subject(subject) is not None
-            if not is_name and self._fault(host, (Fault.STALE,)) is not None:
+            is_newest = at_leader or name_of_subject(subject) is not None
+            if not is_newest and self._fault(host, (Fault.STALE,)) is not None:
                 messages = messages[:-1] or messages
             return _checked(subject, messages[-1]) if messages else None
 
@@ -320,10 +320,10 @@ class MemoryJournal:
         self._check_open()
         self._stream.check_reached(self._host)
 
-    def last(self, subject: str) -> Message | None:
+    def last(self, subject: str, *, at_leader: bool = False) -> Message | None:
         """Returns a subject's last message, or an older one."""
         self._check_open()
-        return self._stream.last(self._host, subject)
+        return self._stream.last(self._host, subject, at_leader=at_leader)
 
     def last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
         """Returns the last message of each of several subjects."""
