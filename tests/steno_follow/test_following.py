@@ -272,6 +272,24 @@ def test_a_session_that_others_go_on_with_keeps_its_context(world: World) -> Non
     assert world.kept == ONE + THREE
 
 
+@pytest.mark.parametrize("replaced", [THREE + BRANCH, SUMMARY], ids=["a branch", "a compaction"])
+def test_a_session_that_was_imported_with_past_generations_grows(
+    world: World, replaced: bytes
+) -> None:
+    world.file = world.file.with_name("another.jsonl")
+    world.file.write_bytes(ONE + replaced)
+    world.take_in()
+    before = world.context
+    assert world.client.stat(world.source.session).head == f"1:{len(before)}"
+    parent = "5" if replaced.endswith(BRANCH) else "6"
+    for number in (7, 8):
+        with world.file.open("ab") as more:
+            more.write(lines(node(str(number), parent, "user", f"more {number}")))
+        parent = str(number)
+        assert not world.look().is_continued_here
+    world.check([*before, "more 7", "more 8"])
+
+
 def test_a_session_whose_turns_were_dropped_keeps_them_dropped(world: World) -> None:
     session = world.client.session(world.source.session)
     session.revert_to(steno.Position(0, 1))
