@@ -399,6 +399,25 @@ def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
         write_session(world.source, tmp_path / "session", rewrite, None)
 
 
+def test_a_conversation_that_its_user_cleared_is_a_past_generation(world: World) -> None:
+    def message(words: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": words}]
+        return {
+            "type": "context.append_message",
+            "message": {"role": "user", "content": content, "origin": {"kind": "user"}},
+        }
+
+    cleared = lines(message("one"), {"type": "context.clear"})
+    world.file.write_bytes(cleared)
+    world.take_in()
+    session = world.client.session(world.source.session)
+    assert (world.context, session.stat().head) == ([], "1:0")
+    assert not world.look().has_changed
+    world.file.write_bytes(cleared + lines(message("two")))
+    assert world.look().messages == 1
+    assert (world.context, session.stat().head) == (["two"], "1:1")
+
+
 def test_an_import_leaves_out_the_messages_that_no_follower_adds(
     world: World, tmp_path: Path
 ) -> None:
