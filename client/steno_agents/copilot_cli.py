@@ -82,12 +82,9 @@ class CopilotCli(ForeignTranscript):
         usage = object_field(object_field(record, "data"), "usage")
         if record.get("type") != "session.usage_record" or not usage:
             return None
-        cached = [count_of(usage, name) for name in ("cacheReadTokens", "cacheWriteTokens")]
-        tokens = Tokens(
-            max(0, count_of(usage, "inputTokens") - sum(cached)),
-            *cached,
-            count_of(usage, "outputTokens"),
-        )
+        read, written = count_of(usage, "cacheReadTokens"), count_of(usage, "cacheWriteTokens")
+        new = max(0, count_of(usage, "inputTokens") - read - written)
+        tokens = Tokens(new, read, written, count_of(usage, "outputTokens"))
         return Spent(tokens, text_field(record, "id"), text_field(usage, "model"))
 
     @classmethod
