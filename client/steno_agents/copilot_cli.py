@@ -5,6 +5,7 @@ whose `transformedContent` is what the model got; `assistant.message` with `tool
 `tool.execution_complete` with a `result` or an `error`. `system.message` has the system prompt.
 `session.compaction_complete` puts `summaryContent` in the place of what was before, and
 `session.snapshot_rewind` removes events. Events of subagents name a `parentToolCallId`.
+`session.usage_record` has the tokens of a request; older versions wrote sums at their end only.
 The title is not among the events, but the `name` in `workspace.yaml` beside the file. Whether
 Copilot keeps messages behind a summary was not seen: here the summary replaces all of them.
 Source: `session-events.schema.json` of @github/copilot 1.0.102, files that it wrote, and the
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, ClassVar, Final
 
-from steno_agents.traces import Circumstances
+from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
     Converter,
     End,
@@ -42,6 +43,7 @@ class CopilotCli(ForeignTranscript):
 
     program: ClassVar[str] = "GitHub Copilot CLI"
     stream: ClassVar[str] = "copilot-cli"
+    spending_marks: ClassVar[tuple[bytes, ...]] = (b'"session.usage_record"',)
     title_file: ClassVar[str | None] = "workspace.yaml"
 
     def __init__(self) -> None:
@@ -73,6 +75,17 @@ class CopilotCli(ForeignTranscript):
         context = object_field(data, "context")
         model = text_field(data, "selectedModel") or text_field(data, "newModel")
         return Circumstances(text_field(context, "cwd"), text_field(context, "branch"), model)
+
+    @classmethod
+    def spent(cls, record: dict[str, Any]) -> Spent | None:
+        """The tokens of a request, also of a subagent's; those of caches are among its input."""
+        usage = object_field(object_field(record, "data"), "usage")
+        if record.get("type") != "session.usage_record" or not usage:
+            return None
+        read, written = count_of(usage, "cacheReadTokens"), count_of(usage, "cacheWriteTokens")
+        new = max(0, count_of(usage, "inputTokens") - read - written)
+        tokens = Tokens(new, read, written, count_of(usage, "outputTokens"))
+        return Spent(tokens, text_field(record, "id"), text_field(usage, "model"))
 
     @classmethod
     def resuming(cls, session: str) -> Sequence[str]:

@@ -164,12 +164,18 @@ class FollowedContext:
 
     def _was_rewritten_here(self, generation: int) -> bool:
         """Whether the present generation is a rewrite of another author, such as `steno undo`."""
-        return any(
-            entry.generation == generation
-            and entry.kind in {*REWRITES, ROTATED}
-            and entry.by != AUTHOR
-            for entry in self._session.timeline()
-        )
+        was_adopted = False
+        for entry in self._session.timeline():
+            is_rewrite = entry.kind in {*REWRITES, ROTATED} and entry.by != AUTHOR
+            # The first import brings past generations along, which only the files show.
+            if (
+                entry.generation == generation
+                and is_rewrite
+                and (was_adopted or not entry.inferred)
+            ):
+                return True
+            was_adopted |= not entry.inferred
+        return False
 
     def _is_same(self, record: Message, wanted: Message) -> bool:
         """Whether a record is a message, masked or not."""

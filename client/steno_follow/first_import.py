@@ -148,7 +148,7 @@ def _write_contexts(
     """Write a generation for each history with messages.
 
     Raises:
-        EmptyTranscript: the live history has no message.
+        EmptyTranscript: no history has a message.
     """
     transcript, written, skipped = reading.transcript, list[History](), list[None]()
     record_at = partial(reading.record_at, file)
@@ -161,8 +161,11 @@ def _write_contexts(
             written.append(history)
         elif not is_live:
             (folder / name).unlink()
-    if not (written and written[-1].end == "live") and not skipped:
+    if not (written or skipped):
         raise _empty(source, reading)
+    if not (folder / paths.CONTEXT).exists():
+        # The program withdrew all of it, or a user cleared it.
+        _write(folder / paths.CONTEXT, [])
     ends = [each.end for each in written]
     return Imported(
         ends.count("branch"), ends.count("compaction"), ends.count("roll-back"),

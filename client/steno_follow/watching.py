@@ -266,9 +266,12 @@ class Watcher:
     def _gone(self, file: WatchedFile) -> Iterator[Seen]:
         self.followers.pop(file.path, None)
         self._longer.discard(file.path)
-        source = self.sources.pop(file.path, None)
+        source, known = self.sources.pop(file.path, None), self._known.at(file.path)
         if source is not None:
             yield from self._marked(source.session, str(source.file))
+        elif known is not None:
+            # It was complete when the watch began, and was not looked at since.
+            yield from self._marked(known.session, file.path)
 
     def _follow(self, file: WatchedFile) -> Iterator[Seen]:
         source = self.sources.get(file.path) or find_one(file.tree, file.inside)

@@ -74,7 +74,8 @@ _COUNT: Final = re.compile(
     r"pass[\"'`]?[\])]?[ \t]{0,8}:[ \t]{0,8}(?![=\s\"'`]|[rbfu]{1,2}[\"'`])", re.IGNORECASE
 )
 _HEADER: Final = re.compile(
-    rf"(?P<name>authorization|cookie){_IS}(?P<quote>[\"'`]?){_NO_VALUE}(?P<rest>[^\r\n\"'`]{{1,8192}})",
+    # The + keeps all spaces before a place: with fewer of them, the rest would begin with one.
+    rf"(?P<name>authorization|cookie){_IS}+(?P<quote>[\"'`]?+){_NO_VALUE}(?P<rest>[^\r\n\"'`]{{1,8192}})",
     re.IGNORECASE,
 )
 _SCHEME: Final = re.compile(

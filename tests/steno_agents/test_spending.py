@@ -45,6 +45,7 @@ def spent(found: Account) -> Tokens:
 @pytest.mark.parametrize(
     ("program", "tokens", "model"),
     [
+        ("copilot-cli", Tokens(input=7315, output=140), "small-model"),
         ("gemini-cli", Tokens(input=7103, output=140), "gemini-3.8-flash"),
         ("kimi-code", Tokens(input=7210, output=140), "local"),
         ("opencode", Tokens(input=7063, output=140), "small-model"),
@@ -70,6 +71,16 @@ def test_the_parts_of_an_answer_count_once_and_the_last_one_is_valid() -> None:
     last["message"]["usage"] = {**last["message"]["usage"], "output_tokens": 40}
     found = account(CLAUDE, [first, first, last])
     assert found.sums[Cell(DAY, "claude-test-1")] == (1, ONE._replace(output=40))
+
+
+def test_copilot_counts_the_tokens_of_caches_as_input_too() -> None:
+    usage = {"inputTokens": 1672, "outputTokens": 20, "model": "small-model",
+             "cacheReadTokens": 600, "cacheWriteTokens": 70}  # fmt: skip
+    record = {"type": "session.usage_record", "id": "1", "data": {"usage": usage}}
+    answer = {**record, "type": "assistant.message", "id": "2"}
+    found = account(READERS["copilot-cli"], [record, answer, record])
+    tokens = Tokens(input=1002, cache_read=600, cache_write=70, output=20)
+    assert found.sums == {Cell(None, "small-model"): (1, tokens)}
 
 
 def test_codex_repeats_a_count_when_only_its_limits_change() -> None:

@@ -272,6 +272,24 @@ def test_a_session_that_others_go_on_with_keeps_its_context(world: World) -> Non
     assert world.kept == ONE + THREE
 
 
+@pytest.mark.parametrize("replaced", [THREE + BRANCH, SUMMARY], ids=["a branch", "a compaction"])
+def test_a_session_that_was_imported_with_past_generations_grows(
+    world: World, replaced: bytes
+) -> None:
+    world.file = world.file.with_name("another.jsonl")
+    world.file.write_bytes(ONE + replaced)
+    world.take_in()
+    before = world.context
+    assert world.client.stat(world.source.session).head == f"1:{len(before)}"
+    parent = "5" if replaced.endswith(BRANCH) else "6"
+    for number in (7, 8):
+        with world.file.open("ab") as more:
+            more.write(lines(node(str(number), parent, "user", f"more {number}")))
+        parent = str(number)
+        assert not world.look().is_continued_here
+    world.check([*before, "more 7", "more 8"])
+
+
 def test_a_session_whose_turns_were_dropped_keeps_them_dropped(world: World) -> None:
     session = world.client.session(world.source.session)
     session.revert_to(steno.Position(0, 1))
@@ -379,6 +397,25 @@ def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
 
     with pytest.raises(steno.Busy, match="was rewritten while it was copied"):
         write_session(world.source, tmp_path / "session", rewrite, None)
+
+
+def test_a_conversation_that_its_user_cleared_is_a_past_generation(world: World) -> None:
+    def message(words: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": words}]
+        return {
+            "type": "context.append_message",
+            "message": {"role": "user", "content": content, "origin": {"kind": "user"}},
+        }
+
+    cleared = lines(message("one"), {"type": "context.clear"})
+    world.file.write_bytes(cleared)
+    world.take_in()
+    session = world.client.session(world.source.session)
+    assert (world.context, session.stat().head) == ([], "1:0")
+    assert not world.look().has_changed
+    world.file.write_bytes(cleared + lines(message("two")))
+    assert world.look().messages == 1
+    assert (world.context, session.stat().head) == (["two"], "1:1")
 
 
 def test_an_import_leaves_out_the_messages_that_no_follower_adds(

@@ -190,6 +190,21 @@ def test_a_file_that_was_deleted_while_nobody_watched_is_marked(world: World) ->
     assert world.states() == {}
 
 
+def test_a_file_that_was_complete_as_the_watch_began_is_marked_when_it_goes(world: World) -> None:
+    world.write(1, "one")
+    world.write(2, "eins")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    world.new_watcher()
+    assert world.states() == {}
+    assert world.watcher.idle == 2
+    world.file(1).unlink()
+    (world.folder / "-srv-store").mkdir()
+    world.file(2).rename(world.folder / "-srv-store" / world.file(2).name)
+    world.look()
+    assert world.states(WATCH_SETTLED_S) == {world.session(1): "deleted"}
+
+
 def test_what_is_no_transcript_is_passed_over_until_it_becomes_one(world: World) -> None:
     world.folder.mkdir()
     (world.folder / "notes.jsonl").write_text('{"note": 1}\n')

@@ -241,6 +241,7 @@ HARMLESS = (
     "the password is required", "password: str", "password: Optional[str] = None", "token: Token",
     "password = None", "secret: true", "token = self.token", "token=get_token()",
     "password=$PASSWORD", "password: ${DB_PASSWORD}", 'token: "{token}"', "password=password",
+    "Cookie: {session}", "Authorization = %s", 'cookie: "${SID}"', "Authorization: Bearer {token}",
     "api_key = os.environ['OPENAI_API_KEY']", "next_token: abcdef", "pad_token='<pad>'",
     "primary key: id", "key: value", "for key in mapping:", "tests pass: 12", "PASS: tests/a.sh",
     "bypass = 'yes'", "compass: north", "author: someone", "monkey = 'banana'", "tokenizer: fast",
