@@ -1,4 +1,4 @@
-"""Forks that refer to their source, and the collection of messages that nobody needs any more.
+"""Forks that refer to their source, and the collection of unneeded messages.
 
     session F                first message: fork, of S up to message 17
     name .held/S/17/F        stored in one batch with the name of F and an `own` of S
@@ -6,8 +6,9 @@
 
 The files of a fork are those of its source at a position, changed by the fork's own messages. The
 `own` of the source is the fence between a fork and a collection by another daemon. A collection
-first says what the session needs, and looks at who holds it afterwards; a fork that ends first lets
-go, and looks afterwards. So the last of them sees that nobody needs the messages, and removes them.
+first stores what the session itself needs, and lists the other holds afterwards; a fork that ends
+first removes its hold, and lists the others afterwards. So the last of them finds the messages
+unneeded, and removes them.
 """
 
 import re
@@ -23,7 +24,7 @@ from stenod_cluster.mirror import session_files
 from stenod_cluster.owned_folder import OwnedFolder, crc_of, raise_first, ship
 
 _HELD: Final = ".held"
-"""The name above all holds; no session has one like it."""
+"""The first segment of the names of holds; no session's name begins like this."""
 
 _PATTERN: Final = re.compile(rf"{re.escape(_HELD)}/([^/]+)/([0-9]+)/([^/]+)", re.ASCII)
 """The name of a hold; another program may give names that are none."""
@@ -49,7 +50,7 @@ class Base(NamedTuple):
 
 
 class _Hold(NamedTuple):
-    """What needs the messages of a session.
+    """One need of a session's messages.
 
     Attributes:
         position: a fork needs the messages up to this one; the session itself those from it on.
@@ -61,7 +62,7 @@ class _Hold(NamedTuple):
 
 
 class Holds:
-    """Who needs the messages of which session.
+    """The holds: the forks that need the messages of a session, and what it needs itself.
 
     Args:
         journal: the messages of all sessions and names.
