@@ -30,7 +30,7 @@ MUTANTS: dict[str, tuple[str, Any, str, Any]] = {
     "a gate that keeps reserved keys": ("gate", records, "_without_reserved", lambda data: data),
     "a gate that keeps whitespace": ("gate", records, "compact", lambda data, record: data),
     "a router that fails at an error": (
-        "frames", Router, "_count_error", lambda self, code, session: 1 / 0,
+        "frames", Router, "count_error", lambda self, code, session: 1 / 0,
     ),
     "a torn tail that is not copied": (
         "recovery", tail_repair, "quarantine", lambda *_: "nowhere",
