@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +18,10 @@ from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
 from steno_follow.search import Found
 from steno_follow.source_tree import SourceTree
 from steno_protocol.limits import MIB, RECORD_BYTES_MAX
+from support.agent_files import CLAUDE, CLAUDE_SESSION, claude_node, write_lines
 from support.command import Steno
 
 pytestmark = pytest.mark.served
-
-SESSION = "11111111-2222-4333-8444-555555555555"
-CLAUDE = f"claude-code/srv-shop/{SESSION}"
-
-
-def node(
-    uuid: str, parent: str | None, kind: str, content: object, **fields: Any
-) -> dict[str, Any]:
-    message = {"role": kind, "content": content, "id": uuid}
-    return {
-        "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": SESSION, "cwd": "/srv/shop",
-        "isSidechain": False, "message": message, **fields,
-    }  # fmt: skip
-
-
-def write(path: Path, records: Sequence[object]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(each) + "\n" for each in records))
-    return path
 
 
 def kept_in(stream: Path) -> bytes:
@@ -52,14 +33,14 @@ def kept_in(stream: Path) -> bytes:
 def projects(tmp_path: Path) -> Path:
     """A folder like that of Claude Code, with one session and its subagent."""
     folder = tmp_path / "projects"
-    main = write(folder / "-srv-shop" / f"{SESSION}.jsonl", [
+    main = write_lines(folder / "-srv-shop" / f"{CLAUDE}.jsonl", [
         {"type": "file-history-snapshot", "messageId": "1", "snapshot": {}},
-        node("1", None, "user", "Mend the till"),
-        node("2", "1", "assistant", [{"type": "text", "text": "It is mended."}]),
+        claude_node("1", None, "user", "Mend the till"),
+        claude_node("2", "1", "assistant", [{"type": "text", "text": "It is mended."}]),
         {"type": "a type of tomorrow", "kept": [1, 2, 3]},
     ])  # fmt: skip
     agent = main.with_suffix("") / "subagents" / "agent-7.jsonl"
-    write(agent, [node("9", None, "user", "explore", isSidechain=True)])
+    write_lines(agent, [claude_node("9", None, "user", "explore", isSidechain=True)])
     return folder
 
 
@@ -69,22 +50,22 @@ def test_a_project_folder_becomes_sessions_that_every_command_reads(
     run = Steno(root)
     imported = run("import", str(projects))
     assert imported.code == 0
-    assert imported.out.split() == [CLAUDE, f"{CLAUDE}/subagents/agent-7"]
-    shown = run("show", CLAUDE).out
+    assert imported.out.split() == [CLAUDE_SESSION, f"{CLAUDE_SESSION}/subagents/agent-7"]
+    shown = run("show", CLAUDE_SESSION).out
     assert "Mend the till" in shown
     assert "It is mended." in shown
-    assert CLAUDE in run("grep", "mended").out
+    assert CLAUDE_SESSION in run("grep", "mended").out
     assert run("verify", "--all").code == 0
     listed = {each["session"]: each for each in run("sessions", "--json").document["sessions"]}
-    assert listed[CLAUDE]["title"] == "Mend the till"
-    assert run("fork", CLAUDE, "mine").code == 0
+    assert listed[CLAUDE_SESSION]["title"] == "Mend the till"
+    assert run("fork", CLAUDE_SESSION, "mine").code == 0
     assert run("append", "mine", "and the door").code == 0
 
 
 def test_the_file_of_the_other_program_is_kept_byte_for_byte_and_not_changed(
     root: Path, projects: Path
 ) -> None:
-    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     before, torn = file.read_bytes(), b'{"type":"user","uuid":"half'
     file.write_bytes(before + torn)
     run = Steno(root)
@@ -102,17 +83,17 @@ def test_a_repeated_import_appends_what_was_added(root: Path, projects: Path) ->
     again = run("import", str(projects))
     assert again.code == 0
     assert "was imported before and is unchanged" in again.err
-    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     with file.open("a") as more:
-        more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
+        more.write(json.dumps(claude_node("3", "2", "user", "and the lamp")) + "\n")
     grown = {
         each["session"]: each["state"] for each in run("import", str(projects), "--json").documents
     }
-    assert grown == {CLAUDE: "grown", f"{CLAUDE}/subagents/agent-7": "there"}
-    assert "and the lamp" in run("show", CLAUDE).out
+    assert grown == {CLAUDE_SESSION: "grown", f"{CLAUDE_SESSION}/subagents/agent-7": "there"}
+    assert "and the lamp" in run("show", CLAUDE_SESSION).out
     with steno.connect_sync(root, spawn=False) as client:
-        session = client.session(CLAUDE)
-        assert client.stat(CLAUDE).generation == 0
+        session = client.session(CLAUDE_SESSION)
+        assert client.stat(CLAUDE_SESSION).generation == 0
         assert [each.record["content"] for each in session.records()][-1] == "and the lamp"
         kept = [each.data for each in session.stream("claude-code").records()]
     assert b"".join(lines_of(kept)) == file.read_bytes()
@@ -132,17 +113,17 @@ def test_a_rewritten_file_begins_its_session_anew_and_what_it_had_is_kept(
 ) -> None:
     run = Steno(root)
     run("import", str(projects))
-    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     before = file.read_bytes()
-    write(file, [
-        node("1", None, "user", "Mend the till"),
-        node("2", "1", "assistant", [{"type": "text", "text": "It is sold."}]),
+    write_lines(file, [
+        claude_node("1", None, "user", "Mend the till"),
+        claude_node("2", "1", "assistant", [{"type": "text", "text": "It is sold."}]),
     ])  # fmt: skip
     rewritten = run("import", str(file))
     assert rewritten.code == 0
     assert "was rewritten" in rewritten.err
     with steno.connect_sync(root, spawn=False) as client:
-        session = client.session(CLAUDE)
+        session = client.session(CLAUDE_SESSION)
         assert [each.record["content"] for each in session.records()] == [
             "Mend the till", "It is sold.",
         ]  # fmt: skip
@@ -150,8 +131,8 @@ def test_a_rewritten_file_begins_its_session_anew_and_what_it_had_is_kept(
         assert b"".join(lines_of(each.data for each in stream.records())) == file.read_bytes()
         past = b"".join(lines_of(each.data for each in stream.records(after="0:0")))
         assert past == before
-        assert client.stat(CLAUDE).generation == 1
-    assert "It is mended." in run("show", CLAUDE, "--generation", "0").out
+        assert client.stat(CLAUDE_SESSION).generation == 1
+    assert "It is mended." in run("show", CLAUDE_SESSION, "--generation", "0").out
 
 
 def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None:
@@ -160,25 +141,25 @@ def test_a_moved_file_stays_the_same_session(root: Path, projects: Path) -> None
     (projects / "-srv-shop").rename(projects / "-srv-store")
     moved = run("import", str(projects), "--json")
     assert {each["session"]: each["state"] for each in moved.documents} == {
-        CLAUDE: "there", f"{CLAUDE}/subagents/agent-7": "there",
+        CLAUDE_SESSION: "there", f"{CLAUDE_SESSION}/subagents/agent-7": "there",
     }  # fmt: skip
-    file = projects / "-srv-store" / f"{SESSION}.jsonl"
+    file = projects / "-srv-store" / f"{CLAUDE}.jsonl"
     with file.open("a") as more:
-        more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
-    assert run("import", str(file), "--json").document["session"] == CLAUDE
-    assert "and the lamp" in run("show", CLAUDE).out
+        more.write(json.dumps(claude_node("3", "2", "user", "and the lamp")) + "\n")
+    assert run("import", str(file), "--json").document["session"] == CLAUDE_SESSION
+    assert "and the lamp" in run("show", CLAUDE_SESSION).out
 
 
 def test_a_deleted_file_leaves_its_session_with_a_label(root: Path, projects: Path) -> None:
     run = Steno(root)
     run("import", str(projects))
-    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     content = file.read_bytes()
     file.unlink()
     assert "its transcript was deleted" in run("import", str(projects)).err
     assert "deleted" not in run("import", str(projects)).err
     labelled = run("sessions", "--label", "source-deleted", "--json").document["sessions"]
-    assert [each["session"] for each in labelled] == [CLAUDE]
+    assert [each["session"] for each in labelled] == [CLAUDE_SESSION]
     file.write_bytes(content)
     run("import", str(projects))
     assert run("sessions", "--label", "source-deleted", "--json").document["sessions"] == []
@@ -189,29 +170,29 @@ def test_another_copy_with_other_records_becomes_another_session(
 ) -> None:
     run = Steno(root)
     run("import", str(projects))
-    copy = write(projects.parent / "backup" / "-srv-shop" / f"{SESSION}.jsonl", [
-        node("1", None, "user", "Mend the door"),
+    copy = write_lines(projects.parent / "backup" / "-srv-shop" / f"{CLAUDE}.jsonl", [
+        claude_node("1", None, "user", "Mend the door"),
     ])  # fmt: skip
     first = run("import", str(copy), "--json").document
-    assert first["session"].startswith(f"{CLAUDE}-")
+    assert first["session"].startswith(f"{CLAUDE_SESSION}-")
     assert first["state"] == "imported"
     assert run("import", str(copy), "--json").document == {**first, "state": "there"}
-    assert "mended" in run("show", CLAUDE).out
+    assert "mended" in run("show", CLAUDE_SESSION).out
 
 
 def test_a_context_that_was_changed_in_steno_is_left_as_it_is(root: Path, projects: Path) -> None:
     run = Steno(root)
     run("import", str(projects))
-    run("append", CLAUDE, "a word of mine")
-    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    run("append", CLAUDE_SESSION, "a word of mine")
+    file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     with file.open("a") as more:
-        more.write(json.dumps(node("3", "2", "user", "and the lamp")) + "\n")
+        more.write(json.dumps(claude_node("3", "2", "user", "and the lamp")) + "\n")
     grown = run("import", str(file))
     assert "was changed in steno" in grown.err
-    shown = run("show", CLAUDE).out
+    shown = run("show", CLAUDE_SESSION).out
     assert "a word of mine" in shown
     assert "and the lamp" not in shown
-    assert "and the lamp" in run("stream", CLAUDE, "claude-code").out
+    assert "and the lamp" in run("stream", CLAUDE_SESSION, "claude-code").out
 
 
 def test_rollouts_of_codex_become_sessions_named_by_their_ids(root: Path, tmp_path: Path) -> None:
@@ -220,14 +201,14 @@ def test_rollouts_of_codex_become_sessions_named_by_their_ids(root: Path, tmp_pa
 
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
     day = tmp_path / "sessions" / "2026" / "01" / "02"
-    file = write(day / f"rollout-2026-01-02T03-04-05-{SESSION}.jsonl", [
-        item("session_meta", {"id": SESSION, "cwd": "/srv"}), item("response_item", said),
+    file = write_lines(day / f"rollout-2026-01-02T03-04-05-{CLAUDE}.jsonl", [
+        item("session_meta", {"id": CLAUDE, "cwd": "/srv"}), item("response_item", said),
     ])  # fmt: skip
     os.utime(file, (1_700_000_000, 1_700_000_000))
     run = Steno(root)
-    assert run("import", str(tmp_path)).out.split() == [f"codex/{SESSION}"]
+    assert run("import", str(tmp_path)).out.split() == [f"codex/{CLAUDE}"]
     with steno.connect_sync(root, spawn=False) as client:
-        history = client.open(f"codex/{SESSION}").history
+        history = client.open(f"codex/{CLAUDE}").history
         (entry,) = client.sessions()
     assert [message["content"] for message in history] == ["hello"]
     assert entry.title == "hello"
@@ -237,8 +218,8 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
     root: Path, tmp_path: Path
 ) -> None:
     cut = [{"type": "text", "text": "It is mended \ud83d", "\udc00": 1}]
-    file = write(tmp_path / "cut.jsonl", [
-        node("1", None, "user", "Mend the till"), node("2", "1", "assistant", cut),
+    file = write_lines(tmp_path / "cut.jsonl", [
+        claude_node("1", None, "user", "Mend the till"), claude_node("2", "1", "assistant", cut),
     ])  # fmt: skip
     run = Steno(root)
     imported = run("import", str(file), "till")
@@ -250,8 +231,10 @@ def test_half_an_emoji_is_replaced_in_the_context_and_kept_in_the_stream(
 
 
 def test_an_import_names_the_lines_that_are_no_record(root: Path, tmp_path: Path) -> None:
-    bad = node("2", "1", "assistant", "lost", cost=float("nan"))
-    file = write(tmp_path / "bad.jsonl", [node("1", None, "user", "Mend the till"), bad])
+    bad = claude_node("2", "1", "assistant", "lost", cost=float("nan"))
+    file = write_lines(
+        tmp_path / "bad.jsonl", [claude_node("1", None, "user", "Mend the till"), bad]
+    )
     with file.open("a") as more:
         more.write("\n \n")
     run = Steno(root)
@@ -272,11 +255,12 @@ def test_a_transcript_that_begins_with_a_long_record_is_imported_whole(
         source = {"type": "base64", "media_type": "image/png", "data": "A" * size}
         return [{"type": "image", "source": source}]
 
-    write(tmp_path / "long.jsonl", [
-        node("1", None, "user", image(9 * MIB)), node("2", "1", "assistant", "a cat"),
+    write_lines(tmp_path / "long.jsonl", [
+        claude_node("1", None, "user", image(9 * MIB)), claude_node("2", "1", "assistant", "a cat"),
     ])  # fmt: skip
-    longer = write(tmp_path / "longer.jsonl", [
-        node("1", None, "user", image(RECORD_BYTES_MAX)), node("2", "1", "assistant", "a dog"),
+    longer = write_lines(tmp_path / "longer.jsonl", [
+        claude_node("1", None, "user", image(RECORD_BYTES_MAX)),
+        claude_node("2", "1", "assistant", "a dog"),
     ])  # fmt: skip
     assert f"{longer} (Claude Code): 2 records" in Steno(root)("verify", str(longer)).err
     run = Steno(root)
@@ -299,10 +283,10 @@ def test_a_transcript_of_any_number_of_records_is_imported_whole(
 ) -> None:
     # A follower leaves the context as it is beyond its bound; an import has none.
     count = FOLLOWED_RECORDS_MAX + 1
-    file = write(
+    file = write_lines(
         tmp_path / "p" / "s.jsonl",
         [
-            node(str(each), str(each - 1) if each else None, "user", f"m{each}")
+            claude_node(str(each), str(each - 1) if each else None, "user", f"m{each}")
             for each in range(count)
         ],
     )
@@ -314,12 +298,12 @@ def test_a_transcript_of_any_number_of_records_is_imported_whole(
 
 
 def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "talk.jsonl", [
-        node("1", None, "user", "Mend the till"),
-        node("2", "1", "assistant", "Which one?"),
-        node("3", "2", "user", "the left one"),
-        node("4", "2", "user", "the right one"),
-        node("5", "3", "assistant", "It is mended."),
+    file = write_lines(tmp_path / "talk.jsonl", [
+        claude_node("1", None, "user", "Mend the till"),
+        claude_node("2", "1", "assistant", "Which one?"),
+        claude_node("3", "2", "user", "the left one"),
+        claude_node("4", "2", "user", "the right one"),
+        claude_node("5", "3", "assistant", "It is mended."),
     ])  # fmt: skip
     run = Steno(root)
     imported = run("import", str(file), "till")
@@ -341,7 +325,7 @@ def test_the_last_record_decides_the_branch_that_is_shown(root: Path, tmp_path: 
 def test_a_project_folder_is_imported_once_whatever_its_name(root: Path, projects: Path) -> None:
     project = (projects / "-srv-shop").rename(projects / "shop")
     run = Steno(root)
-    ids = [f"claude-code/shop/{SESSION}", f"claude-code/shop/{SESSION}/subagents/agent-7"]
+    ids = [f"claude-code/shop/{CLAUDE}", f"claude-code/shop/{CLAUDE}/subagents/agent-7"]
     for folder in (projects, project):
         imported = run("import", str(folder))
         assert (imported.code, imported.out.split()) == (0, ids)
@@ -409,13 +393,13 @@ def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
     # Its messages have roles, as those of kimi-cli; its calls have none.
     record = {"type": "function_call", "sessionId": "cb_1", "name": "sweep", "arguments": {}}
     # kimi-cli names its old files in the same way.
-    file = write(tmp_path / "chats" / f"{SESSION}.jsonl", [record])
+    file = write_lines(tmp_path / "chats" / f"{CLAUDE}.jsonl", [record])
     run = Steno(root)
     refused = run("import", str(file))
     assert (refused.code, refused.out) == (1, "")
     assert "it looks like a transcript of CodeBuddy, which steno cannot read" in refused.err
     assert run("import", str(tmp_path)).code == 1
-    write(tmp_path / "good.jsonl", [node("1", None, "user", "hello")])
+    write_lines(tmp_path / "good.jsonl", [claude_node("1", None, "user", "hello")])
     mixed = run("import", str(tmp_path), "all")
     assert (mixed.code, mixed.out) == (1, f"all/{tmp_path.name}/good\n")
     assert f"{file} is left out: it looks like a transcript of CodeBuddy" in mixed.err
@@ -424,7 +408,7 @@ def test_a_file_that_no_reader_understands_is_refused_with_a_guess(
 
 def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Path) -> None:
     record = {"type": "text", "sessionID": "ses_1", "part": {"text": "hello"}}
-    file = write(tmp_path / "talk" / "context.jsonl", [record])
+    file = write_lines(tmp_path / "talk" / "context.jsonl", [record])
     run = Steno(root)
     refused = run("import", str(file.parent))
     assert (refused.code, refused.out) == (1, "")
@@ -433,12 +417,14 @@ def test_a_session_folder_of_another_program_is_refused(root: Path, tmp_path: Pa
 
 def test_a_transcript_without_a_message_is_no_session(root: Path, tmp_path: Path) -> None:
     snapshot = {"type": "file-history-snapshot", "messageId": "1", "snapshot": {}}
-    empty = write(tmp_path / "a" / "empty.jsonl", [snapshot] * 100)
+    empty = write_lines(tmp_path / "a" / "empty.jsonl", [snapshot] * 100)
     run = Steno(root)
     refused = run("import", str(empty))
     assert (refused.code, refused.out) == (1, "")
     assert "had not written a message to it when it ended" in refused.err
-    write(tmp_path / "a" / "full.jsonl", [*[snapshot] * 100, node("1", None, "user", "hello")])
+    write_lines(
+        tmp_path / "a" / "full.jsonl", [*[snapshot] * 100, claude_node("1", None, "user", "hello")]
+    )
     imported = run("import", str(tmp_path))
     assert (imported.code, imported.out) == (0, "claude-code/a/full\n")
     assert f"{empty} has no conversation" in imported.err
@@ -448,31 +434,31 @@ def test_long_names_and_agents_of_workflows_get_ids_of_their_own(
     root: Path, tmp_path: Path
 ) -> None:
     project = tmp_path / ("-srv" + "-deeply" * 30)
-    for name in (SESSION, SESSION.replace("1", "2")):
-        write(project / f"{name}.jsonl", [node("1", None, "user", "hello")])
+    for name in (CLAUDE, CLAUDE.replace("1", "2")):
+        write_lines(project / f"{name}.jsonl", [claude_node("1", None, "user", "hello")])
         for flow in ("wf_1", "wf_2"):
             agents = project / name / "subagents" / "workflows" / flow
-            agent = [node("1", None, "user", f"{name} {flow}", isSidechain=True)]
-            write(agents / "agent-a1b2c3.jsonl", agent)
+            agent = [claude_node("1", None, "user", f"{name} {flow}", isSidechain=True)]
+            write_lines(agents / "agent-a1b2c3.jsonl", agent)
     run = Steno(root)
     imported = run("import", str(tmp_path))
     assert imported.code == 0
     ids = imported.out.split()
     assert len(set(ids)) == len(ids) == 6
     assert all(len(each) <= 255 for each in ids)
-    assert f"{SESSION} wf_2" in run("show", ids[3]).out
+    assert f"{CLAUDE} wf_2" in run("show", ids[3]).out
     assert run("import", str(tmp_path)).out.split() == ids
 
 
 def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
-    results = projects / "-srv-shop" / SESSION / "tool-results"
+    results = projects / "-srv-shop" / CLAUDE / "tool-results"
     results.mkdir()
     (results / "long.txt").write_text("a long result\n")
     (results / "shot.png").write_bytes(b"\x89PNG")
     (results / "secret.txt").symlink_to("/etc/hostname")
     run = Steno(root)
     assert run("import", str(projects)).code == 0
-    kept = root.joinpath("sessions", *CLAUDE.split("/"), "stream-tool-results.jsonl")
+    kept = root.joinpath("sessions", *CLAUDE_SESSION.split("/"), "stream-tool-results.jsonl")
     assert list(map(json.loads, kept.read_text().splitlines())) == [
         {"file": "long.txt", "begin": 0, "end": 14, "text": "a long result\n"},
         {"file": "shot.png", "begin": 0, "end": 4, "base64": "iVBORw=="},
@@ -482,9 +468,9 @@ def test_files_with_long_results_come_along(root: Path, projects: Path) -> None:
 def test_a_failed_tool_is_shown_as_failed(root: Path, tmp_path: Path) -> None:
     call = {"type": "tool_use", "id": "t", "name": "Read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "no file", "is_error": True}
-    file = write(tmp_path / "talk.jsonl", [
-        node("1", None, "user", "go"), node("2", "1", "assistant", [call]),
-        node("3", "2", "user", [result]),
+    file = write_lines(tmp_path / "talk.jsonl", [
+        claude_node("1", None, "user", "go"), claude_node("2", "1", "assistant", [call]),
+        claude_node("3", "2", "user", [result]),
     ])  # fmt: skip
     run = Steno(root)
     assert run("import", str(file), "till").code == 0
@@ -493,11 +479,11 @@ def test_a_failed_tool_is_shown_as_failed(root: Path, tmp_path: Path) -> None:
 
 
 def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "talk.jsonl", [node("1", None, "user", "Mend the till")])
-    glued = json.dumps(node("2", "1", "assistant", "It is mended."))
+    file = write_lines(tmp_path / "talk.jsonl", [claude_node("1", None, "user", "Mend the till")])
+    glued = json.dumps(claude_node("2", "1", "assistant", "It is mended."))
     with file.open("a") as more:
         more.write('{"type":"pr-link","sessionId":"x","prNu' + glued + "\n")
-        more.write(json.dumps(node("3", "2", "user", "thanks")) + "\n")
+        more.write(json.dumps(claude_node("3", "2", "user", "thanks")) + "\n")
     run = Steno(root)
     imported = run("import", str(file), "till")
     assert (imported.code, "1 record of till saved from damaged lines" in imported.err) == (0, True)
@@ -510,7 +496,7 @@ def test_records_in_damaged_lines_are_saved(root: Path, tmp_path: Path) -> None:
 def rollout(text: str) -> list[dict[str, Any]]:
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
     return [
-        {"timestamp": "t", "type": "session_meta", "payload": {"id": SESSION, "cwd": "/srv"}},
+        {"timestamp": "t", "type": "session_meta", "payload": {"id": CLAUDE, "cwd": "/srv"}},
         {"timestamp": "t", "type": "response_item", "payload": said},
     ]
 
@@ -518,18 +504,18 @@ def rollout(text: str) -> list[dict[str, Any]]:
 def test_a_compressed_rollout_is_imported_with_its_name(root: Path, tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     day = tmp_path / "sessions" / "2026" / "01" / "02"
-    plain = write(day / "rollout-1.jsonl", rollout("hello"))
+    plain = write_lines(day / "rollout-1.jsonl", rollout("hello"))
     content = plain.read_bytes()
     plain.unlink()
     packed = plain.with_name("rollout-1.jsonl.zst")
     packed.write_bytes(zstandard.ZstdCompressor().compress(content))
-    names = [{"id": SESSION, "thread_name": "old"}, {"id": SESSION, "thread_name": "Till"}]
-    write(tmp_path / "session_index.jsonl", names)
+    names = [{"id": CLAUDE, "thread_name": "old"}, {"id": CLAUDE, "thread_name": "Till"}]
+    write_lines(tmp_path / "session_index.jsonl", names)
     run = Steno(root)
     for folder in (tmp_path, packed):
         imported = run("import", str(folder))
-        assert (imported.code, imported.out) == (0, f"codex/{SESSION}\n")
-    kept = root / "sessions" / "codex" / SESSION / "stream-codex.jsonl"
+        assert (imported.code, imported.out) == (0, f"codex/{CLAUDE}\n")
+    kept = root / "sessions" / "codex" / CLAUDE / "stream-codex.jsonl"
     assert kept_in(kept) == content
     (entry,) = run("sessions", "--json").document["sessions"]
     assert entry["title"] == "Till"
@@ -542,10 +528,12 @@ def test_a_link_swapped_in_after_the_search_is_not_followed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    private = write(tmp_path / "private" / "talk.jsonl", [node("1", None, "user", "my secret")])
+    private = write_lines(
+        tmp_path / "private" / "talk.jsonl", [claude_node("1", None, "user", "my secret")]
+    )
     shared = tmp_path / "shared"
-    file = write(shared / "sub" / "talk.jsonl", [node("1", None, "user", "hello")])
-    write(shared / "other.jsonl", [node("1", None, "user", "other")])
+    file = write_lines(shared / "sub" / "talk.jsonl", [claude_node("1", None, "user", "hello")])
+    write_lines(shared / "other.jsonl", [claude_node("1", None, "user", "other")])
     monkeypatch.setenv("STENO_HOME", str(root))
     find = search.find_foreign
 
@@ -569,9 +557,9 @@ def test_a_link_swapped_in_after_the_search_is_not_followed(
 
 
 def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> None:
-    private = write(tmp_path / "private.jsonl", [node("1", None, "user", "my secret")])
+    private = write_lines(tmp_path / "private.jsonl", [claude_node("1", None, "user", "my secret")])
     shared = tmp_path / "shared"
-    write(shared / "other.jsonl", [node("1", None, "user", "other")])
+    write_lines(shared / "other.jsonl", [claude_node("1", None, "user", "other")])
     (shared / "link.jsonl").symlink_to(private)
     (shared / "folder").symlink_to(tmp_path)
     os.mkfifo(shared / "pipe.jsonl")
@@ -585,7 +573,7 @@ def test_what_is_no_regular_file_is_passed_over(root: Path, tmp_path: Path) -> N
 
 
 def test_folders_below_each_other_without_end_are_left_out(root: Path, tmp_path: Path) -> None:
-    write(tmp_path / "talk.jsonl", [node("1", None, "user", "hello")])
+    write_lines(tmp_path / "talk.jsonl", [claude_node("1", None, "user", "hello")])
     (tmp_path / "kimi").mkdir()
     (tmp_path / "kimi" / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
     for top in (tmp_path, tmp_path / "kimi"):
@@ -616,9 +604,9 @@ def test_a_line_without_end_is_refused_by_import_and_daemon(
             more.write('"}\n' if end else "")
 
     run = Steno(root)
-    claude = write(tmp_path / "talk.jsonl", [node("1", None, "user", "hello")])
+    claude = write_lines(tmp_path / "talk.jsonl", [claude_node("1", None, "user", "hello")])
     (tmp_path / "kimi").mkdir()
-    kimi = write(tmp_path / "kimi" / "context.jsonl", [{"role": "user", "content": "hello"}])
+    kimi = write_lines(tmp_path / "kimi" / "context.jsonl", [{"role": "user", "content": "hello"}])
     for file, source in ((claude, claude), (kimi, kimi.parent)):
         lengthen(file)
         refused = run("import", str(source), "one")
@@ -635,7 +623,7 @@ def test_a_line_without_end_is_refused_by_import_and_daemon(
 
 
 def test_a_folder_without_transcripts_says_so(root: Path, tmp_path: Path) -> None:
-    write(tmp_path / "notes.jsonl", [{"note": 1}])
+    write_lines(tmp_path / "notes.jsonl", [{"note": 1}])
     run = Steno(root)
     refused = run("import", str(tmp_path))
     assert refused.code != 0
@@ -644,7 +632,7 @@ def test_a_folder_without_transcripts_says_so(root: Path, tmp_path: Path) -> Non
 
 def test_verify_and_repair_name_the_program_whose_file_it_is(root: Path, projects: Path) -> None:
     run = Steno(root)
-    file = projects / "-srv-shop" / f"{SESSION}.jsonl"
+    file = projects / "-srv-shop" / f"{CLAUDE}.jsonl"
     assert f"{file} (Claude Code): 4 records" in run("verify", str(file)).err
     with file.open("a") as more:
         more.write('{"type":"user","uuid":"half')

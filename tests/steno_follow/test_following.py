@@ -24,41 +24,32 @@ from steno_protocol.commands import Command
 from steno_protocol.errors import Conflict, Exists, TooLarge
 from steno_protocol.limits import MIB, RECORD_DEPTH_MAX
 from steno_redact.redactor import Redactor
+from support.agent_files import CLAUDE, claude_node
 from support.daemon_in_thread import DaemonInThread
-
-SESSION = "11111111-2222-4333-8444-555555555555"
-
-
-def node(
-    uuid: str, parent: str | None, kind: str, content: object, **fields: Any
-) -> dict[str, Any]:
-    message = {"role": kind, "content": content, "id": uuid}
-    return {
-        "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": SESSION, "cwd": "/srv/shop",
-        "isSidechain": False, "message": message, **fields,
-    }  # fmt: skip
 
 
 def said(uuid: str, parent: str | None, words: str) -> dict[str, Any]:
-    return node(uuid, parent, "assistant", [{"type": "text", "text": words}])
+    return claude_node(uuid, parent, "assistant", [{"type": "text", "text": words}])
 
 
 def lines(*records: object) -> bytes:
     return b"".join(json.dumps(each).encode() + b"\n" for each in records)
 
 
-ONE = lines(node("1", None, "user", "one"), said("2", "1", "two"))
-THREE = lines(node("3", "2", "user", "three"), said("4", "3", "four"))
-BRANCH = lines(node("5", "2", "user", "another three"))
+ONE = lines(claude_node("1", None, "user", "one"), said("2", "1", "two"))
+THREE = lines(claude_node("3", "2", "user", "three"), said("4", "3", "four"))
+BRANCH = lines(claude_node("5", "2", "user", "another three"))
 
 
 def compaction(before: str, number: int = 6) -> bytes:
     """A compaction of all up to a record, and its summary."""
     boundary = {
         "type": "system", "subtype": "compact_boundary", "uuid": f"b{number}", "parentUuid": None,
-        "logicalParentUuid": before, "sessionId": SESSION, "isSidechain": False, "content": "",
+        "logicalParentUuid": before, "sessionId": CLAUDE, "isSidechain": False, "content": "",
     }  # fmt: skip
-    summary = node(str(number), f"b{number}", "user", f"summary {number}", isCompactSummary=True)
+    summary = claude_node(
+        str(number), f"b{number}", "user", f"summary {number}", isCompactSummary=True
+    )
     return lines(boundary, summary)
 
 
@@ -72,7 +63,7 @@ class World:
     def __init__(self, client: steno.BlockingClient, root: Path, folder: Path) -> None:
         self.client = client
         self.root = root
-        self.file = folder / f"{SESSION}.jsonl"
+        self.file = folder / f"{CLAUDE}.jsonl"
         self.tree = SourceTree(folder)
 
     @property
@@ -128,7 +119,7 @@ CASES: dict[str, tuple[bytes, list[str], int]] = {
     "more, and a compaction": (ONE + THREE + compaction("4"), ["summary 6"], 1),
     "two compactions": (ONE + THREE + compaction("4", 6) + compaction("6", 7), ["summary 7"], 2),
     "truncated": (ONE[: ONE.index(b"\n") + 1], ["one"], 1),
-    "rewritten": (lines(node("1", None, "user", "other words")) + THREE,
+    "rewritten": (lines(claude_node("1", None, "user", "other words")) + THREE,
                   ["other words", "three", "four"], 1),
     "emptied": (b"", [], 1),
 }  # fmt: skip
@@ -240,7 +231,7 @@ def test_two_followers_of_one_file_write_each_line_once(world: World) -> None:
     first, second = (Follower(world.client, world.source, None) for _ in range(2))
     content = ONE
     for number in range(3, 9):
-        content += lines(node(str(number), str(number - 1), "user", f"text {number}"))
+        content += lines(claude_node(str(number), str(number - 1), "user", f"text {number}"))
         world.file.write_bytes(content)
         for follower in (first, second) if number % 2 else (second, first):
             follower.look()
@@ -284,7 +275,7 @@ def test_a_session_that_was_imported_with_past_generations_grows(
     parent = "5" if replaced.endswith(BRANCH) else "6"
     for number in (7, 8):
         with world.file.open("ab") as more:
-            more.write(lines(node(str(number), parent, "user", f"more {number}")))
+            more.write(lines(claude_node(str(number), parent, "user", f"more {number}")))
         parent = str(number)
         assert not world.look().is_continued_here
     world.check([*before, "more 7", "more 8"])
@@ -308,7 +299,7 @@ def test_a_session_of_another_origin_is_refused(world: World) -> None:
 def test_a_copy_whose_original_is_there_replaces_nothing(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "backup" / "-srv-shop"
     folder.mkdir(parents=True)
-    (folder / world.file.name).write_bytes(lines(node("1", None, "user", "other words")))
+    (folder / world.file.name).write_bytes(lines(claude_node("1", None, "user", "other words")))
     with closing(SourceTree(folder)) as tree:
         source = find_one(tree, PurePath(world.file.name))
         assert source is not None
@@ -355,7 +346,7 @@ def test_a_daemon_that_always_refuses_is_no_endless_loop(
 
 def test_the_title_of_the_program_is_followed_until_a_person_gives_another(world: World) -> None:
     def titled(title: str) -> bytes:
-        return lines({"type": "custom-title", "customTitle": title, "sessionId": SESSION})
+        return lines({"type": "custom-title", "customTitle": title, "sessionId": CLAUDE})
 
     session = world.source.session
     world.file.write_bytes(ONE + titled("The till"))
@@ -372,7 +363,7 @@ def test_a_line_is_in_memory_once_whatever_part_of_its_file_is_taken(
 ) -> None:
     size = 16 * MIB
     monkeypatch.setattr("steno_agents.following.FOLLOWED_LINE_BYTES", MIB)
-    world.file.write_bytes(ONE + lines(node("3", "2", "user", "x" * size)) + THREE)
+    world.file.write_bytes(ONE + lines(claude_node("3", "2", "user", "x" * size)) + THREE)
     source = world.source
     (tmp_path / "session").mkdir()
     tracemalloc.start()
@@ -393,7 +384,7 @@ def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
     def rewrite(more: int) -> None:
         shown.append(more)
         if len(shown) == ONE.count(b"\n"):
-            world.file.write_bytes(lines(node("1", None, "user", "other")) + THREE)
+            world.file.write_bytes(lines(claude_node("1", None, "user", "other")) + THREE)
 
     with pytest.raises(steno.Busy, match="was rewritten while it was copied"):
         write_session(world.source, tmp_path / "session", rewrite, None)
@@ -424,7 +415,7 @@ def test_an_import_leaves_out_the_messages_that_no_follower_adds(
     deep: object = "too deep"
     for _ in range(RECORD_DEPTH_MAX):
         deep = [deep]
-    image = node("3", "2", "user", [{"type": "image", "source": deep}])
+    image = claude_node("3", "2", "user", [{"type": "image", "source": deep}])
     world.file.write_bytes(ONE + lines(image, said("4", "3", "four")))
     (tmp_path / "session").mkdir()
     found = write_session(world.source, tmp_path / "session", lambda _: None, None)
