@@ -204,6 +204,7 @@ def test_without_the_extra_it_is_named(root: Path, tmp_path: Path) -> None:
     ran = Steno(root, PYTHONPATH=str(tmp_path), **KEYS)("compact", "demo", "--model", "m")
     assert ran.code == 1
     assert "pip install 'stenod[llm]'" in ran.err
+    assert "Traceback" not in ran.err
 
 
 # --- the worker ----------------------------------------------------------------------------------

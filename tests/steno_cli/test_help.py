@@ -1,6 +1,8 @@
 """`steno` alone, `steno help`, and names that commands had before; in process."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -62,3 +64,34 @@ def test_a_former_name_is_in_no_list_and_has_the_help_of_today(
     assert f"  {name} " not in build_parser([], lists_all=True).format_help()
     assert main(["help", name]) == 0
     assert capsys.readouterr().out.startswith(f"usage: steno {present} ")
+
+
+_WITHOUT_EXTRAS = """
+import contextlib, io, sys
+from steno_cli.command_table import COMMANDS
+from steno_cli.entry import main
+
+present = {*sys.stdlib_module_names, "anyio", "idna", "msgspec", "typing_extensions", "zmq"}
+
+class Minimal:
+    def find_spec(self, name, path=None, target=None):
+        package = name.partition(".")[0]
+        if package not in present and not package.startswith("steno"):
+            raise ModuleNotFoundError(f"no module named {name}", name=name)
+
+sys.meta_path.insert(0, Minimal())
+assert "httpx2" not in sys.modules
+for name in COMMANDS:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        assert main([name, "--help"]) == 0, name
+    assert shown.getvalue().startswith(f"usage: steno {name}"), name
+print(len(COMMANDS))
+"""
+
+
+def test_help_of_each_command_needs_no_extra() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_EXTRAS],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ran.stdout, ran.stderr) == (f"{len(COMMANDS)}\n", "")
