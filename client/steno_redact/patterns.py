@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.settings import REDACT_AT, Redact
 from steno_redact import named
 from steno_redact.limits import (
@@ -274,8 +275,7 @@ def _own(name: str, expression: str, source: str) -> Own:
         return Own(name, expression)
     except ModuleNotFoundError:
         raise BadRequest(
-            f"{source}: redact.{name} needs google-re2: install it with `pip install"
-            " 'stenod[redact]'`"
+            f"{source}: redact.{name} needs google-re2: install it with `{extra_command('redact')}`"
         ) from None
     except ValueError as error:
         raise BadRequest(

@@ -28,6 +28,7 @@ from steno_present.open_calls import OpenCalls, closing
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 from steno_redact.patterns import Patterns
@@ -264,7 +265,7 @@ class _Pieces:
             from steno_view.document import Document  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise BadRequest(
-                f"--format html needs {error.name}: install it with `pip install 'stenod[view]'`"
+                f"--format html needs {error.name}: install it with `{extra_command('view')}`"
             ) from None
         document = Document(self._stat, time.monotonic)
         yield document.head()
