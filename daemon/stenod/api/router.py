@@ -100,6 +100,7 @@ from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.leases import Compactions
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
+from stenod.store.disk import DiskRefused
 from stenod.writer.mailbox import Item
 from stenod.writer.services import Services
 
@@ -525,7 +526,8 @@ class Router:
             self.outbox.flush()
 
     def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
-        if isinstance(error, OSError) and not isinstance(command, _ChangingCommand):
+        is_changing = isinstance(command, _ChangingCommand)
+        if isinstance(error, OSError) and not (is_changing or isinstance(error, DiskRefused)):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return ErrorMapping(asker.session or "", self._services.log).of(error)
 

@@ -420,7 +420,9 @@ class Registry:
         member = self.member
         if member is None or (place := self._trees.place(session)).shared:
             return False
-        if session in self._addresses:
+        found = self._addresses.get(session)
+        # An opening that failed, because another daemon made the session first, leaves it closed.
+        if found is not None and found.opened("context") is not None:
             if not for_reading or member.is_sure:
                 return False
             return await self._services.read(lambda: member.is_stale(session))

@@ -28,6 +28,7 @@ from stenod.recovery import file_opening, stream_opening
 from stenod.recovery.inspection import Inspection
 from stenod.recovery.opened import Opened, Opening, OpenOptions
 from stenod.sessions.session_folders import Place, SessionFolders
+from stenod.store.disk import DiskRefused
 from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
@@ -347,9 +348,14 @@ def inspection_of(opened: Opened) -> Inspection:
 
 @contextmanager
 def _full_path_in_errors(place: Place) -> Generator[None]:
-    """Put the full path into an OSError, which names a file without its folder, or no file."""
+    """Put the full path into an OSError, which names a file without its folder, or no file.
+
+    A refusal of a replicated disk has a text of its own, in which the path would hide it.
+    """
     try:
         yield
+    except DiskRefused:
+        raise
     except OSError as error:
         if error.filename2 is None:
             name: object = error.filename

@@ -1,5 +1,7 @@
 """A daemon that shares its sessions, as its clients see it; the cluster is scripted."""
 
+import errno
+
 import pytest
 
 from steno_protocol import limits, paths
@@ -38,7 +40,8 @@ from steno_protocol.replies import (
 )
 from stenod.sessions import moves
 from stenod.sessions.cluster_member import Elsewhere
-from stenod_cluster.journal import JournalLost
+from stenod.store.disk import DiskRefused
+from stenod_cluster.journal import Fenced, JournalLost, Kind, Message, Owner
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION
@@ -58,6 +61,7 @@ class ScriptedMember:
     Attributes:
         held: the sessions that another daemon owns.
         is_cut_off: nobody in the cluster answers.
+        refusal: what the disk of the cluster says to who would own a session.
         is_sure: the last answer is recent.
         elsewhere: what `others` lists.
         given: the sessions that were handed over, and to whom.
@@ -69,6 +73,7 @@ class ScriptedMember:
     def __init__(self) -> None:
         self.held: set[str] = set()
         self.is_cut_off = False
+        self.refusal: DiskRefused | None = None
         self.is_sure = True
         self.elsewhere: list[Elsewhere] = []
         self.given: list[tuple[str, str]] = []
@@ -81,6 +86,8 @@ class ScriptedMember:
         del for_reading
         if self.is_cut_off:
             raise JournalLost(None, "no server answers")
+        if self.refusal is not None:
+            raise self.refusal
         if session in self.held:
             raise Held("another daemon owns it", session=session, endpoint=OTHER)
 
@@ -135,8 +142,13 @@ def member() -> ScriptedMember:
 
 
 @pytest.fixture
-def daemon(member: ScriptedMember) -> DaemonInProcess:
-    made = DaemonInProcess(SimulatedDisk())
+def disk() -> SimulatedDisk:
+    return SimulatedDisk()
+
+
+@pytest.fixture
+def daemon(member: ScriptedMember, disk: SimulatedDisk) -> DaemonInProcess:
+    made = DaemonInProcess(disk)
     made.registry.member = member
     return made
 
@@ -166,6 +178,69 @@ async def test_every_command_of_a_session_names_its_owner(
             refused = await ask(daemon, name, command, *records)
             assert isinstance(refused, ErrorReply), name
             assert (refused.code, refused.endpoint) == ("held", OTHER)
+
+
+async def test_a_session_that_another_daemon_made_meanwhile_is_read_at_its_owner(
+    daemon: DaemonInProcess, member: ScriptedMember, disk: SimulatedDisk
+) -> None:
+    async with daemon.running():
+        disk.fail_next("open_append", errno.EIO)
+        refused = await ask(daemon, "o", Open(session=SESSION))
+        assert isinstance(refused, ErrorReply)
+        member.held.add(SESSION)
+        for name, command in {
+            "s": Stat(session=SESSION), "r": Read(session=SESSION),
+            "f": Subscribe(session=SESSION, subscription="f"), "t": Timeline(session=SESSION),
+        }.items():  # fmt: skip
+            refused = await ask(daemon, name, command)
+            assert isinstance(refused, ErrorReply), name
+            assert (refused.code, refused.endpoint) == ("held", OTHER)
+
+
+REFUSALS = [
+    (
+        Fenced(SESSION, Message(2, Owner("b", "1", OTHER), Kind.OWN, b"", 0.0)),
+        "held",
+        f"the daemon at {OTHER} owns the session",
+    ),
+    (JournalLost(None, "no server answers"), "storage_failed", "the journal cannot be reached: no"),
+]
+
+
+@pytest.mark.parametrize(("refusal", "code", "text"), REFUSALS, ids=["fenced", "lost"])
+async def test_a_refusal_of_the_cluster_is_no_failure_of_the_disk_to_a_reader(
+    daemon: DaemonInProcess, member: ScriptedMember, refusal: DiskRefused, code: str, text: str
+) -> None:
+    async with daemon.running():
+        member.refusal = refusal
+        refused = await ask(daemon, "s", Stat(session=SESSION))
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == code
+        assert refused.message.startswith(text)
+
+
+@pytest.mark.parametrize(("refusal", "code", "text"), REFUSALS, ids=["fenced", "lost"])
+async def test_a_refusal_at_the_files_is_no_failure_of_the_disk_to_a_follower(
+    daemon: DaemonInProcess,
+    disk: SimulatedDisk,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: DiskRefused,
+    code: str,
+    text: str,
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise refusal
+
+    async with daemon.running():
+        await written(daemon)
+        await close_all(daemon)
+        monkeypatch.setattr(disk, "open_append", refuse)
+        refused = await ask(daemon, "f", Subscribe(session=SESSION, subscription="f"))
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == code
+        assert refused.message.startswith(text)
+        # It would stand in the log in place of what the refusal says.
+        assert refusal.filename is None
 
 
 @pytest.mark.parametrize("is_open", [True, False])
