@@ -163,7 +163,11 @@ def _play(world: World, plan: Plan, report: Report, watchers: Watchers, *, is_qu
         silent = watchers.wait_for_events(ended_s, PROGRESS_S)
         followed, read = watchers.longest_s(began_s)
         report.gaps_s.setdefault(blow.kind, []).append((max(gaps), followed, read))
-        report.faults += [f"blow {number}, {blow}: the follower of {at} is silent" for at in silent]
+        report.faults += [
+            f"blow {number}, {blow}: the follower of {at} is silent, watchers met"
+            f" {watchers.examples}"
+            for at in silent
+        ]
         report.faults += [f"blow {number}, {blow}: {session} stands still" for session in stuck]
         if not is_quiet:
             shown = " ".join(f"{gap:.2f}" for gap in gaps)

@@ -41,10 +41,12 @@ class Watchers:
 
     Attributes:
         counts: of reads, events, and errors.
+        examples: the last error of each kind, which tells why a follower is silent.
     """
 
     def __init__(self, endpoints: Sequence[str], sessions: Sequence[str]) -> None:
         self.counts: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
         self._sessions = sessions
         self._followed: dict[str, list[Waited]] = {each: [] for each in sessions}
         self._read: list[Waited] = []
@@ -102,7 +104,9 @@ class Watchers:
                 with steno.connect_sync(endpoint=endpoints, timeout=READ_S) as client:
                     target(client, *rest)
             except steno.StenoError as error:
-                self.counts[f"errors of watchers, {type(error).__name__}"] += 1
+                kind = type(error).__name__
+                self.counts[f"errors of watchers, {kind}"] += 1
+                self.examples[kind] = str(error)
                 wait_for_s(RETRY_S)
 
     def _follow(self, client: steno.BlockingClient, session: str) -> None:
