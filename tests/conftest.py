@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,12 @@ hypothesis.settings.register_profile(
     print_blob=True,
 )
 hypothesis.settings.load_profile("steno")
+
+
+# Images of containers often set it. Without bytecode each of the thousands of processes that the
+# tests start compiles all that it imports, which takes three times as long as its work.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(tryfirst=True)
