@@ -29,6 +29,7 @@ from steno.adapters._file_session import FileSession
 from steno.adapters._wire_session import WireFileSession
 from steno.adapters.kimi import Context, DenwaRenji, DenwaRenjiError, WireFile
 from steno.adapters.kosong import MemoryLinearStorage, StenoLinearStorage
+from support.crowd import wait_until
 from support.daemons import end_daemons_below
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
@@ -333,9 +334,8 @@ def test_a_child_forked_during_an_adapter_call_can_use_adapters(folder: Path, na
             # The child has this file open, too.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         FileSession(folder / name).append([b'{"role":"user","content":"parent"}'])
-        while len(roles(file.path)) < 3:
-            assert os.waitpid(child, os.WNOHANG) == (0, 0)
-            os.sched_yield()
+        wait_until(lambda: len(roles(file.path)) == 3)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
     finally:
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(child, signal.SIGKILL)
