@@ -37,7 +37,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
 # From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
-NAMES = pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl", "odd näme (1)"])
+OTHER_NAMES = ["ctx.jsonl", "odd näme (1)"]
+NAMES = pytest.mark.parametrize("name", ["context.jsonl", *OTHER_NAMES])
+RACES = pytest.mark.parametrize(
+    "name",
+    ["context.jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_NAMES)],
+)
 
 
 class Note:
@@ -133,7 +138,7 @@ async def test_a_context_lives_in_its_file_and_comes_back_from_it(folder: Path, 
     assert (list(again.history), again.system_prompt, path.read_bytes()) == ([], None, b"")
 
 
-@NAMES
+@RACES
 async def test_many_tasks_and_objects_agree_on_all_messages(folder: Path, name: str) -> None:
     contexts = [Context(file_backend=folder / name) for _ in range(4)]
 
@@ -160,7 +165,7 @@ async def test_many_tasks_and_objects_agree_on_all_messages(folder: Path, name: 
         assert own == [f"{number}-{count}" for count in range(10)]
 
 
-@NAMES
+@RACES
 async def test_reverts_beside_appends_lose_no_acknowledged_message(folder: Path, name: str) -> None:
     path = folder / name
     appended: list[str] = []

@@ -214,7 +214,7 @@ def test_a_subscription_that_is_not_answered_ends_in_time(
         connect_sync(endpoint=daemon.endpoint) as client,
         threads(client) as pool,
     ):
-        client._link.timeout = 3.0
+        client._link.timeout = 1.0
         # In a thread of its own, so that a wait for ever fails here and is ended.
         waiting = pool.submit(wait, client)
         with pytest.raises(Unreachable, match="not answered in time"):

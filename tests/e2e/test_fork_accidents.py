@@ -21,6 +21,7 @@ def position(text: str) -> tuple[int, int]:
     return int(generation), int(line)
 
 
+@pytest.mark.slow
 def test_forks_beside_four_writers_are_each_one_instant(root: Path) -> None:
     made: list[steno.BlockingSession] = []
     with steno.connect_sync(root) as client:
@@ -63,7 +64,13 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(path, id=name, marks=[] if name == "the context" else [pytest.mark.slow])
+        for name, path in MOMENTS.items()
+    ],
+)
 def test_a_daemon_that_is_killed_during_a_fork_leaves_one_fork_or_none(
     root: Path, moment: str
 ) -> None:

@@ -52,7 +52,7 @@ def wait_until_swept(root: Path) -> None:
     wait_until(lambda: not any(folder.iterdir()), DEADLINE_S)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_an_import_that_is_killed_at_its_command_can_be_repeated(
     root: Path, tmp_path: Path, moment: str
 ) -> None:
@@ -75,7 +75,7 @@ def test_an_import_that_is_killed_at_its_command_can_be_repeated(
     assert context.read_text() == LINE
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_an_import_whose_daemon_is_killed_at_the_move_is_done_by_the_next(
     root: Path, tmp_path: Path, moment: str
 ) -> None:

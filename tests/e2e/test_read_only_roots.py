@@ -91,7 +91,11 @@ def on_a_read_only_mount(root: Path) -> Run:
     return lambda *arguments: plain(*arguments, root=root, words=words)
 
 
-WORLDS = [as_root_elsewhere, as_stranger, on_a_read_only_mount]
+WORLDS = [
+    as_root_elsewhere,
+    pytest.param(as_stranger, marks=pytest.mark.slow),
+    pytest.param(on_a_read_only_mount, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -8,6 +8,7 @@ import tomllib
 from argparse import ArgumentParser
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,17 @@ def _name_of(example: tuple[str, Block]) -> str:
     return f"{document}-{block.line}"
 
 
-@pytest.mark.parametrize("example", _alone("python"), ids=_name_of)
+def _cases(language: str) -> list[Any]:
+    """Those that run alone, as cases of a test: a minute of processes, so the guide's are slow."""
+    return [
+        pytest.param(
+            each, id=_name_of(each), marks=[] if each[0] == README.stem else [pytest.mark.slow]
+        )
+        for each in _alone(language)
+    ]
+
+
+@pytest.mark.parametrize("example", _cases("python"))
 def test_a_python_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run([sys.executable, "-W", "error", "-c", example[1].code], root, tmp_path)
 
@@ -90,7 +101,7 @@ def test_the_python_examples_are_typed(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.parametrize("example", _alone("sh"), ids=_name_of)
+@pytest.mark.parametrize("example", _cases("sh"))
 def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
 
