@@ -13,7 +13,7 @@ import pytest
 import trio
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from support import journal_below
+from support import journal_below, warm_daemon
 from support.daemon_in_thread import DaemonInThread
 from support.daemons import remove_root
 from support.left_behind import end_left_behind, mark_children
@@ -106,6 +106,7 @@ def no_daemon_left_behind() -> Iterator[None]:
     """
     mark_children()
     yield
+    warm_daemon.end()
     left = end_left_behind()
     assert not left, "daemons were left behind:" + "".join(f"\n  {each}" for each in left)
 
