@@ -383,6 +383,20 @@ def test_each_promise_of_the_readme_is_a_guarantee_with_tests() -> None:
     assert [promise for promise, shown in rows if "`test_" not in shown] == []
 
 
+def test_each_guarantee_has_a_test_that_is_not_slow() -> None:
+    quick = {
+        name
+        for file in (PROJECT / "tests").rglob("test_*.py")
+        # The decorators of a test are between it and the empty line before.
+        for marks, name in re.findall(
+            r"^((?:[@ )].*\n)*)(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE
+        )
+        if not re.search(r"^@pytest\.mark\.slow$", marks, re.MULTILINE)
+    }
+    rows = table_rows(GUIDE_FOLDER / "guarantees.md", "Guarantees and their tests")
+    assert [promise for promise, shown in rows if quick.isdisjoint(shown.split("`"))] == []
+
+
 def test_every_variable_of_the_environment_is_described() -> None:
     read = {
         name
