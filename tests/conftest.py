@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import trio
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from support import journal_below
+from support import journal_below, warm_daemon
 from support.daemon_in_thread import DaemonInThread
 from support.daemons import remove_root
 from support.left_behind import end_left_behind, mark_children
@@ -32,6 +33,12 @@ hypothesis.settings.register_profile(
     print_blob=True,
 )
 hypothesis.settings.load_profile("steno")
+
+
+# Images of containers often set it. Without bytecode each of the thousands of processes that the
+# tests start compiles all that it imports, which takes three times as long as its work.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -99,6 +106,7 @@ def no_daemon_left_behind() -> Iterator[None]:
     """
     mark_children()
     yield
+    warm_daemon.end()
     left = end_left_behind()
     assert not left, "daemons were left behind:" + "".join(f"\n  {each}" for each in left)
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import steno
 from steno_agents.following import lines_of
 from support.command import Steno
+from support.crowd import wait_until
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 CLAUDE = f"claude-code/srv-shop/{SESSION}"
@@ -63,10 +63,7 @@ class World:
 
     def wait_until_kept(self) -> None:
         """Wait until the stream has all of the file."""
-        deadline = time.monotonic() + END_S
-        while self.kept() != self.file.read_bytes():
-            assert time.monotonic() < deadline, "a watcher takes what was added"
-            os.sched_yield()
+        wait_until(lambda: self.kept() == self.file.read_bytes(), END_S)
 
     def wait_for(
         self, process: "subprocess.Popen[str]", is_it: Callable[[dict[str, Any]], bool]

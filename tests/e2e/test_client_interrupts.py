@@ -14,7 +14,10 @@ from support.messages import message
 from support.session_files import contents_in
 
 # Python itself drops an interrupt that comes in a finaliser, as that of a generator, and says so.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.forked,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def texts(session: BlockingSession) -> list[str]:
@@ -52,6 +55,7 @@ def test_an_append_that_is_interrupted_anywhere_is_applied_once_by_its_repeat(ro
         assert not client._link._turns._sleeping
 
 
+@pytest.mark.slow
 def test_a_refresh_that_is_interrupted_anywhere_is_made_good_by_the_next(root: Path) -> None:
     with connect_sync(root) as client, connect_sync(root) as other:
         session, reader = other.open("demo", follow=False), client.open("demo")
@@ -69,6 +73,7 @@ def test_a_refresh_that_is_interrupted_anywhere_is_made_good_by_the_next(root: P
         assert reader.damaged == 0
 
 
+@pytest.mark.slow
 def test_an_append_interrupted_anywhere_loses_no_other_record(root: Path) -> None:
     with connect_sync(root) as client, connect_sync(root) as other:
         writer, session = other.open("demo", follow=False), client.open("demo")
@@ -91,6 +96,7 @@ def test_an_append_interrupted_anywhere_loses_no_other_record(root: Path) -> Non
         assert set(contents_in(root, "demo").values()) == {1}
 
 
+@pytest.mark.slow
 def test_a_read_that_is_interrupted_anywhere_leaves_the_client_sound(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo", follow=False)
@@ -99,6 +105,7 @@ def test_a_read_that_is_interrupted_anywhere_leaves_the_client_sound(root: Path)
         assert len(list(session.lines())) == 50
 
 
+@pytest.mark.slow
 def test_an_interrupted_event_comes_with_the_next_call(root: Path) -> None:
     with connect_sync(root) as client, connect_sync(root) as other:
         session = other.open("demo", follow=False)
@@ -121,6 +128,7 @@ def test_an_interrupted_event_comes_with_the_next_call(root: Path) -> None:
         assert seen == [str(record.record["content"]) for record in session.records()]
 
 
+@pytest.mark.slow
 def test_an_interrupted_connect_blocks_no_other_client(
     root: Path,
 ) -> None:

@@ -326,8 +326,9 @@ def test_a_start_that_takes_too_long_is_tried_again(
 def wait_until_somebody_starts(root: Path) -> None:
     """Return once a client holds the start lock. To try it would be to keep that client from it."""
     lock = root / paths.START_LOCK
-    while not lock.exists() or f":{lock.stat().st_ino} " not in Path("/proc/locks").read_text():
-        pass
+    wait_until(
+        lambda: lock.exists() and f":{lock.stat().st_ino} " in Path("/proc/locks").read_text()
+    )
 
 
 def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:

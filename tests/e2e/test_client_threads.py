@@ -28,6 +28,8 @@ from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in
 
+pytestmark = pytest.mark.forked
+
 QUICK_S = 15.0
 """What is at once on an idle machine; the threads in its way would hold it up for ever, or 60 s."""
 
@@ -214,7 +216,7 @@ def test_a_subscription_that_is_not_answered_ends_in_time(
         connect_sync(endpoint=daemon.endpoint) as client,
         threads(client) as pool,
     ):
-        client._link.timeout = 3.0
+        client._link.timeout = 1.0
         # In a thread of its own, so that a wait for ever fails here and is ended.
         waiting = pool.submit(wait, client)
         with pytest.raises(Unreachable, match="not answered in time"):

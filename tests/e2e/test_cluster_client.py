@@ -136,7 +136,7 @@ def test_a_key_that_the_owner_does_not_know_is_refused_with_its_address(
 ) -> None:
     stranger = remote_access.allow(tmp_path, "stranger")
     with (
-        steno.connect_sync(hosts.home, spawn=False, key_file=stranger, timeout=6) as client,
+        steno.connect_sync(hosts.home, spawn=False, key_file=stranger, timeout=3) as client,
         pytest.raises(steno.StenoError) as refused,
     ):
         client.session(SESSION).append_message(message(0))
@@ -190,7 +190,7 @@ def test_a_home_daemon_whose_key_is_not_admitted_is_named(hosts: Hosts) -> None:
 def test_a_home_daemon_with_another_key_than_the_owner_is_named(hosts: Hosts) -> None:
     remote_access.allow(hosts.home, "laptop")
     with (
-        steno.connect_sync(hosts.home, spawn=False, timeout=6) as client,
+        steno.connect_sync(hosts.home, spawn=False, timeout=3) as client,
         pytest.raises(steno.StenoError, match=f"its key is not that of {hosts.home}"),
     ):
         client.session(SESSION).append_message(message(0))

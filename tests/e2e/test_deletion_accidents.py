@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,12 @@ import steno
 from support.crowd import wait_until, writer_processes
 from support.messages import message
 from support.session_files import keys_in, trash_of
+
+pytestmark = pytest.mark.forked
+
+
+def _slow(moment: str) -> Any:
+    return pytest.param(moment, marks=pytest.mark.slow)
 
 
 def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) -> None:
@@ -27,7 +34,7 @@ def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) ->
         assert client.delete("demo", key="d") == deleted
 
 
-@pytest.mark.parametrize("moment", ["", ".trash", "gone"])
+@pytest.mark.parametrize("moment", [*map(_slow, ["", ".trash"]), "gone"])
 def test_a_daemon_that_is_killed_during_a_deletion_deletes_once(root: Path, moment: str) -> None:
     folder = root / "sessions" / "demo"
     with steno.connect_sync(root, timeout=60) as client:
@@ -53,7 +60,7 @@ def test_a_daemon_that_is_killed_during_a_deletion_deletes_once(root: Path, mome
         assert client.sessions() == []
 
 
-@pytest.mark.parametrize("moment", ["", ".moves", "gone"])
+@pytest.mark.parametrize("moment", [*map(_slow, ["", ".moves"]), "gone"])
 def test_a_daemon_that_is_killed_during_a_rename_renames_once(root: Path, moment: str) -> None:
     folder = root / "sessions" / "demo"
     with steno.connect_sync(root, timeout=60) as client:

@@ -11,6 +11,8 @@ import pytest
 
 import steno
 
+pytestmark = pytest.mark.forked
+
 DELAYS_S = (0.0, 0.001, 0.004)
 
 

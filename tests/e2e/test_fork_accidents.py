@@ -15,12 +15,15 @@ from support.daemon_in_thread import DaemonInThread
 from support.messages import live
 from support.session_files import lines
 
+pytestmark = pytest.mark.forked
+
 
 def position(text: str) -> tuple[int, int]:
     generation, line = text.split(":")
     return int(generation), int(line)
 
 
+@pytest.mark.slow
 def test_forks_beside_four_writers_are_each_one_instant(root: Path) -> None:
     made: list[steno.BlockingSession] = []
     with steno.connect_sync(root) as client:
@@ -63,7 +66,13 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(path, id=name, marks=[] if name == "the context" else [pytest.mark.slow])
+        for name, path in MOMENTS.items()
+    ],
+)
 def test_a_daemon_that_is_killed_during_a_fork_leaves_one_fork_or_none(
     root: Path, moment: str
 ) -> None:

@@ -25,7 +25,7 @@ from steno.values import SubscriptionEvent
 from steno_protocol.context import Message
 from support.daemon_in_thread import DaemonInThread
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.forked, pytest.mark.anyio]
 
 WRITES = 50
 WAIT_S = 30
@@ -108,7 +108,7 @@ def _daemon(root: Path, *, kills: bool) -> AbstractContextManager[object]:
     return nullcontext() if kills else DaemonInThread(root)
 
 
-@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_blocking_session_contains_the_records_of_its_events(root: Path, *, kills: bool) -> None:
     with _daemon(root, kills=kills), connect_sync(root) as client:
         session = client.open("demo")
@@ -120,7 +120,7 @@ def test_a_blocking_session_contains_the_records_of_its_events(root: Path, *, ki
                 check(event, session.head, session.history)
 
 
-@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_an_async_session_contains_the_records_of_its_events(
     root: Path, *, kills: bool
 ) -> None:

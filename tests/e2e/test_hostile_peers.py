@@ -88,6 +88,7 @@ def test_a_message_that_never_ends_delays_no_client_and_is_freed(
         assert len(list(session.lines())) == 1 + UNFINISHED_BYTES // limits.MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", [b"noise", b'[{"id":"1","command":"status"}]'])
 def test_a_flood_of_messages_leaves_others_their_turn(root: Path, message: bytes) -> None:
     ended = threading.Event()

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from support.command import Steno
+from support.crowd import wait_until
 
 LINE = '{"role":"user","content":"x"}\n'
 DEADLINE_S = 60
@@ -47,14 +47,12 @@ def prepared(root: Path) -> set[Path]:
 
 
 def wait_until_swept(root: Path) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    """Wait until the daemon has removed what nobody took in."""
     folder = root / "sessions" / ".imports"
-    while any(folder.iterdir()):
-        assert time.monotonic() < deadline, "the daemon removes what nobody took in"
-        os.sched_yield()
+    wait_until(lambda: not any(folder.iterdir()), DEADLINE_S)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_an_import_that_is_killed_at_its_command_can_be_repeated(
     root: Path, tmp_path: Path, moment: str
 ) -> None:
@@ -77,7 +75,7 @@ def test_an_import_that_is_killed_at_its_command_can_be_repeated(
     assert context.read_text() == LINE
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_an_import_whose_daemon_is_killed_at_the_move_is_done_by_the_next(
     root: Path, tmp_path: Path, moment: str
 ) -> None:
@@ -89,10 +87,7 @@ def test_an_import_whose_daemon_is_killed_at_the_move_is_done_by_the_next(
         env={**os.environ, "MOMENT": moment},
         stderr=subprocess.DEVNULL,
     ) as daemon:
-        deadline = time.monotonic() + DEADLINE_S
-        while not (root / "stenod.sock").exists():
-            assert time.monotonic() < deadline
-            os.sched_yield()
+        wait_until((root / "stenod.sock").exists, DEADLINE_S)
         ran = steno("import", str(tmp_path), "team/demo")
         assert daemon.wait(DEADLINE_S) == -signal.SIGKILL
     assert (ran.code, ran.out) == (0, "team/demo\n")

@@ -88,6 +88,7 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
+@pytest.mark.slow
 def test_a_thousand_connections_are_all_answered_and_forgotten(root: Path) -> None:
     record = b'{"role":"user","content":"x"}'
     with ForegroundDaemon(root) as daemon:
@@ -112,7 +113,14 @@ def test_a_thousand_connections_are_all_answered_and_forgotten(root: Path) -> No
         assert resident_bytes(daemon.pid) < 300 * limits.MIB
 
 
-@pytest.mark.parametrize("handles", [6, 12, limits.HANDLES_MIN - 1])
+@pytest.mark.parametrize(
+    "handles",
+    [
+        pytest.param(6, marks=pytest.mark.slow),
+        pytest.param(12, marks=pytest.mark.slow),
+        limits.HANDLES_MIN - 1,
+    ],
+)
 def test_a_daemon_that_could_hardly_open_anything_says_so_and_does_not_start(
     root: Path, handles: int
 ) -> None:

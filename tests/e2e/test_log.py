@@ -146,7 +146,8 @@ def test_the_log_is_rotated_and_only_so_many_old_ones_are_kept(root: Path) -> No
     with closing(RawPeer(root)) as peer:
         while not (root / "stenod.log.2").exists():
             for _ in range(100):
-                peer.ask("stat", session="nowhere")
+                # A long name makes a long line.
+                peer.ask("stat", session=200 * "n")
     steno_call("stop")
     logs = sorted(path.name for path in root.glob("stenod.log*"))
     assert logs == ["stenod.log", "stenod.log.1", "stenod.log.2"]

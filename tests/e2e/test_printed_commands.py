@@ -80,28 +80,22 @@ OF_A_PROCESS: Final = ("steno start", "steno stop", "steno restart", "steno serv
 """Commands that end the process of a daemon, or start one."""
 
 
-def _texts(path: Path) -> Iterator[str]:
+def _texts(tree: ast.AST) -> Iterator[str]:
     """The texts of a module but its docstrings; an expression in one becomes `{expression}`."""
-    tree = ast.parse(path.read_text())
-    documents = {
-        id(node.value) for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }  # fmt: skip
-    inner = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-        for part in ast.walk(node) if part is not node
-    }  # fmt: skip
-    for node in ast.walk(tree):
-        if id(node) in documents | inner:
-            continue
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        elif isinstance(node, ast.JoinedStr):
-            yield "".join(
-                str(part.value) if isinstance(part, ast.Constant)
-                else f"{{{ast.unparse(part.value)}}}"  # type: ignore[attr-defined]  # the only other
-                for part in node.values
-            )  # fmt: skip
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Constant(value=str() as text):
+                yield text
+            case ast.JoinedStr(values=parts):
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant)
+                    else f"{{{ast.unparse(part.value)}}}"  # type: ignore[attr-defined]  # the only other
+                    for part in parts
+                )  # fmt: skip
+            case _:
+                yield from _texts(node)
 
 
 @cache
@@ -113,7 +107,7 @@ def _printed() -> list[str]:
         for path in sorted((PROJECT / folder).rglob("*.py"))
         # Every process of the tests collects them, and most modules print no command.
         if "`steno" in path.read_text()
-        for text in _texts(path)
+        for text in _texts(ast.parse(path.read_text()))
         for call in CALL.findall(text)
     }
     return sorted(call for call in found if TYPED not in call)
@@ -178,7 +172,7 @@ def test_a_path_in_a_printed_command_is_quoted() -> None:
         for folder in FOLDERS
         for path in sorted((PROJECT / folder).rglob("*.py"))
         if begin.search(path.read_text())
-        for text in _texts(path)
+        for text in _texts(ast.parse(path.read_text()))
         for call in bare.findall(text)
     }
     # The id of a session, which has no blanks.

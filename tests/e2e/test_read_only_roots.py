@@ -16,6 +16,8 @@ from steno_protocol import paths
 from support.command import Ran, Steno
 from support.daemons import remove_root
 
+pytestmark = pytest.mark.forked
+
 STRANGER = 65534
 
 Run = Callable[..., Ran]
@@ -91,7 +93,11 @@ def on_a_read_only_mount(root: Path) -> Run:
     return lambda *arguments: plain(*arguments, root=root, words=words)
 
 
-WORLDS = [as_root_elsewhere, as_stranger, on_a_read_only_mount]
+WORLDS = [
+    as_root_elsewhere,
+    pytest.param(as_stranger, marks=pytest.mark.slow),
+    pytest.param(on_a_read_only_mount, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("world", WORLDS)

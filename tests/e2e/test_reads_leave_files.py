@@ -11,6 +11,8 @@ import pytest
 from steno_protocol import paths
 from support.command import Steno
 
+pytestmark = pytest.mark.forked
+
 FACTS = tuple[int, int, int]
 
 READS = (

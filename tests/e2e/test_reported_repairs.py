@@ -15,6 +15,8 @@ from support.command import Ran, Steno
 from support.daemons import end_daemon_of
 from support.viewer import viewing
 
+pytestmark = pytest.mark.forked
+
 HALF = b'{"role":"user","content":"on'
 NOTE = "the daemon repaired the end of"
 HELLO = {"role": "user", "content": "hello"}
@@ -52,13 +54,15 @@ def check_note(ran: Ran, file: str, size: int) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("append", "demo", "two"),
-        ("checkpoint", "demo"),
-        ("label", "demo", "kept"),
-        ("fork", "demo", "other"),
-        ("undo", "demo"),
+        pytest.param(words, id=words[0], marks=[] if words[0] == "append" else [pytest.mark.slow])
+        for words in (
+            ("append", "demo", "two"),
+            ("checkpoint", "demo"),
+            ("label", "demo", "kept"),
+            ("fork", "demo", "other"),
+            ("undo", "demo"),
+        )
     ],
-    ids=lambda words: words[0],
 )
 def test_a_command_that_opens_the_session_prints_one_note(
     steno: Steno, words: tuple[str, ...]

@@ -65,6 +65,7 @@ def test_lost_record_is_reported(
     assert "lost 1 acknowledged records, the first is 0-0" in problems(root)
 
 
+@pytest.mark.slow
 def test_tail_that_is_not_repaired_is_reported(
     root: Path, monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]
 ) -> None:
@@ -73,6 +74,7 @@ def test_tail_that_is_not_repaired_is_reported(
     assert "the torn tail of writer-0 is not in quarantine" in problems(root)
 
 
+@pytest.mark.slow
 def test_lost_rewrite_is_reported(
     root: Path, monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]
 ) -> None:
@@ -81,6 +83,7 @@ def test_lost_rewrite_is_reported(
     assert "changes the session has" in problems(root)
 
 
+@pytest.mark.slow
 def test_free_lock_is_reported(
     root: Path, monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]
 ) -> None:

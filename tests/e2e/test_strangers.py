@@ -51,7 +51,11 @@ def strangers(daemon: ForegroundDaemon, count: int, data: bytes) -> Iterator[Non
 
 
 @pytest.mark.parametrize(
-    "data", [b"", GREETING.replace(b"NULL\0", b"CURVE")], ids=["silent", "greeting"]
+    "data",
+    [
+        pytest.param(b"", id="silent"),
+        pytest.param(GREETING.replace(b"NULL\0", b"CURVE"), id="greeting", marks=pytest.mark.slow),
+    ],
 )
 def test_strangers_end_neither_the_daemon_nor_the_service_of_clients(
     root: Path, key: Path, daemon: ForegroundDaemon, data: bytes

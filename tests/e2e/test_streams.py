@@ -20,6 +20,8 @@ from steno_protocol.replies import GcReport
 from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon
 
+pytestmark = pytest.mark.forked
+
 TESTS = Path(__file__).parents[1]
 PROCESSES = 16
 EACH = 12
@@ -56,7 +58,7 @@ def test_records_of_sixteen_processes_are_all_there_once(daemon: DaemonInThread)
     assert len(lines) == 2 * len(acks)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
 def test_acknowledged_records_and_followers_survive_kills(root: Path, backend: str) -> None:
     anyio.run(_beside_kills, root, backend=backend)
 

@@ -43,7 +43,7 @@ def home(daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch) -> Path:
     return daemon.root
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ASYNC)
 def test_an_example_prints_what_its_docstring_shows(name: str, backend: str, home: Path) -> None:
     examples = examples_in(DOCSTRINGS[name])

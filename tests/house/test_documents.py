@@ -8,6 +8,7 @@ import tomllib
 from argparse import ArgumentParser
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,17 @@ def _name_of(example: tuple[str, Block]) -> str:
     return f"{document}-{block.line}"
 
 
-@pytest.mark.parametrize("example", _alone("python"), ids=_name_of)
+def _cases(language: str) -> list[Any]:
+    """Those that run alone, as cases of a test: a minute of processes, so the guide's are slow."""
+    return [
+        pytest.param(
+            each, id=_name_of(each), marks=[] if each[0] == README.stem else [pytest.mark.slow]
+        )
+        for each in _alone(language)
+    ]
+
+
+@pytest.mark.parametrize("example", _cases("python"))
 def test_a_python_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run([sys.executable, "-W", "error", "-c", example[1].code], root, tmp_path)
 
@@ -90,7 +101,7 @@ def test_the_python_examples_are_typed(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.parametrize("example", _alone("sh"), ids=_name_of)
+@pytest.mark.parametrize("example", _cases("sh"))
 def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
 
@@ -370,6 +381,20 @@ def test_each_promise_of_the_readme_is_a_guarantee_with_tests() -> None:
     ]
     assert promises == [promise for promise, _ in rows]
     assert [promise for promise, shown in rows if "`test_" not in shown] == []
+
+
+def test_each_guarantee_has_a_test_that_is_not_slow() -> None:
+    quick = {
+        name
+        for file in (PROJECT / "tests").rglob("test_*.py")
+        # The decorators of a test are between it and the empty line before.
+        for marks, name in re.findall(
+            r"^((?:[@ )].*\n)*)(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE
+        )
+        if not re.search(r"^@pytest\.mark\.slow$", marks, re.MULTILINE)
+    }
+    rows = table_rows(GUIDE_FOLDER / "guarantees.md", "Guarantees and their tests")
+    assert [promise for promise, shown in rows if quick.isdisjoint(shown.split("`"))] == []
 
 
 def test_every_variable_of_the_environment_is_described() -> None:

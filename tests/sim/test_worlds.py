@@ -36,7 +36,12 @@ DRAWN = {
 }  # fmt: skip
 """Seeds that each run plays anew."""
 
-BLOCKS = [(world, first) for world, count in SEEDS.items() for first in range(0, count, BLOCK)]
+BLOCKS = [
+    pytest.param(world, first, marks=[pytest.mark.slow] if first else [])
+    for world, count in SEEDS.items()
+    for first in range(0, count, BLOCK)
+]
+"""The first seeds of each world show most faults, and the others are for what is rare."""
 
 KEPT_SEEDS = [
     (line.split()[0], int(line.split()[1]))
@@ -56,6 +61,7 @@ def test_every_promise_holds_for_a_seed_that_once_failed(world: str, number: int
     play(world, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_promise_holds_for_seeds_of_this_run(world: str, seed: int) -> None:
     chance = random.Random(seed)
@@ -72,7 +78,9 @@ def _drawn(world: str, chance: random.Random) -> int:
 
 
 @pytest.mark.parametrize("world", ["context", "files"])
-@pytest.mark.parametrize("offset", [0, 1, 2])
+@pytest.mark.parametrize(
+    "offset", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_every_promise_holds_when_wall_clocks_jump(offset: int, world: str) -> None:
     for seed in range(offset, 60, 4):
         play(world, seed, replace(WORLDS[world](seed), clock_jumps=True, few_keys=True))

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from support import warm_daemon
+
 _CALL_BYTES_MAX = 1 << 17
 """Bytes of the arguments and the environment of a call, which are one datagram."""
 
@@ -129,11 +131,13 @@ def serve(descriptor: int) -> None:
     """Fork for each call that comes, until the other end of the socket is closed."""
     for name in _PRELOADED:
         __import__(name)
+    from steno._connect import spawn
     from steno_cli.command_table import COMMANDS
     from steno_cli.parser import module_of
 
     for name in COMMANDS:
         __import__(module_of(name))
+    spawn.subprocess = warm_daemon.Subprocess  # type: ignore[misc, assignment]
     gc.collect()
     gc.freeze()
     waiting: dict[int, tuple[int, int]] = {}

@@ -46,6 +46,7 @@ def test_steno_keeps_every_clause_of_the_suite(steno_trial: Trial, clause: Claus
     assert finding.verdict in expected, f"seed {finding.seed}: {finding}"
 
 
+@pytest.mark.slow
 @every_broken_store
 def test_broken_store_is_noticed_by_its_clause(kind: type[Journal], seed: int) -> None:
     clause, _ = BROKEN[kind]

@@ -47,6 +47,16 @@ REWRITES: dict[str, Mutation] = {
 }
 SUMMARY = user("<current_focus>one to five</current_focus>")
 EACH = pytest.mark.parametrize("command", REWRITES.values(), ids=REWRITES)
+EACH_AT_ANY_CALL = pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            command, id=name, marks=[] if name in {"revert", "compact"} else [pytest.mark.slow]
+        )
+        for name, command in REWRITES.items()
+    ],
+)
+"""All of them share one procedure, and stopped at each of its calls one takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +171,7 @@ def deaths(found: Scene) -> Iterator[tuple[SimulatedDisk, StoredSession, Callabl
                 yield disk, session, lambda disk=disk, survival=survival: disk.restart(survival)
 
 
-@EACH
+@EACH_AT_ANY_CALL
 def test_a_rewrite_that_dies_at_any_call_is_as_before_or_as_after(command: Mutation) -> None:
     found = scene(command)
     states = set[bool]()
@@ -179,7 +189,7 @@ def test_a_rewrite_that_dies_at_any_call_is_as_before_or_as_after(command: Mutat
     assert states == {True, False}
 
 
-@EACH
+@EACH_AT_ANY_CALL
 def test_names_that_survive_in_any_order_leave_before_or_after(command: Mutation) -> None:
     found = scene(command)
     for call in found.calls:
