@@ -74,6 +74,16 @@ def test_a_root_that_cannot_be_created_is_a_problem(
     assert f"you cannot create anything in {root}" in finding.text
 
 
+def test_a_root_that_every_user_may_write_to_is_a_problem(root: Path) -> None:
+    (root / "open").mkdir()
+    (root / "open").chmod(0o777)
+    (finding,) = check_root(Namespace(), root / "open")
+    assert (finding.state, finding.remedy) == ("problem", f"`chmod 700 {root}/open`")
+    # As the daemon says.
+    assert finding.text.startswith(f"every user may write to {root}/open: ")
+    assert "every user may write to" in Steno(root / "open")("start").err
+
+
 @pytest.mark.parametrize("name", ["", "not there"])
 def test_a_root_on_a_read_only_file_system_is_a_problem(
     root: Path, monkeypatch: pytest.MonkeyPatch, name: str

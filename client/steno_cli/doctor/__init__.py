@@ -26,6 +26,21 @@ class Finding:
     remedy: str = ""
 
 
+def ok(text: str) -> Finding:
+    """A fact that is as it should be."""
+    return Finding("ok", text)
+
+
+def warning(text: str, remedy: str) -> Finding:
+    """A fact that is a risk."""
+    return Finding("warning", text, remedy)
+
+
+def problem(text: str, remedy: str) -> Finding:
+    """A fact that keeps steno from its work."""
+    return Finding("problem", text, remedy)
+
+
 def steno(root: Path, *words: str) -> str:
     """A call of the command that works as printed; it names the root unless it is the default."""
     default = None
