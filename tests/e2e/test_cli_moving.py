@@ -16,7 +16,8 @@ import pytest
 
 from steno import connect_sync
 from steno._connect.folders import sync_folder
-from steno_cli import destination, kimi_folder
+from steno_cli import destination
+from steno_cli.export import kimi_folder
 from steno_follow import session_folders, taking_in
 from steno_protocol.errors import Exists
 from support.command import Steno

@@ -3,7 +3,13 @@
 from argparse import Namespace
 
 from steno import BlockingClient
-from steno_cli.append_stream import AppendStream, appending, line_key, nothing_to_append
+from steno_cli.append.input_records import (
+    InputRecords,
+    control_of,
+    is_array_of_records,
+    looks_like_record,
+)
+from steno_cli.append.stdin_lines import AppendStream, appending, line_key, nothing_to_append
 from steno_cli.arguments import (
     Subcommands,
     change_options,
@@ -17,12 +23,6 @@ from steno_cli.arguments import (
 from steno_cli.changes import change, print_places
 from steno_cli.connection import linked
 from steno_cli.exits import WrongUsage
-from steno_cli.input_records import (
-    InputRecords,
-    control_of,
-    is_array_of_records,
-    looks_like_record,
-)
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.stdin import is_typed, json_batch, stdin

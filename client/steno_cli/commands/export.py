@@ -16,7 +16,7 @@ from steno_cli.closing import say_open_calls
 from steno_cli.connection import connected, local_root, root_here
 from steno_cli.destination import new_file, new_folder
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.kimi_folder import write_session
+from steno_cli.export.kimi_folder import write_session
 from steno_cli.records import report_damaged
 from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
@@ -120,7 +120,7 @@ def run(options: Namespace, output: Output) -> int:
         options.output = None
     if options.format in PROGRAMS:
         # Imported here: no other format needs the writers, which close calls in any case.
-        from steno_cli.way_back import export_for_program  # noqa: PLC0415
+        from steno_cli.export.for_agents import export_for_program  # noqa: PLC0415
 
         return export_for_program(options, output)
     _check_closing(options)

@@ -10,9 +10,9 @@ from pathlib import Path
 from steno import BlockingClient
 from steno.parts import BlockingLink, Message, OrderedAppends, Settled, encode_messages
 from steno.values import Ack
+from steno_cli.append.input_records import Control, InputRecords, control_of
 from steno_cli.changes import Check, Verb, apply, no_check, print_places
 from steno_cli.exits import Exit, reason_of
-from steno_cli.input_records import Control, InputRecords, control_of
 from steno_cli.render.output import Output, silence
 from steno_cli.render.printed_commands import destination, given_words
 from steno_cli.render.progress import Progress

@@ -18,7 +18,7 @@ from steno_agents.writers.writer import Target, Writer
 from steno_cli.connection import connected, root_here
 from steno_cli.destination import new_file, new_folder
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.private_place import put_new
+from steno_cli.export.private_place import put_new
 from steno_cli.records import report_damaged
 from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
