@@ -36,6 +36,7 @@ LATIN = os.fsdecode("é".encode("latin-1"))
         (["compact", "d", "--model", "m", "--preserve", "10001"], "from 1 to 10000"),
         (["logs", "-n", "9" * 23], "is not a number from 0 on, up to 9007199254740992"),
         (["usage", "d", "9" * 5000], "is not a number from 0 on"),
+        (["demo", "--agents", "9" * 5000], "is not a number from 1 to 32"),
         (["undo", "d", "--turns", "9" * 23], "is not a number from 1 on"),
         (["stats", "--json", "--format", "prometheus"], "two formats"),
         (["export", "d", "--json", "--format", "markdown"], "two formats"),
