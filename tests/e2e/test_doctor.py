@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import stat
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +29,7 @@ from steno_cli.doctor import Finding, sessions
 from steno_cli.doctor.leftovers import check_leftovers
 from steno_cli.doctor.root import check_disk, check_links, check_root
 from steno_cli.doctor.sessions import check_sessions
+from steno_cli.entry import main
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.messages import Request
@@ -45,13 +48,17 @@ OWN_FILES = (
 
 
 def _examine(root: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
-    ran = Steno(root)("doctor", "--json", *arguments)
+    """The exit code of the command, run in this process, and its findings by their checks."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
+        patch.setenv("STENO_HOME", str(root))
+        patch.delenv("STENO_SOCKET", raising=False)
+        code = main(["doctor", "--json", *arguments])
     found: dict[str, list[dict[str, Any]]] = {}
-    for finding in ran.document["findings"]:
+    for finding in json.loads(out.getvalue())["findings"]:
         assert set(finding) == {"check", "state", "told", "remedy"}
         assert bool(finding["remedy"]) == (finding["state"] != "ok")
         found.setdefault(finding["check"], []).append(finding)
-    return ran.code, found
+    return code, found
 
 
 def _states(findings: list[dict[str, Any]]) -> list[str]:
