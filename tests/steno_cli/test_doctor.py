@@ -54,7 +54,9 @@ def slow(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
 
 
 def with_a_cluster(_: pytest.MonkeyPatch, root: Path) -> None:
-    (root / paths.CONFIG).write_text("[replication]\ncluster = 'team'\nservers = ['nats://a:4222']\n")
+    (root / paths.CONFIG).write_text(
+        "[replication]\ncluster = 'team'\nservers = ['nats://a:4222']\n"
+    )
 
 
 def with_two_sessions(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
