@@ -1,7 +1,7 @@
 """The checks of `steno doctor`, and their findings.
 
 A check is a function of the options and the root that yields findings. It changes nothing, except
-that two checks create and remove a small file, and it needs no daemon.
+that two checks create and remove a small folder, and it needs no daemon.
 """
 
 import shlex
