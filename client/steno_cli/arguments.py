@@ -215,11 +215,6 @@ def checkpoint_or_line_argument(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def stream_name(text: str) -> str:
-    """The type of a stream's name."""
-    return _read(check_stream, text)
-
-
 def span_options(parser: argparse.ArgumentParser) -> None:
     """Add --after and --until, the ends of a span of a file."""
     parser.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
@@ -315,9 +310,24 @@ def _add_key(parser: argparse.ArgumentParser, more: str = "") -> None:
     )  # fmt: skip
 
 
-def position(text: str) -> Position:
-    """The type of a position."""
-    return _read(Position.parse, text)
+def _parsed(parse: Callable[[str], ReadT]) -> Callable[[str], ReadT]:
+    """The type of what a parser of the protocol reads, whose error is one of the command line."""
+
+    def read(text: str) -> ReadT:
+        try:
+            return parse(text)
+        except StenoError as error:
+            raise argparse.ArgumentTypeError(error.message) from None
+
+    return read
+
+
+position = _parsed(Position.parse)
+role = _parsed(check_role)
+stream_name = _parsed(check_stream)
+_endpoint = _parsed(lambda text: ",".join(endpoints_of(text)))
+_key = _parsed(check_key)
+_name = _parsed(check_name)
 
 
 def is_utf8(text: str) -> bool:
@@ -359,31 +369,6 @@ def path_text(text: str) -> str:
     return text
 
 
-def role(text: str) -> str:
-    """The type of a message's role."""
-    return _read(check_role, text)
-
-
-def _endpoint(text: str) -> str:
-    return ",".join(_read(endpoints_of, text))
-
-
-def _name(text: str) -> str:
-    return _read(check_name, text)
-
-
-def _key(text: str) -> str:
-    return _read(check_key, text)
-
-
-def _read(parse: Callable[[str], ReadT], text: str) -> ReadT:
-    """Parse `text` with a parser of the protocol; its error becomes one of the command line."""
-    try:
-        return parse(text)
-    except StenoError as error:
-        raise argparse.ArgumentTypeError(error.message) from None
-
-
 def whole_number(text: str) -> int:
     """The type of a number of at least 0."""
     return number_from(0)(text)
@@ -391,16 +376,20 @@ def whole_number(text: str) -> int:
 
 def number_from(least: int) -> Callable[[str], int]:
     """The type of a number of at least `least`."""
+    # Python's integers have no bound; those of messages and files have one.
+    return between(least, limits.COUNT_MAX)
+
+
+def between(least: int, most: int) -> Callable[[str], int]:
+    """The type of a number from `least` to `most`, both included."""
+
+    end = f"to {most}" if most < limits.COUNT_MAX else f"on, up to {most}"
 
     def read(text: str) -> int:
-        # Python's integers have no bound; those of messages and files have one.
-        is_short = text.removeprefix("-").isdecimal() and len(text) <= len(str(limits.COUNT_MAX))
-        value = int(text) if is_short else least - 1
-        if not least <= value <= limits.COUNT_MAX:
-            raise argparse.ArgumentTypeError(
-                f"{text[:40]!r} is not a number from {least} on, up to {limits.COUNT_MAX}"
-            )
-        return value
+        is_short = text.isdecimal() and len(text) <= len(str(limits.COUNT_MAX))
+        if not (is_short and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {least} {end}")
+        return int(text)
 
     return read
 
@@ -442,14 +431,3 @@ def days(text: str) -> float:
     if not 0 <= found < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
     return found
-
-
-def between(least: int, most: int) -> Callable[[str], int]:
-    """The type of a number from `least` to `most`, both included."""
-
-    def read(text: str) -> int:
-        if not (text.isdecimal() and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
-        return int(text)
-
-    return read

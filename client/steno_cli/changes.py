@@ -1,12 +1,12 @@
 """Changes of a session: how a command applies one, and creates a missing session for it."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from steno import BlockingClient, BlockingSession
-from steno.parts import opening
+from steno.parts import Message, encode_messages, opening
 from steno.values import Ack, Checkpoint
 from steno_cli.closing import close_calls, last_calls, say_open_calls
 from steno_cli.connection import connected, local_root
@@ -17,6 +17,7 @@ from steno_protocol import paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound, Outcome, StenoError
 from steno_protocol.positions import Position
+from steno_protocol.records import check_message
 from steno_protocol.replies import Sessions, SessionStat
 
 _BEGINNING: Final = Position(0, 0)
@@ -38,6 +39,15 @@ Show = Callable[[Namespace, Output, Ack], None]
 
 def no_check() -> None:
     """The check of a change that every session accepts."""
+
+
+def appending(messages: Message | Sequence[Message]) -> tuple[Verb, Check]:
+    """The change that appends messages as one batch, and its check."""
+    records = encode_messages(messages)
+    return (
+        lambda session, how: session.append_message(records, **how),
+        lambda: [check_message(record) for record in records],
+    )
 
 
 def print_ack(options: Namespace, output: Output, ack: Ack) -> None:

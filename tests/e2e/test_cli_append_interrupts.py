@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from steno._sync import ordered_appends
-from steno_cli import append_stream
+from steno_cli.append import stdin_lines
 from steno_cli.commands import append
 from steno_cli.entry import main
 from steno_cli.exits import Exit
@@ -28,7 +28,7 @@ Place = tuple[str, int]
 @contextmanager
 def traced(see: Callable[[Place], None]) -> Iterator[None]:
     """Call `see` before each line of the code of a stream of appends."""
-    files = {append.__file__, append_stream.__file__, ordered_appends.__file__}
+    files = {append.__file__, stdin_lines.__file__, ordered_appends.__file__}
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code.co_filename not in files:

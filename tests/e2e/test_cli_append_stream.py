@@ -273,15 +273,6 @@ def test_a_stream_into_a_session_without_keys_survives_a_restart(root: Path) -> 
     assert texts_in(root) == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"), [(("hi", "--from-line", "2"), 2), (("--batch", "--from-line", "2"), 2)]
-)
-def test_from_line_is_for_lines_that_are_appended_one_by_one(
-    root: Path, arguments: tuple[str, ...], code: int
-) -> None:
-    assert Steno(root)("append", "demo", *arguments).code == code
-
-
 def test_from_line_skips_lines_and_keeps_their_numbers_in_the_keys(root: Path) -> None:
     steno = Steno(root)
     ran = steno("append", "demo", "--key", "k", "--from-line", "2", stdin=lines_of("a", "b", "c"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from support.command import STAT, Ran, Steno
+from support.command import STAT, Steno
 
 pytestmark = pytest.mark.served
 
@@ -146,6 +146,3 @@ def test_a_revert_takes_the_position_of_a_line(steno: Steno) -> None:
 
 def test_more_turns_than_there_are_cannot_be_undone(steno: Steno) -> None:
     assert steno("undo", "demo", "--turns", "4", "--to", "back").code == 4
-    ran: Ran = steno("undo", "demo", "--turns", "0")
-    assert ran.code == 2
-    assert "'0' is not a number from 1 on" in ran.err

@@ -286,12 +286,6 @@ def test_the_files_are_written_once(root: Path, tmp_path: Path) -> None:
     )
 
 
-def test_as_many_addresses_as_servers_are_needed(root: Path) -> None:
-    ran = Steno(root)("cluster", "config", "--nodes", "3", "--address", "a")
-    assert ran.code == 2
-    assert "--address names 1 server" in ran.err
-
-
 def test_replicated_is_refused_without_a_cluster(root: Path) -> None:
     steno = Steno(root)
     assert steno("open", "demo").code == 0
@@ -299,7 +293,3 @@ def test_replicated_is_refused_without_a_cluster(root: Path) -> None:
     assert ran.error["code"] == "bad_request"
     assert "this daemon is in no cluster" in ran.error["message"]
     assert steno("stat", "demo", "--json").document["head"] == "0:0"
-
-
-def test_a_trial_without_agents_is_refused(root: Path) -> None:
-    assert Steno(root)("cluster", "try", "--agents", "0").code == 2

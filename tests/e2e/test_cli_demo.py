@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from steno._connect.start_lock import StartLock
-from steno_cli.agents import Evidence, stop_daemon, turn
 from steno_cli.commands import demo
+from steno_cli.demo.agents import Evidence, stop_daemon, turn
+from steno_cli.demo.proofs import Acked, Seen, prove
 from steno_cli.entry import main
-from steno_cli.proofs import Acked, Seen, prove
 from steno_cli.render.output import Output
 from support.command import Steno
 from support.foreground import ForegroundDaemon
@@ -95,7 +95,7 @@ def test_a_demo_that_fails_its_proof_keeps_the_file(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(root))
-    monkeypatch.setattr("steno_cli.agents.prove", lambda *_: {"a claim": "it does not hold"})
+    monkeypatch.setattr("steno_cli.demo.agents.prove", lambda *_: {"a claim": "it does not hold"})
     assert main(["demo", "--turns", TURNS, "--agents", "1"]) == 1
     assert "look: steno --root" in capsys.readouterr().out
     assert len(list(root.iterdir())) == 1

@@ -77,14 +77,6 @@ def test_it_says_what_it_takes(steno: Steno) -> None:
     assert ran.code == 4
     assert "takes no regular expression" in ran.err
     assert steno("grep", "spa.*|left").code == 0
-    for arguments, reason in (
-        (["--index", "++"], "no word"),
-        (["--index", "-F", "x"], "without --index"),
-        (["--limit", "3", "x"], "need --index"),
-    ):
-        ran = steno("grep", *arguments)
-        assert ran.code == 2
-        assert reason in ran.err
 
 
 def test_limit_bounds_the_output_and_says_so(steno: Steno) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from steno_cli.command_limits import CHECK_HANDLES_MAX
 from steno_cli.exits import Exit
-from steno_cli.transcripts import LocalFolder
+from steno_cli.repair.transcripts import LocalFolder
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.lines import foreign, line

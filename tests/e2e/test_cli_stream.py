@@ -49,18 +49,6 @@ def test_stream_is_appended_to_read_listed_and_deleted(steno: Steno) -> None:
     assert "has no stream" in steno("stream", "demo").err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["-n", "1"], ["--delete"], ["--append", "{}"],
-        ["notes", "--append", "{}", "--delete"], ["notes", "-n", "1", "--after", "0:0"],
-        ["notes", "-f", "--until", "0:1"], ["notes", "-f", "--delete"], ["wire"], ["A"],
-    ],
-)  # fmt: skip
-def test_wrong_usage_is_refused(steno: Steno, arguments: list[str]) -> None:
-    assert steno("stream", "demo", *arguments).code == 2
-
-
 def test_a_refused_record_creates_no_session(steno: Steno) -> None:
     for record in ("[1]", "{", '{"_id":"x"}'):
         assert steno("stream", "demo", "notes", "--append", record).code != 0

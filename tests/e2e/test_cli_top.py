@@ -204,13 +204,6 @@ def test_json_is_a_document_after_each_interval(root: Path) -> None:
     assert documents[-1]["syncs"]["mean_s"] > 0
 
 
-def test_a_pipe_without_once_is_wrong_usage(root: Path) -> None:
-    ran = Steno(root)("top")
-    assert ran.code == 2
-    assert "add --once" in ran.err
-    assert Steno(root)("top", "--interval", "0.01").code == 2
-
-
 def test_a_terminal_that_cannot_be_drawn_on_is_wrong_usage(root: Path) -> None:
     call = Steno(root)
     words = ["env", "TERM=dumb", *call.words("top")]

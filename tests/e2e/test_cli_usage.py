@@ -108,13 +108,6 @@ def test_prices_come_from_a_named_file(run: Steno, tmp_path: Path) -> None:
     assert "--prices names a file with prices" in missing.err
 
 
-@pytest.mark.parametrize(
-    "words", [["--by", "week"], ["--csv", "--json"], ["own", "5", "--csv"], ["--program", "vi"]]
-)
-def test_options_that_mean_nothing_together_are_refused(run: Steno, words: list[str]) -> None:
-    assert run("usage", *words).code == 2
-
-
 def test_a_session_that_cannot_be_read_is_named_and_the_others_count(
     run: Steno, root: Path, tmp_path: Path
 ) -> None:

@@ -189,7 +189,6 @@ def test_replay_prints_what_wire_prints(root: Path) -> None:
     begun = time.monotonic()
     assert steno("replay", "demo", "--speed", "0.5").out == listed
     assert time.monotonic() - begun >= 0.2
-    assert steno("replay", "demo", "--speed", "-1").code == 2
 
 
 @pytest.mark.parametrize(

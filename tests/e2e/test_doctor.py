@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import stat
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +29,7 @@ from steno_cli.doctor import Finding, sessions
 from steno_cli.doctor.leftovers import check_leftovers
 from steno_cli.doctor.root import check_disk, check_links, check_root
 from steno_cli.doctor.sessions import check_sessions
+from steno_cli.entry import main
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.messages import Request
@@ -47,13 +50,17 @@ OWN_FILES = (
 
 
 def _examine(root: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
-    ran = Steno(root)("doctor", "--json", *arguments)
+    """The exit code of the command, run in this process, and its findings by their checks."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
+        patch.setenv("STENO_HOME", str(root))
+        patch.delenv("STENO_SOCKET", raising=False)
+        code = main(["doctor", "--json", *arguments])
     found: dict[str, list[dict[str, Any]]] = {}
-    for finding in ran.document["findings"]:
+    for finding in json.loads(out.getvalue())["findings"]:
         assert set(finding) == {"check", "state", "told", "remedy"}
         assert bool(finding["remedy"]) == (finding["state"] != "ok")
         found.setdefault(finding["check"], []).append(finding)
-    return ran.code, found
+    return code, found
 
 
 def _states(findings: list[dict[str, Any]]) -> list[str]:
@@ -74,6 +81,16 @@ def test_a_root_that_cannot_be_created_is_a_problem(
     (finding,) = check_root(Namespace(), root / "not" / "there")
     assert finding.state == "problem"
     assert f"you cannot create anything in {root}" in finding.text
+
+
+def test_a_root_that_every_user_may_write_to_is_a_problem(root: Path) -> None:
+    (root / "open").mkdir()
+    (root / "open").chmod(0o777)
+    (finding,) = check_root(Namespace(), root / "open")
+    assert (finding.state, finding.remedy) == ("problem", f"`chmod 700 {root}/open`")
+    # As the daemon says.
+    assert finding.text.startswith(f"every user may write to {root}/open: ")
+    assert "every user may write to" in Steno(root / "open")("start").err
 
 
 @pytest.mark.parametrize("name", ["", "not there"])

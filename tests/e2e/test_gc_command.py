@@ -17,12 +17,6 @@ def rewrite(root: Path) -> None:
             session.clear()
 
 
-def test_gc_refuses_a_call_that_names_no_garbage(root: Path) -> None:
-    ran = Steno(root)("gc")
-    assert ran.code == 2
-    assert "only what the options name is removed" in ran.err
-
-
 def test_dry_run_shows_the_garbage(root: Path, daemon: DaemonInThread) -> None:
     rewrite(root)
     call = Steno(root)

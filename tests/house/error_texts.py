@@ -38,6 +38,10 @@ class ErrorText:
     place: str
 
 
+FINDINGS: Final = frozenset({"warning", "problem"})
+"""The functions that make a finding of the doctor with a remedy."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Texts:
     """The texts of one module: of its errors, of the findings of the doctor, and all."""
@@ -83,8 +87,8 @@ def _texts_in(file: Path) -> _Texts:
     ]
     nothing = ast.Module([], [])
     return _Texts(
-        [text for call in calls if _name(call[0]) in ERRORS for text in _argument(*call, 0)],
-        [text for call in calls if _name(call[0]) == "Finding" for text in _argument(*call, 1)],
+        [text for call in calls if _name(call[0]) in ERRORS for text in _argument(*call)],
+        [text for call in calls if _name(call[0]) in FINDINGS for text in _argument(*call)],
         {
             text
             for node in nodes
@@ -94,9 +98,9 @@ def _texts_in(file: Path) -> _Texts:
     )
 
 
-def _argument(call: ast.Call, function: ast.AST, place: str, index: int) -> Iterator[ErrorText]:
-    if len(call.args) > index and not _is_ok(call):
-        for text in _patterns(call.args[index], function):
+def _argument(call: ast.Call, function: ast.AST, place: str) -> Iterator[ErrorText]:
+    if call.args:
+        for text in _patterns(call.args[0], function):
             if text.strip(f"{HOLE} "):
                 yield ErrorText(text, place)
 
@@ -117,12 +121,6 @@ def _name(call: ast.Call) -> str:
             return name
         case _:
             return ""
-
-
-def _is_ok(call: ast.Call) -> bool:
-    """Whether this is a finding without a problem."""
-    first = call.args[0]
-    return _name(call) == "Finding" and isinstance(first, ast.Constant) and first.value == "ok"
 
 
 def _patterns(node: ast.expr, function: ast.AST) -> list[str]:

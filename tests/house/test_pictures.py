@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from house.test_documents import GUIDES, README
-from steno_cli.proofs import prove
+from steno_cli.demo.proofs import prove
 from tools import record_demo, render_diagrams, screenshots
 from tools.render_diagrams import FOLDER, diagrams, seal
 

@@ -1,7 +1,7 @@
 """The sessions that a worker looks at, without daemon and clock."""
 
 from steno_cli.command_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX
-from steno_cli.compaction_schedule import Book
+from steno_cli.compact.schedule import Book
 from steno_protocol.replies import SessionEntry
 
 

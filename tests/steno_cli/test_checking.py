@@ -10,8 +10,8 @@ import steno
 from steno import BlockingClient, NotFound
 from steno.local import make_target
 from steno.parts import BlockingLink
-from steno_cli.checking import verify_sessions
 from steno_cli.command_limits import VERIFICATIONS_AHEAD_MAX
+from steno_cli.repair.checking import verify_sessions
 from steno_cli.session_files import SessionFiles
 from steno_protocol.replies import Verification
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from steno import _system
-from steno_cli import repair_in_place
 from steno_cli.command_limits import REPAIR_BACKUPS_MAX
-from steno_cli.transcripts import LocalFolder
+from steno_cli.repair import repair_in_place
+from steno_cli.repair.transcripts import LocalFolder
 from steno_protocol.checks import edits_of
 from steno_protocol.errors import Conflict, OutcomeUnknown, StorageFailed, TooLarge
 from steno_protocol.line_schemas import OtherSchema

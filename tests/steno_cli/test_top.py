@@ -1,7 +1,6 @@
 """The activity between two reports of a daemon, and its picture."""
 
 import io
-import math
 import re
 from typing import Any, cast
 
@@ -10,8 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from steno_cli.top.activity import SORTS, Activity, Report, activity, document
-from steno_cli.top.screen import Frame, picture
+from steno_cli.top.activity import SORTS, Activity, Report, activity
+from steno_cli.top.screen import Screen
 from steno_cli.top.source import Source
 from steno_protocol.errors import BadRequest, Busy, OutcomeUnknown, ShuttingDown, Unreachable
 from steno_protocol.replies import (
@@ -53,15 +52,18 @@ def ids(now: Activity) -> list[str]:
     return [row.session for row in now.sessions]
 
 
-def shown(now: Activity, width: int = 80, height: int | None = 24, **frame: object) -> list[str]:
+def shown(
+    before: Report | None, after: Report, width: int = 80, height: int | None = 24, **more: Any
+) -> list[str]:
     """The lines of a screen, with their colours."""
     file = io.StringIO()
     console = Console(
         file=file, width=width, force_terminal=True, color_system="standard",
         markup=False, emoji=False, highlight=False,
     )  # fmt: skip
-    contents = Frame(daemon="0.1.0, pid 4711", activity=now, **{"titles": {}, **frame})
-    console.print(picture(contents, width, height, str))
+    now = activity(before, after)
+    screen = {"titles": {}, "width": width, "height": height, "fitted": str, **more}
+    console.print(Screen("0.1.0, pid 4711", now, after.stats, **screen))
     return file.getvalue().splitlines()
 
 
@@ -80,10 +82,11 @@ def test_rates_are_differences_divided_by_the_time_between_the_reports() -> None
 
 
 def test_a_sync_beyond_all_buckets_has_no_bound() -> None:
-    now = activity(report(1.0), report(2.0, sync_s=histogram(0, 0, 3, total=90.0)))
-    assert (now.syncs.most_s, now.syncs.mean_s) == (math.inf, 30.0)
-    assert document(now)["syncs"]["most_s"] is None
-    assert "3.0/s, 30000.00 ms each, 1 % or more over 0.01 s" in "".join(plain(shown(now)))
+    before, after = report(1.0), report(2.0, sync_s=histogram(0, 0, 3, total=90.0))
+    now = activity(before, after)
+    assert (now.syncs.most_s, now.syncs.mean_s) == (None, 30.0)
+    screen = "".join(plain(shown(before, after)))
+    assert "3.0/s, 30000.00 ms each, 1 % or more over 0.01 s" in screen
 
 
 def test_a_first_report_and_one_of_another_daemon_have_no_rates() -> None:
@@ -93,7 +96,7 @@ def test_a_first_report_and_one_of_another_daemon_have_no_rates() -> None:
         now = activity(before, after)
         assert (now.span_s, now.records_s, now.sessions[0].records_s) == (None, 0.0, 0.0)
         assert now.errors == {}
-        assert "no rates yet" in "".join(plain(shown(now)))
+        assert "no rates yet" in "".join(plain(shown(before, after)))
 
 
 def test_two_reports_of_the_same_instant_have_no_rates() -> None:
@@ -159,9 +162,11 @@ def test_every_order_has_a_test() -> None:
 def test_a_screen_fits_its_terminal(width: int, height: int) -> None:
     sessions = [OpenSession(session=f"kimi:{'0' * 32}/{n:032x}", by="agent") for n in range(100)]
     clients = tuple(ClientEntry(name=f"agent-{n}", connection=n) for n in range(100))
-    now = activity(None, report(1.0, *sessions, clients=clients, errors={"conflict": 3}))
+    now = report(1.0, *sessions, clients=clients, errors={"conflict": 3})
     titles = {each.session: "A title " * 40 for each in sessions}
-    lines = plain(shown(now, width, height, titles=titles, trouble="no answer", keys="q: quit"))
+    lines = plain(
+        shown(None, now, width, height, titles=titles, trouble="no answer", keys="q: quit")
+    )
     assert max(map(len, lines)) <= width
     if height >= 24:
         assert len(lines) <= height
@@ -172,8 +177,8 @@ def test_a_screen_fits_its_terminal(width: int, height: int) -> None:
 def test_a_narrow_screen_shows_ids_and_rates() -> None:
     session = OpenSession(session="team/planner-1", by="agent", queued=3)
     client = ClientEntry(name="root@cli", connection=1, pid=41)
-    now = activity(None, report(1.0, session, clients=(client,)))
-    lines = plain(shown(now, 40, 24))
+    now = report(1.0, session, clients=(client,))
+    lines = plain(shown(None, now, 40, 24))
     (row,) = (line for line in lines if "team/planner-1" in line)
     assert max(map(len, lines)) <= 40
     assert "agent" not in row
@@ -184,9 +189,9 @@ def test_a_narrow_screen_shows_ids_and_rates() -> None:
 def test_no_text_of_a_client_controls_the_terminal() -> None:
     session = OpenSession(session="demo" + HOSTILE, by="by" + HOSTILE)
     client = ClientEntry(name="name" + HOSTILE, key="key" + HOSTILE, connection=1)
-    now = activity(None, report(1.0, session, clients=(client,), errors={"code" + HOSTILE: 1}))
+    now = report(1.0, session, clients=(client,), errors={"code" + HOSTILE: 1})
     titles = {session.session: "title" + HOSTILE}
-    lines = shown(now, 400, None, titles=titles)
+    lines = shown(None, now, 400, None, titles=titles)
     text = "\n".join(plain(lines))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
     for place in ("demo", "by", "name", "key", "code", "title"):
@@ -195,10 +200,10 @@ def test_no_text_of_a_client_controls_the_terminal() -> None:
 
 
 def test_titles_are_shown_where_there_is_room() -> None:
-    now = activity(None, report(1.0, OpenSession(session="demo")))
+    now = report(1.0, OpenSession(session="demo"))
     titles = {"demo": "Fix the login"}
-    assert "Fix the login" in "\n".join(plain(shown(now, 160, titles=titles)))
-    assert "Fix the login" not in "\n".join(plain(shown(now, 80, titles=titles)))
+    assert "Fix the login" in "\n".join(plain(shown(None, now, 160, titles=titles)))
+    assert "Fix the login" not in "\n".join(plain(shown(None, now, 80, titles=titles)))
 
 
 class FailingClient:
@@ -224,8 +229,8 @@ def test_an_older_daemon_is_to_be_restarted() -> None:
 
 
 def test_rows_are_dim_while_the_daemon_is_away() -> None:
-    now = activity(None, report(1.0, OpenSession(session="demo", by="planner")))
+    now = report(1.0, OpenSession(session="demo", by="planner"))
     for trouble in ("", "no answer"):
-        (row,) = [line for line in shown(now, trouble=trouble) if "demo" in line]
+        (row,) = [line for line in shown(None, now, trouble=trouble) if "demo" in line]
         assert ("\x1b[2m" in row or "\x1b[2;" in row) is bool(trouble)
-        assert (trouble in "\n".join(plain(shown(now, trouble=trouble)))) is True
+        assert (trouble in "\n".join(plain(shown(None, now, trouble=trouble)))) is True

@@ -15,7 +15,10 @@ import anyio
 
 from steno import Client, connect
 from steno.local import is_free, note_of
-from steno_cli.agents import (
+from steno_cli.cluster.join_request import write_request
+from steno_cli.cluster.nodes import Nodes, running_nodes
+from steno_cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
+from steno_cli.demo.agents import (
     Evidence,
     Made,
     apart_from_clusters,
@@ -24,10 +27,7 @@ from steno_cli.agents import (
     stop_daemon,
     write_session,
 )
-from steno_cli.cluster.join_request import write_request
-from steno_cli.cluster.nodes import Nodes, running_nodes
-from steno_cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
-from steno_cli.proofs import Acked, changes_of_writer
+from steno_cli.demo.proofs import Acked, changes_of_writer
 from steno_cli.render.output import Output
 from steno_present.wording import count, number
 from steno_protocol import paths

@@ -3,7 +3,14 @@
 from argparse import Namespace
 
 from steno import BlockingClient
-from steno_cli.append_stream import AppendStream, appending, line_key, nothing_to_append
+from steno_cli.append.input_records import (
+    InputRecords,
+    control_of,
+    is_array_of_records,
+    line_key,
+    looks_like_record,
+    nothing_to_append,
+)
 from steno_cli.arguments import (
     Subcommands,
     change_options,
@@ -14,15 +21,9 @@ from steno_cli.arguments import (
     session_argument,
     whole_number,
 )
-from steno_cli.changes import change, print_places
+from steno_cli.changes import appending, change, print_places
 from steno_cli.connection import linked
 from steno_cli.exits import WrongUsage
-from steno_cli.input_records import (
-    InputRecords,
-    control_of,
-    is_array_of_records,
-    looks_like_record,
-)
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.stdin import is_typed, json_batch, stdin
@@ -197,6 +198,9 @@ def _append_all_at_once(options: Namespace, output: Output, lines: InputRecords)
 
 def _append_stream(options: Namespace, output: Output, lines: InputRecords) -> int:
     """Append each line by itself, with requests in flight; nothing is stored after a failure."""
+    # Imported here: a text, the usual call, is one change.
+    from steno_cli.append.stdin_lines import AppendStream  # noqa: PLC0415
+
     link = linked(options)
     with BlockingClient(link) as client, Progress(output, "appending") as progress:
         stream = AppendStream(options, output, lines, progress)

@@ -18,7 +18,7 @@ from steno_cli.arguments import (
     why_option,
 )
 from steno_cli.command_limits import WATCH_INTERVAL_S
-from steno_cli.compaction import Rule, Worker, run_until_signal, say_compacted, with_progress
+from steno_cli.compact.worker import Rule, Worker, run_until_signal, say_compacted, with_progress
 from steno_cli.connection import how_to_connect, say_repaired
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output

@@ -13,7 +13,10 @@ import anyio
 
 from steno import Client, connect
 from steno.local import is_free
-from steno_cli.agents import (
+from steno_cli.arguments import Subcommands, between, command, keep_option
+from steno_cli.command_limits import DEMO_PREFIX, DEMO_TIMEOUT_S
+from steno_cli.connection import prepared_root, refuse_endpoint, root_of
+from steno_cli.demo.agents import (
     Evidence,
     Made,
     apart_from_clusters,
@@ -22,10 +25,7 @@ from steno_cli.agents import (
     stop_daemon,
     write_session,
 )
-from steno_cli.arguments import Subcommands, between, command, keep_option
-from steno_cli.command_limits import DEMO_PREFIX, DEMO_TIMEOUT_S
-from steno_cli.connection import prepared_root, refuse_endpoint, root_of
-from steno_cli.proofs import changes_of_writer
+from steno_cli.demo.proofs import changes_of_writer
 from steno_cli.render.output import Output
 from steno_present.wording import count, number
 from steno_protocol.errors import Exists, Held, Internal

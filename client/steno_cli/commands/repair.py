@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from steno_cli import repair_in_place
 from steno_cli.arguments import Subcommands, command, key_option, path_text, why_option
-from steno_cli.checking import described, open_call_findings, patient, verify_session
 from steno_cli.closing import close_calls
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
+from steno_cli.repair import repair_in_place
+from steno_cli.repair.checking import described, open_call_findings, patient, verify_session
+from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_cli.session_ids import is_session_id
 from steno_cli.sizes import size_of
-from steno_cli.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count

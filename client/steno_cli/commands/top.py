@@ -13,8 +13,9 @@ from steno_cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_SES
 from steno_cli.connection import how_to_connect
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
-from steno_cli.top.activity import SORTS, Report, activity, document
+from steno_cli.top.activity import SORTS, Report, activity
 from steno_cli.top.source import Source
+from steno_present.contract import document
 from steno_protocol.errors import BadRequest, Unreachable
 from steno_protocol.installation import extra_command
 
@@ -93,35 +94,28 @@ async def _top(options: Namespace, output: Output) -> int:
         if options.once:
             return await _print_once(options, output, source)
         # Imported here: only a live screen needs a terminal.
-        from steno_cli.top.terminal import Terminal  # noqa: PLC0415
         from steno_cli.top.watch import Watch  # noqa: PLC0415
 
-        watch = Watch(source, Terminal(), output, options.interval, options.sort, options.lines)
+        watch = Watch(source, output, options.interval, options.sort, options.lines)
         return await watch.run()
 
 
 async def _print_once(options: Namespace, output: Output, source: Source) -> int:
-    from steno_cli.top.screen import Frame, picture, room  # noqa: PLC0415  # needs rich
-    from steno_cli.top.terminal import new_console  # noqa: PLC0415
+    from steno_cli.top.screen import Screen, new_console  # noqa: PLC0415  # needs rich
 
-    before = await _answer(source)
-    await anyio.sleep(options.interval)
-    now = activity(before, await _answer(source), options.sort)
-    frame = Frame(
-        daemon=source.daemon,
-        activity=now,
-        titles=source.titles,
-        order=options.sort,
-        sessions_max=options.lines or TOP_SESSIONS_MAX,
-    )
-    shown, _ = room(frame, None)
-    await source.learn_titles(row.session for row in now.sessions[:shown])
+    before, after = await _answer(source, 0), await _answer(source, options.interval)
+    screen = Screen(
+        source.daemon, activity(before, after, options.sort), after.stats, source.titles,
+        order=options.sort, sessions_max=options.lines or TOP_SESSIONS_MAX,
+        width=output.width, height=None, fitted=output.fitted,
+    )  # fmt: skip
+    await source.learn_titles(row.session for row in screen.sessions)
     console = new_console()
     if output.width is None:
         # A pipe gets whole texts.
         console.width = sum(len(title) for title in source.titles.values()) + 4096
     with console.capture() as captured:
-        console.print(picture(frame, output.width, None, output.fitted))
+        console.print(screen)
     for line in captured.get().splitlines():
         output.write(line.rstrip())
     return Exit.DONE
@@ -129,24 +123,25 @@ async def _print_once(options: Namespace, output: Output, source: Source) -> int
 
 async def _print_documents(options: Namespace, output: Output, source: Source) -> int:
     """Print a document after each interval; with --once only the first."""
-    before = await _answer(source)
+    before = await _answer(source, 0)
     while True:
-        await anyio.sleep(options.interval)
-        after = await _answer(source)
+        after = await _answer(source, options.interval)
         now = activity(before, after, options.sort)
-        output.document(document(now, options.lines))
+        shown = document(now)
+        output.document({**shown, "sessions": shown["sessions"][: options.lines]})
         output.flush()
         if options.once:
             return Exit.DONE
         before = after
 
 
-async def _answer(source: Source) -> Report:
-    """Return a report.
+async def _answer(source: Source, delay_s: float) -> Report:
+    """Return a report after a while.
 
     Raises:
         Unreachable: the daemon ended meanwhile.
     """
+    await anyio.sleep(delay_s)
     report = await source.report()
     if report is None:
         raise Unreachable("the daemon ended or does not answer: `steno doctor` shows its state")

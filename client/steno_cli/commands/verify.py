@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from steno import BlockingClient
 from steno_cli.arguments import Subcommands, command, path_text
-from steno_cli.checking import (
+from steno_cli.connection import linked
+from steno_cli.exits import Exit, WrongUsage
+from steno_cli.render.output import Output
+from steno_cli.render.progress import Progress
+from steno_cli.repair.checking import (
     described,
     list_sessions,
     patient,
     verify_sessions,
 )
-from steno_cli.connection import linked
-from steno_cli.exits import Exit, WrongUsage
-from steno_cli.render.output import Output
-from steno_cli.render.progress import Progress
+from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_cli.session_ids import is_session_id
 from steno_cli.sizes import size_of
-from steno_cli.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count

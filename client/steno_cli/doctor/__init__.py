@@ -1,7 +1,7 @@
 """The checks of `steno doctor`, and their findings.
 
 A check is a function of the options and the root that yields findings. It changes nothing, except
-that two checks create and remove a small file, and it needs no daemon.
+that two checks create and remove a small folder, and it needs no daemon.
 """
 
 import shlex
@@ -24,6 +24,21 @@ class Finding:
     state: State
     text: str
     remedy: str = ""
+
+
+def ok(text: str) -> Finding:
+    """A fact that is as it should be."""
+    return Finding("ok", text)
+
+
+def warning(text: str, remedy: str) -> Finding:
+    """A fact that is a risk."""
+    return Finding("warning", text, remedy)
+
+
+def problem(text: str, remedy: str) -> Finding:
+    """A fact that keeps steno from its work."""
+    return Finding("problem", text, remedy)
 
 
 def steno(root: Path, *words: str) -> str:

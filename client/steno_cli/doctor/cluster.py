@@ -8,7 +8,7 @@ from pathlib import Path
 from steno import connect_sync
 from steno.local import is_free
 from steno_cli.configuration import read_file
-from steno_cli.doctor import Finding, steno
+from steno_cli.doctor import Finding, ok, problem, steno, warning
 from steno_present.wording import count, size
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, StenoError
@@ -29,13 +29,13 @@ def check_cluster(options: Namespace, root: Path) -> Iterator[Finding]:
         ) as client:
             report = client.cluster(limit=None)
         if report.cluster:
-            yield Finding("ok", f"in the cluster {report.cluster}; {promise(report)}")
+            yield ok(f"in the cluster {report.cluster}; {promise(report)}")
             yield from findings_about(report, root)
 
 
 def _named(cluster: str) -> Iterator[Finding]:
     if cluster:
-        yield Finding("ok", f"config.toml names the cluster {cluster}; no daemon asks its servers")
+        yield ok(f"config.toml names the cluster {cluster}; no daemon asks its servers")
 
 
 def promise(report: ClusterReport) -> str:
@@ -61,20 +61,17 @@ def findings_about(report: ClusterReport, root: Path | None = None) -> Iterator[
     """
     status = "steno cluster status" if root is None else steno(root, "cluster", "status")
     if not report.server:
-        yield Finding(
-            "problem",
+        yield problem(
             f"no server of the cluster is connected{_because(report.trouble)}",
             "start a majority of the servers, or correct replication.servers in config.toml",
         )
     elif report.trouble:
-        yield Finding(
-            "warning",
+        yield warning(
             f"the servers of the cluster failed{_because(report.trouble)}",
             f"remove the cause, then `{status}` shows whether it comes again",
         )
     for broken in report.broken_promises:
-        yield Finding(
-            "warning",
+        yield warning(
             f"an acknowledged record may be lost with a server: {broken}",
             "restart the daemon after the correction",
         )
@@ -82,8 +79,7 @@ def findings_about(report: ClusterReport, root: Path | None = None) -> Iterator[
         yield from _findings_about_stream(stream)
     for session in report.sessions:
         if session.trouble:
-            yield Finding(
-                "problem",
+            yield problem(
                 f"the session {session.session} is in trouble: {session.trouble}",
                 f"after that `{status} {session.session}` no longer names it",
             )
@@ -95,27 +91,23 @@ def _because(trouble: str) -> str:
 
 def _findings_about_stream(stream: ClusterStream) -> Iterator[Finding]:
     if stream.trouble:
-        yield Finding(
-            "problem",
+        yield problem(
             f"no server answered for the stream {stream.name}: {stream.trouble}",
             "start the servers that are down: without a majority nothing is acknowledged",
         )
     elif not has_majority(stream):
-        yield Finding(
-            "problem",
+        yield problem(
             f"most servers of the stream {stream.name} are down",
             "start them: without a majority nothing is acknowledged",
         )
     for replica in stream.replicas:
         if is_down(replica):
-            yield Finding(
-                "warning",
+            yield warning(
                 f"the server {replica.name} is down, which stores {stream.name}",
                 "start it: without a majority of the servers nothing is acknowledged",
             )
     if is_nearly_full(stream):
-        yield Finding(
-            "warning",
+        yield warning(
             f"the stream {stream.name} has {size(stream.bytes)} of the {size(stream.bytes_max)}"
             " that it may have; a full one acknowledges nothing",
             "run `steno gc --keep-generations 1`, or raise max_file_store of the servers and"

@@ -14,7 +14,7 @@ from steno import BlockingClient, connect_sync
 from steno.local import Futile, check_allowed, is_free, note_of, process_of, silence_of
 from steno_cli.command_limits import FAILED_LATELY_S
 from steno_cli.configuration import read_file, unread_options
-from steno_cli.doctor import Finding, steno
+from steno_cli.doctor import Finding, ok, problem, steno, warning
 from steno_present.wording import count, duration, moment
 from steno_protocol import __version__, limits, paths
 from steno_protocol.commands import Configuration, Stats
@@ -45,11 +45,11 @@ def check_lock(_: Namespace, root: Path) -> Iterator[Finding]:
         return
     note = note_of(root)
     if is_free(root):
-        yield Finding("ok", "no daemon holds the root: one is started when it is needed")
+        yield ok("no daemon holds the root: one is started when it is needed")
     elif note is None:
-        yield Finding("ok", "held by a daemon that is just starting")
+        yield ok("held by a daemon that is just starting")
     else:
-        yield Finding("ok", f"held by pid {note.pid}")
+        yield ok(f"held by pid {note.pid}")
 
 
 def check_socket(_: Namespace, root: Path) -> Iterator[Finding]:
@@ -69,11 +69,11 @@ def _check_free(socket: Path) -> Iterator[Finding]:
     found = socket.lstat()
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
         text = f"{socket} is no socket of yours, so that no daemon can listen there"
-        yield Finding("problem", text, "move it away, or choose another --socket")
+        yield problem(text, "move it away, or choose another --socket")
     elif _is_listened_at(socket):
-        yield Finding("ok", f"{socket} is kept open by systemd or the like, which starts a daemon")
+        yield ok(f"{socket} is kept open by systemd or the like, which starts a daemon")
     else:
-        yield Finding("ok", f"{socket} was left behind by a daemon that was killed: harmless")
+        yield ok(f"{socket} was left behind by a daemon that was killed: harmless")
 
 
 def _is_listened_at(socket: Path) -> bool:
@@ -93,11 +93,9 @@ def _check_folder(folder: Path) -> Iterator[Finding]:
     found = folder.stat()
     if found.st_uid != os.getuid():
         text = f"{folder} belongs to uid {found.st_uid}"
-        yield Finding("problem", text, "choose another --socket")
+        yield problem(text, "choose another --socket")
     elif found.st_mode & 0o022:
-        yield Finding(
-            "warning", f"other users can write into {folder}", f"`chmod 700 {quote(str(folder))}`"
-        )
+        yield warning(f"other users can write into {folder}", f"`chmod 700 {quote(str(folder))}`")
 
 
 def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
@@ -105,7 +103,7 @@ def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
     try:
         check_allowed("ipc://", connects=False)
     except Futile as error:
-        yield Finding("problem", error.message, "see your sandbox's settings")
+        yield problem(error.message, "see your sandbox's settings")
         return
     if not root.is_dir() or is_free(root):
         return
@@ -119,10 +117,10 @@ def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
                 *_check_options(client, root, status.pid),
             ]
     except Incompatible as error:
-        yield Finding("problem", error.message, f"`{steno(root, 'restart')}`")
+        yield problem(error.message, f"`{steno(root, 'restart')}`")
     except Futile as error:
         options.is_daemon_silent = True
-        yield Finding("problem", error.message, f"then run `{steno(root, 'doctor')}` again")
+        yield problem(error.message, f"then run `{steno(root, 'doctor')}` again")
     except (Unreachable, OutcomeUnknown) as error:
         options.is_daemon_silent = True
         yield _silent(root, error.message)
@@ -134,19 +132,19 @@ def _check_status(report: StatusReport, root: Path) -> Iterator[Finding]:
     restart = f"`{steno(root, 'restart')}`"
     text = f"stenod {report.version}, pid {report.pid}, up for {duration(report.uptime_s)}"
     if report.version == __version__:
-        yield Finding("ok", text)
+        yield ok(text)
     else:
-        yield Finding("warning", f"{text}; this command is {__version__}", restart)
+        yield warning(f"{text}; this command is {__version__}", restart)
     if report.draining:
         text = f"it is draining, with {count(report.queued, 'command')} in its queue"
-        yield Finding("warning", text, "wait")
+        yield warning(text, "wait")
     if report.slow_sync_at is not None:
         text = (
             f"a sync was slow at {moment(report.slow_sync_at)}, the slowest took"
             f" {report.slowest_sync_s:.2f} s"
         )
         remedy = f"see what else writes to this disk; `{steno(root, 'logs')}` names each slow sync"
-        yield Finding("warning", text, remedy)
+        yield warning(text, remedy)
 
 
 def _check_failures(client: BlockingClient, root: Path) -> Iterator[Finding]:
@@ -166,7 +164,7 @@ def _check_failures(client: BlockingClient, root: Path) -> Iterator[Finding]:
                 " file handle was left"
             )
             remedy = f"allow it more (ulimit -n), and then `{steno(root, 'restart')}`"
-            yield Finding("warning", text, remedy)
+            yield warning(text, remedy)
 
 
 def _check_options(client: BlockingClient, root: Path, pid: int) -> Iterator[Finding]:
@@ -179,7 +177,7 @@ def _check_options(client: BlockingClient, root: Path, pid: int) -> Iterator[Fin
                 is_here = note is not None and process_of(root, note) == pid
                 restart = f"`{steno(root, 'restart')}`"
                 remedy = f"`kill -HUP {pid}`, or {restart}" if is_here else restart
-                yield Finding("warning", line, remedy)
+                yield warning(line, remedy)
 
 
 def _silent(root: Path, why: str) -> Finding:
@@ -187,6 +185,6 @@ def _silent(root: Path, why: str) -> Finding:
     note = note_of(root)
     if note is None:
         remedy = f"wait until it has started; {root / paths.LOG} has the reason if it does not"
-        return Finding("problem", f"it does not answer: {why}", remedy)
+        return problem(f"it does not answer: {why}", remedy)
     silence = silence_of(root, note)
-    return Finding("problem", silence.text, silence.remedy)
+    return problem(silence.text, silence.remedy)

@@ -12,7 +12,7 @@ from shlex import quote
 
 from steno.local import is_free, note_of, process_of
 from steno_cli.command_limits import DEMO_PREFIX, FORGOTTEN_LISTED_MAX, FORGOTTEN_S, TRIAL_PREFIX
-from steno_cli.doctor import Finding, steno
+from steno_cli.doctor import Finding, steno, warning
 from steno_protocol import __version__, paths
 from steno_protocol.paths import LockNote
 
@@ -23,10 +23,10 @@ def check_leftovers(_: Namespace, root: Path) -> Iterator[Finding]:
         if other != root and note.version != __version__:
             text = f"stenod {note.version}, pid {note.pid}, runs on {other}"
             remedy = f"`{steno(other, 'restart')}`, or `{steno(other, 'stop')}`"
-            yield Finding("warning", f"{text}; this command is {__version__}", remedy)
+            yield warning(f"{text}; this command is {__version__}", remedy)
     for folder in _forgotten()[:FORGOTTEN_LISTED_MAX]:
         text = f"{folder} was left behind by a demo"
-        yield Finding("warning", text, f"`rm -r {quote(str(folder))}` removes it")
+        yield warning(text, f"`rm -r {quote(str(folder))}` removes it")
 
 
 def _daemons() -> dict[Path, LockNote]:

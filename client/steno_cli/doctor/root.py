@@ -11,16 +11,18 @@ from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from steno.local import fdatasync, read_secret
+from steno.local import check_folder, fdatasync, read_secret
 from steno_cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno_cli.configuration import read_file
-from steno_cli.doctor import Finding, steno
+from steno_cli.doctor import Finding, ok, problem, steno, warning
 from steno_present.wording import count, size
 from steno_protocol import __version__, credentials, limits, paths
-from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.errors import BadRequest, StenoError, Unauthorized
 from steno_protocol.private_files import kind_of
+from steno_protocol.settings import Settings
 
 _PARTS: Final = {
     paths.LOCK: "regular file",
@@ -36,8 +38,7 @@ _PARTS: Final = {
 def check_versions(_: Namespace, __: Path) -> Iterator[Finding]:
     """The versions of this command and its packages."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyzmq", "msgspec", "anyio"))
-    python = sys.version.split()[0]
-    yield Finding("ok", f"steno {__version__}, python {python}, {packages}")
+    yield ok(f"steno {__version__}, python {sys.version.split()[0]}, {packages}")
 
 
 def check_root(_: Namespace, root: Path) -> Iterator[Finding]:
@@ -48,23 +49,19 @@ def check_root(_: Namespace, root: Path) -> Iterator[Finding]:
         yield _missing(root)
         return
     if not stat.S_ISDIR(found.st_mode):
-        yield Finding("problem", f"{root} is no folder", "move it away, or choose another --root")
+        yield problem(f"{root} is no folder", "move it away, or choose another --root")
         return
     yield from _misplaced(root)
-    mode = f"{stat.S_IMODE(found.st_mode):o}"
     if found.st_uid != os.getuid():
         owners = f"{root} belongs to uid {found.st_uid}, and you are uid {os.getuid()}"
-        remedy = f"run steno as its owner, or run `chown -R {os.getuid()} {quote(str(root))}`"
-        yield Finding("problem", owners, remedy)
+        change = f"chown -R {os.getuid()} {quote(str(root))}"
+        yield problem(owners, f"run steno as its owner, or run `{change}`")
     elif os.statvfs(root).f_flag & os.ST_RDONLY:
         yield _read_only(root)
     elif not os.access(root, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("problem", f"{root} cannot be written", f"`chmod u+rwx {quote(str(root))}`")
-    elif found.st_mode & 0o077:
-        text = f"{root} has mode {mode}: other users can read it"
-        yield Finding("warning", text, f"`chmod 700 {quote(str(root))}`")
+        yield problem(f"{root} cannot be written", f"`chmod u+rwx {quote(str(root))}`")
     else:
-        yield Finding("ok", f"{root}, mode {mode}")
+        yield _mode(root, stat.S_IMODE(found.st_mode))
 
 
 def _missing(root: Path) -> Finding:
@@ -73,13 +70,26 @@ def _missing(root: Path) -> Finding:
         return _read_only(above)
     if not os.access(above, os.W_OK | os.X_OK):
         text = f"{root} does not exist, and you cannot create anything in {above}"
-        return Finding("problem", text, "create the root, or choose another --root")
-    return Finding("ok", f"{root} does not exist yet: the first daemon creates it")
+        return problem(text, "create the root, or choose another --root")
+    return ok(f"{root} does not exist yet: the first daemon creates it")
 
 
 def _read_only(folder: Path) -> Finding:
     remedy = "mount it for writing (the kernel's log has the reason)"
-    return Finding("problem", f"the file system of {folder} is read-only", remedy)
+    return problem(f"the file system of {folder} is read-only", remedy)
+
+
+def _mode(root: Path, mode: int) -> Finding:
+    try:
+        check_folder(root)
+    except Unauthorized as error:
+        return problem(
+            f"{error.message}; until then no daemon starts", f"`chmod 700 {quote(str(root))}`"
+        )
+    if mode & 0o077:
+        text = f"{root} has mode {mode:o}: other users can read it"
+        return warning(text, f"`chmod 700 {quote(str(root))}`")
+    return ok(f"{root}, mode {mode:o}")
 
 
 def _misplaced(root: Path) -> Iterator[Finding]:
@@ -93,7 +103,7 @@ def _misplaced(root: Path) -> Iterator[Finding]:
                     mode = path.stat().st_mode
             if not (stat.S_ISDIR(mode) if kind == "folder" else stat.S_ISREG(mode)):
                 text = f"{path} is {kind_of(mode)}, and has to be a {kind}"
-                yield Finding("problem", text, "move it away: the next daemon creates another")
+                yield problem(text, "move it away: the next daemon creates another")
 
 
 def check_config(_: Namespace, root: Path) -> Iterator[Finding]:
@@ -102,27 +112,24 @@ def check_config(_: Namespace, root: Path) -> Iterator[Finding]:
     try:
         settings = read_file(root, dict(os.environ))
     except BadRequest as error:
-        yield Finding("problem", error.message, "correct it: a daemon does not start with it")
+        yield problem(error.message, "correct it: a daemon does not start with it")
         return
     if path.is_symlink() and not path.exists():
         text = f"{path} is a symbolic link to nothing, so that all defaults are in force"
-        yield Finding("warning", text, "create its target, or remove the link")
+        yield warning(text, "create its target, or remove the link")
         return
     for name, folder in settings.folders.items():
         if not os.path.isdir(folder):  # noqa: PTH112  # a Path raises without permission
             text = f"the mount {name!r} is {folder}, which is no folder"
-            yield Finding("warning", text, f"create it, or remove the mount from {path}")
-    yield Finding("ok", f"{path} is valid" if path.exists() else "no config.toml: all defaults")
+            yield warning(text, f"create it, or remove the mount from {path}")
+    yield ok(f"{path} is valid" if path.exists() else "no config.toml: all defaults")
 
 
 def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether the key files are valid and readable only by their owner."""
     folder = root / credentials.KEYS_FOLDER
     own, clients = folder / credentials.SERVER_FILE, folder / credentials.CLIENTS_FILE
-    address = ""
-    # The check of the configuration reports an invalid one.
-    with suppress(BadRequest):
-        address = read_file(root, dict(os.environ)).text("network.listen")
+    address = settings_of(root).text("network.listen")
     if address or os.path.lexists(own):
         try:
             credentials.decode_pair(read_secret(str(own)), str(own))
@@ -130,105 +137,101 @@ def check_keys(_: Namespace, root: Path) -> Iterator[Finding]:
             needed = f"; a daemon that listens at {address} does not start without it"
             new_key = steno(root, "keys", "new", "NAME")
             remedy = f"correct it, or move it away and let `{new_key}` create one"
-            yield Finding("problem", error.message + (needed if address else ""), remedy)
+            yield problem(error.message + (needed if address else ""), remedy)
     if not os.path.lexists(clients):
-        yield Finding("ok", "no client of another machine is admitted")
+        yield ok("no client of another machine is admitted")
         return
     try:
         admitted = credentials.decode_clients(read_secret(str(clients)), str(clients))
     except StenoError as error:
         text = f"{error.message}; until then no client of another machine is admitted"
-        remedy = f"correct it: `{steno(root, 'keys', 'list')}` reads it as the daemon does"
-        yield Finding("problem", text, remedy)
+        yield problem(
+            text, f"correct it: `{steno(root, 'keys', 'list')}` reads it as the daemon does"
+        )
     else:
-        yield Finding("ok", f"{count(len(admitted), 'client')} of other machines admitted")
+        yield ok(f"{count(len(admitted), 'client')} of other machines admitted")
 
 
 def check_disk(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether there is free space, for the root and for each mount on another file system."""
-    floor, places = limits.FREE_BYTES, {"": nearest_folder(root)}
-    with suppress(BadRequest):
-        settings = read_file(root, dict(os.environ))
-        floor = settings.count("disk.free_bytes")
-        places |= {
-            f"the mount {name}: ": Path(folder)
-            for name, folder in settings.folders.items()
-            if os.path.isdir(folder)  # noqa: PTH112  # a Path raises without permission
-        }
+    settings = settings_of(root)
+    places = {"": nearest_folder(root)} | {
+        f"the mount {name}: ": Path(folder)
+        for name, folder in settings.folders.items()
+        if os.path.isdir(folder)  # noqa: PTH112  # a Path raises without permission
+    }
     checked: set[int] = set()
     for prefix, place in places.items():
         device = os.stat(place).st_dev  # noqa: PTH116
         if device not in checked:
             checked.add(device)
-            yield _free_space(root, prefix, place, floor)
+            yield _free_space(root, prefix, place, settings.count("disk.free_bytes"))
 
 
 def _free_space(root: Path, prefix: str, place: Path, floor: int) -> Finding:
     found = os.statvfs(place)
     if not found.f_blocks:
-        return Finding("ok", f"{prefix}the file system does not report its free space")
+        return ok(f"{prefix}the file system does not report its free space")
     free = found.f_bavail * found.f_frsize
     text = f"{prefix}{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
     remedy = f"free some space: `{steno(root, 'gc', '--dry-run')}` shows what steno can remove"
-    if free < floor or not free:
-        refused = f"{text}, less than the floor of {size(floor)}: appends are refused"
-        return Finding("problem", refused if free < floor else f"{text}: appends fail", remedy)
+    if free < floor:
+        return problem(f"{text}, less than the floor of {size(floor)}: appends are refused", remedy)
+    if not free:
+        return problem(f"{text}: appends fail", remedy)
     if found.f_files and found.f_favail == 0:
-        text = f"no file can be created: {text}, and no inode (see `df -i`)"
-        return Finding("problem", text, remedy)
-    if free < DISK_ALMOST_FULL_BYTES:
-        return Finding("warning", text, remedy)
-    return Finding("ok", text)
+        return problem(f"no file can be created: {text}, and no inode (see `df -i`)", remedy)
+    return warning(text, remedy) if free < DISK_ALMOST_FULL_BYTES else ok(text)
 
 
 def check_sync(_: Namespace, root: Path) -> Iterator[Finding]:
     """The time of a sync, for which each acknowledged append waits."""
     if not root.is_dir():
         return
-    took_s = median(_time_syncs(root / f".doctor-{os.getpid()}"))
+    with _folder_to_try(root) as folder, Path(folder, "sync").open("xb", buffering=0) as file:
+        took_s = median(_time_sync(file.fileno()) for _ in range(DOCTOR_SYNCS_MAX))
     text = f"append and fdatasync take {1000 * took_s:.2f} ms"
     if took_s > limits.SLOW_SYNC_S:
         remedy = "see what else writes to this disk, or choose a root on another one with --root"
-        yield Finding("warning", text, remedy)
+        yield warning(text, remedy)
     else:
-        yield Finding("ok", text)
+        yield ok(text)
+
+
+def _time_sync(handle: int) -> float:
+    started = time.perf_counter()
+    os.write(handle, b"x" * 512)
+    fdatasync(handle)
+    return time.perf_counter() - started
 
 
 def check_links(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether files can have two names, as past generations need; no finding if they can."""
     if not root.is_dir():
         return
-    path, second = (root / f".doctor-{os.getpid()}{end}" for end in ("", ".link"))
-    path.touch(0o600)
-    try:
-        os.link(path, second)
-    except OSError as error:
-        yield Finding(
-            "problem",
-            f"files cannot have two names here ({error.strerror}): rewrites, such as a revert, a"
-            " clear or a compaction, are refused",
-            "choose a root on a file system with hard links (exFAT and FAT have none)",
-        )
-    finally:
-        for each in (path, second):
-            with suppress(OSError):
-                each.unlink()
+    with _folder_to_try(root) as folder:
+        path = Path(folder, "file")
+        path.touch()
+        try:
+            os.link(path, f"{folder}/link")
+        except OSError as error:
+            yield problem(
+                f"files cannot have two names here ({error.strerror}): rewrites, such as a revert,"
+                " a clear or a compaction, are refused",
+                "choose a root on a file system with hard links (exFAT and FAT have none)",
+            )
 
 
-def _time_syncs(path: Path) -> list[float]:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    took_s: list[float] = []
+def _folder_to_try(root: Path) -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix=".doctor-", dir=root, ignore_cleanup_errors=True)
+
+
+def settings_of(root: Path) -> Settings:
+    """The settings of a root; the defaults if they are not valid, which has a check of its own."""
     try:
-        for _ in range(DOCTOR_SYNCS_MAX):
-            started = time.perf_counter()
-            os.write(handle, b"x" * 512)
-            fdatasync(handle)
-            took_s.append(time.perf_counter() - started)
-    finally:
-        os.close(handle)
-        with suppress(OSError):
-            path.unlink()
-    return took_s
+        return read_file(root, dict(os.environ))
+    except BadRequest:
+        return Settings()
 
 
 def nearest_folder(path: Path) -> Path:

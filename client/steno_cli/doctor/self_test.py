@@ -27,7 +27,7 @@ from steno_cli.command_limits import (
     SELF_TEST_STEP_S,
     SELF_TEST_WRITERS_MAX,
 )
-from steno_cli.doctor import Finding
+from steno_cli.doctor import Finding, ok, problem
 from steno_protocol import paths
 from steno_protocol.errors import StenoError, StorageFailed
 
@@ -146,7 +146,7 @@ def self_test(beside: Path) -> Iterator[tuple[str, Finding]]:
             for name, check in _CHECKS.items():
                 yield from ((name, finding) for finding in check(trial))
         except (StenoError, OSError) as error:
-            yield "trial", Finding("problem", f"the trial ended early: {error}", _REMEDY)
+            yield "trial", problem(f"the trial ended early: {error}", _REMEDY)
         finally:
             with suppress(StenoError, OSError):
                 trial.kill()
@@ -158,17 +158,17 @@ def _check_start(trial: Trial) -> Iterator[Finding]:
         client.open("plain", follow=False).append_message({"role": "user", "content": "hi"})
     found = trial.contents("plain")
     if found == ["hi"]:
-        yield Finding("ok", "a client started the daemon, and read back what it wrote")
+        yield ok("a client started the daemon, and read back what it wrote")
     else:
-        yield Finding("problem", f"a record was read back as {found!r}", _REMEDY)
+        yield problem(f"a record was read back as {found!r}", _REMEDY)
 
 
 def _check_alone(trial: Trial) -> Iterator[Finding]:
     if is_free(trial.root):
         text = "the lock of a running daemon can be taken: two daemons would write the same files"
-        yield Finding("problem", text, _REMEDY)
+        yield problem(text, _REMEDY)
     else:
-        yield Finding("ok", "no second daemon can take the root of the first")
+        yield ok("no second daemon can take the root of the first")
 
 
 def _check_kills(trial: Trial) -> Iterator[Finding]:
@@ -194,10 +194,10 @@ def _check_kills(trial: Trial) -> Iterator[Finding]:
     total = sum(map(len, acked.values()))
     yield from problems
     if not total:
-        yield Finding("problem", "no append was acknowledged before a kill", _REMEDY)
+        yield problem("no append was acknowledged before a kill", _REMEDY)
     elif not problems:
         text = f"{total} acknowledged appends outlived {SELF_TEST_KILLS_MAX} kills and torn tails"
-        yield Finding("ok", text)
+        yield ok(text)
 
 
 def _appending(kill: int) -> Callable[[steno.BlockingSession, int], None]:
@@ -232,20 +232,20 @@ def _compared(
         client.open(session, follow=False)
         damage = client.session(session).verify().damage
     if trial.contents(session) != found:
-        yield Finding("problem", f"the repair of {session} changed what it holds", _REMEDY)
+        yield problem(f"the repair of {session} changed what it holds", _REMEDY)
     kept = set(found)
     missing = [each for each in acked if each not in kept]
     if missing:
         text = f"{session} lost {len(missing)} acknowledged records, the first is {missing[0]}"
-        yield Finding("problem", text, _REMEDY)
+        yield problem(text, _REMEDY)
     if [each for each in found if each in set(acked)] != [each for each in acked if each in kept]:
-        yield Finding("problem", f"{session} has records twice, or in another order", _REMEDY)
+        yield problem(f"{session} has records twice, or in another order", _REMEDY)
     if len(kept - set(acked)) > unanswered:
-        yield Finding("problem", f"{session} has records that nobody appended", _REMEDY)
+        yield problem(f"{session} has records that nobody appended", _REMEDY)
     if not list((trial.folder(session) / paths.QUARANTINE).glob("*")):
-        yield Finding("problem", f"the torn tail of {session} is not in quarantine", _REMEDY)
+        yield problem(f"the torn tail of {session} is not in quarantine", _REMEDY)
     if damage:
-        yield Finding("problem", f"{session} has {damage} damaged places after a kill", _REMEDY)
+        yield problem(f"{session} has {damage} damaged places after a kill", _REMEDY)
 
 
 def _check_rewrites(trial: Trial) -> Iterator[Finding]:
@@ -266,10 +266,10 @@ def _check_rewrites(trial: Trial) -> Iterator[Finding]:
         if found not in allowed:
             text = f"after {writer.done} changes the session has {found!r}, not {allowed[0]!r}"
             problems += 1
-            yield Finding("problem", text, _REMEDY)
+            yield problem(text, _REMEDY)
     if not problems:
         text = f"{steps} changes, a third of them rewrites, outlived {SELF_TEST_KILLS_MAX} kills"
-        yield Finding("ok", text)
+        yield ok(text)
 
 
 def _rewrite(session: steno.BlockingSession, number: int) -> None:

@@ -16,11 +16,10 @@ from shlex import join, quote
 from typing import Final
 
 from steno.local import open_regular
-from steno_cli.configuration import read_file
-from steno_cli.doctor import Finding, steno
+from steno_cli.doctor import Finding, ok, problem, steno, warning
+from steno_cli.doctor.root import settings_of
 from steno_present.wording import count
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest
 from steno_protocol.private_files import kind_of
 
 _FILES: Final = frozenset(
@@ -35,6 +34,9 @@ _FILES: Final = frozenset(
 )
 """The files of a session besides its past generations."""
 
+_READ_WHOLE: Final = frozenset({paths.WIRE, paths.TIMELINE, paths.STATE})
+"""Files whose end is not read here, so that no failed read reports them."""
+
 _NO_SESSIONS: Final = (paths.QUARANTINE, paths.CONTEXT)
 """Folders in a session that contain no session."""
 
@@ -42,9 +44,7 @@ _NO_SESSIONS: Final = (paths.QUARANTINE, paths.CONTEXT)
 def check_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
     """The findings about the sessions of the root and its mounts."""
     trees = {"": str(root / paths.SESSIONS)}
-    with suppress(BadRequest):
-        folders = read_file(root, dict(os.environ)).folders
-        trees |= {f"{name}:": folder for name, folder in folders.items()}
+    trees |= {f"{name}:": folder for name, folder in settings_of(root).folders.items()}
     checked, troubled = 0, 0
     for prefix, tree in trees.items():
         for is_session, findings in _checked(root, prefix, Path(tree)):
@@ -53,10 +53,10 @@ def check_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
             if troubled <= limits.FINDINGS_LISTED_MAX:
                 yield from findings
             if checked >= limits.LIST_SESSIONS_MAX:
-                yield Finding("ok", f"only the first {checked} were checked")
+                yield ok(f"only the first {checked} were checked")
                 return
     if not troubled:
-        yield Finding("ok", f"{count(checked, 'session')}, nothing to report")
+        yield ok(f"{count(checked, 'session')}, nothing to report")
 
 
 def _checked(root: Path, prefix: str, tree: Path) -> Iterator[tuple[bool, list[Finding]]]:
@@ -89,21 +89,20 @@ def _obstacles(folder: Path, names: set[str]) -> Iterator[Finding]:
         mode = None if name.startswith(".") else _mode(folder / name)
         if mode is not None and not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             text = f"{folder / name} is {kind_of(mode)}: it cannot contain a session"
-            yield Finding("warning", text, "move it away, or replace it by the folder itself")
+            yield warning(text, "move it away, or replace it by the folder itself")
 
 
 def _check_session(root: Path, session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
-    yield from _misplaced(session, folder, names)
+    yield from _check_files(session, folder, names)
     if paths.CONTEXT not in names and _is_settled(session, folder):
         generations = (number for number in map(paths.generation_of, names) if number is not None)
         newest = folder / paths.generation_file(max(generations))
         text = f"{session}: it has older generations and no {paths.CONTEXT}"
         move = join(["mv", str(newest), str(folder / paths.CONTEXT)])
         remedy = f"to continue from the newest: `{move}`"
-        yield Finding("problem", text, remedy)
+        yield problem(text, remedy)
     with suppress(FileNotFoundError):  # moved or removed meanwhile
         try:
-            yield from _closed_files(session, folder, names)
             yield from _check_context(root, session, folder)
         except FileNotFoundError:
             raise
@@ -116,31 +115,26 @@ def _unreadable(text: str, path: str, error: OSError) -> Finding:
     remedy = f"`chmod -R u+rwX {quote(path)}`"
     if not isinstance(error, PermissionError):
         remedy = "the kernel's log has the reason; restore it from a backup"
-    return Finding("problem", f"{text} cannot be read: {error.strerror}", remedy)
+    return problem(f"{text} cannot be read: {error.strerror}", remedy)
 
 
-def _closed_files(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
-    """The files of the session that its owner may not read or write."""
-    for name in sorted(names & {paths.WIRE, paths.TIMELINE, paths.STATE}):
-        path = folder / name
-        mode = _mode(path)
-        if mode is not None and stat.S_ISREG(mode) and not os.access(path, os.R_OK | os.W_OK):
+def _check_files(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
+    """The session's files and its quarantine: another type, or closed to their owner."""
+    for name in sorted(names):
+        is_quarantine = name == paths.QUARANTINE
+        is_own = name in _FILES or paths.is_stream_file(name)
+        if not is_quarantine and not is_own and paths.generation_of(name) is None:
+            continue
+        path, mode = folder / name, _mode(folder / name)
+        if mode is None:
+            continue
+        if not (stat.S_ISDIR(mode) if is_quarantine else stat.S_ISREG(mode)):
+            kind = "folder" if is_quarantine else "regular file of its own"
+            text = f"{session}: {path} is {kind_of(mode)}, and has to be a {kind}"
+            yield problem(text, "move it away, and put a copy of its target there")
+        elif name in _READ_WHOLE and not os.access(path, os.R_OK | os.W_OK):
             denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             yield _unreadable(f"{session}: {path}", str(path), denied)
-
-
-def _misplaced(session: str, folder: Path, names: set[str]) -> Iterator[Finding]:
-    """The files of the session, and its quarantine, that have another type."""
-    for name in sorted(names):
-        is_folder = name == paths.QUARANTINE
-        is_own = name in _FILES or paths.is_stream_file(name)
-        if not is_folder and not is_own and paths.generation_of(name) is None:
-            continue
-        mode = _mode(folder / name)
-        if mode is not None and not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
-            kind = "folder" if is_folder else "regular file of its own"
-            text = f"{session}: {folder / name} is {kind_of(mode)}, and has to be a {kind}"
-            yield Finding("problem", text, "move it away, and put a copy of its target there")
 
 
 def _mode(path: Path) -> int | None:
@@ -162,21 +156,19 @@ def _check_context(root: Path, session: str, folder: Path) -> Iterator[Finding]:
     found = context.lstat()
     if found.st_uid != os.getuid():
         text = f"{session}: its files belong to uid {found.st_uid}, so that your daemon cannot"
-        yield Finding(
-            "problem", f"{text} open it", f"`chown -R {os.getuid()} {quote(str(folder))}`"
-        )
+        yield problem(f"{text} open it", f"`chown -R {os.getuid()} {quote(str(folder))}`")
         return
     # abs: a clock that was set back leaves a time in the future.
     is_settled = abs(time.time() - found.st_mtime) > limits.FOREIGN_SETTLE_S
     if stat.S_ISREG(found.st_mode) and is_settled and (trouble := _trouble_at_end(context)):
         verify = steno(root, "verify", session)
         remedy = f"the next append moves it to quarantine; `{verify}` gives details"
-        yield Finding("warning", f"{session}: {trouble}", remedy)
+        yield warning(f"{session}: {trouble}", remedy)
     quarantine = folder / paths.QUARANTINE
     with suppress(OSError):
         if kept := len(list(quarantine.iterdir())):
             text = f"{session}: {count(kept, 'damaged part')} in quarantine"
-            yield Finding("warning", text, f"check {quarantine}, and remove what you do not need")
+            yield warning(text, f"check {quarantine}, and remove what you do not need")
 
 
 def _trouble_at_end(path: Path) -> str:

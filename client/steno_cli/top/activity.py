@@ -1,9 +1,12 @@
 """The activity of a daemon between two of its reports; pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import isinf
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
+
+from msgspec import Struct
 
 from steno_protocol.replies import (
     ClientEntry,
@@ -29,8 +32,7 @@ class Report:
     clients: ClientsReport
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True):
     """One open session.
 
     Attributes:
@@ -52,8 +54,7 @@ class SessionRow:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRow:
+class ClientRow(Struct, frozen=True):
     """One connected client.
 
     Attributes:
@@ -75,56 +76,46 @@ class ClientRow:
     dropped: int
 
 
-@dataclass(frozen=True, slots=True)
-class Syncs:
+class Syncs(Struct, frozen=True):
     """The syncs of an interval.
 
     Attributes:
         per_s: syncs each second.
         mean_s: their mean duration, None without any.
-        most_s: 99 % took at most as long; None without any, and infinite beyond the last bucket.
+        most_s: 99 % took at most as long; None without any, and beyond the last bucket.
     """
 
     per_s: float
-    mean_s: float | None
-    most_s: float | None
+    mean_s: float | None = None
+    most_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """The activity of a daemon in an interval.
+class Activity(Struct, frozen=True):
+    """The activity of a daemon in an interval; the document of `--json`.
 
     Attributes:
+        uptime_s: seconds since the daemon started.
         span_s: seconds of the interval; None if the daemon reported only once, and the rates are 0.
         records_s: appended records each second.
         bytes_s: appended bytes each second.
         requests_s: requests of all clients each second.
         syncs: the syncs.
         errors: errors by code in the interval.
-        stats: the counters and sizes at its end.
+        queued: the queued commands at its end.
         sessions: the open sessions, the busiest first.
         clients: the clients, the busiest first.
     """
 
+    uptime_s: float
     span_s: float | None
     records_s: float
     bytes_s: float
     requests_s: float
     syncs: Syncs
-    errors: Mapping[str, int]
-    stats: StatsReport
-    sessions: tuple[SessionRow, ...]
-    clients: tuple[ClientRow, ...]
-
-    @property
-    def writing(self) -> int:
-        """The number of sessions that records were appended to."""
-        return sum(row.records_s > 0 for row in self.sessions)
-
-    @property
-    def writers(self) -> int:
-        """The number of writers, one for each open file."""
-        return sum(each.writers for each in self.stats.sessions)
+    errors: dict[str, int]
+    queued: int
+    sessions: list[SessionRow]
+    clients: list[ClientRow]
 
 
 SORTS: Final[Mapping[str, Callable[[SessionRow], Any]]] = {
@@ -146,78 +137,49 @@ def activity(before: Report | None, after: Report, order: str = "rate") -> Activ
         after: the later report.
         order: the order of the sessions, a key of `SORTS`.
     """
-    if before is not None and before.daemon != after.daemon:
-        before = None
-    span_s = None if before is None else after.stats.uptime_s - before.stats.uptime_s
-    clock = _Clock(span_s or 0.0)
-    stats, old = after.stats, (after if before is None else before).stats
-    clients = tuple(_client_rows(before, after, clock))
+    if before is None or before.daemon != after.daemon:
+        before = after
+    stats, old = after.stats, before.stats
+    span_s = stats.uptime_s - old.uptime_s
+    per_s = 1 / span_s if span_s > 0 else 0.0
+    sessions = _session_rows(before, after, per_s)
+    clients = _client_rows(before, after, per_s)
     return Activity(
-        span_s=span_s,
-        records_s=clock.rate(stats.appended_records - old.appended_records),
-        bytes_s=clock.rate(stats.appended_bytes - old.appended_bytes),
+        uptime_s=stats.uptime_s,
+        span_s=None if before is after else span_s,
+        records_s=per_s * (stats.appended_records - old.appended_records),
+        bytes_s=per_s * (stats.appended_bytes - old.appended_bytes),
         requests_s=sum(row.requests_s for row in clients),
-        syncs=_syncs(old.sync_s, stats.sync_s, clock),
-        errors=_differences(old.errors, stats.errors),
-        stats=stats,
-        sessions=tuple(_session_rows(before, after, clock, order)),
-        clients=clients,
+        syncs=_syncs(old.sync_s, stats.sync_s, per_s),
+        # The difference of two counters has what became more.
+        errors=dict(sorted((Counter(stats.errors) - Counter(old.errors)).items())),
+        queued=stats.queued,
+        sessions=sorted(sessions, key=lambda row: (SORTS[order](row), row.session)),
+        clients=sorted(clients, key=lambda row: (-row.requests_s, row.name, row.connected_s)),
     )
 
 
-def document(now: Activity, lines: int | None = None) -> dict[str, Any]:
-    """An activity for other programs, with at most so many sessions."""
-    syncs = asdict(now.syncs)
-    if now.syncs.most_s is not None and isinf(now.syncs.most_s):
-        # JSON has no infinity.
-        syncs["most_s"] = None
-    return {
-        "uptime_s": now.stats.uptime_s,
-        "span_s": now.span_s,
-        "records_s": now.records_s,
-        "bytes_s": now.bytes_s,
-        "requests_s": now.requests_s,
-        "syncs": syncs,
-        "errors": dict(now.errors),
-        "queued": now.stats.queued,
-        "sessions": [asdict(row) for row in now.sessions[:lines]],
-        "clients": [asdict(row) for row in now.clients],
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The interval between two reports; an empty one has no rates."""
-
-    span_s: float
-
-    def rate(self, more: float) -> float:
-        return more / self.span_s if self.span_s > 0 else 0.0
-
-
-def _session_rows(
-    before: Report | None, after: Report, clock: _Clock, order: str
-) -> list[SessionRow]:
-    known = {} if before is None else {each.session: each for each in before.stats.sessions}
-    followers = _followers(after.clients.clients)
-    rows = [
-        _session_row(known.get(each.session), each, followers.get(each.session, 0), clock)
+def _session_rows(before: Report, after: Report, per_s: float) -> list[SessionRow]:
+    known = {each.session: each for each in before.stats.sessions}
+    followers = Counter(
+        session for client in after.clients.clients for session in client.subscriptions
+    )
+    return [
+        _session_row(known.get(each.session), each, followers[each.session], per_s)
         for each in after.stats.sessions
     ]
-    rows.sort(key=lambda row: row.session)
-    return sorted(rows, key=SORTS[order])
 
 
 def _session_row(
-    before: OpenSession | None, after: OpenSession, followers: int, clock: _Clock
+    before: OpenSession | None, after: OpenSession, followers: int, per_s: float
 ) -> SessionRow:
     # The counters of a session that was opened in the interval began at 0, as for a new one.
-    is_same = before is not None and before.appended_records <= after.appended_records
-    old = before if is_same and before is not None else OpenSession(session=after.session)
+    if before is None or before.appended_records > after.appended_records:
+        before = OpenSession(session=after.session)
     return SessionRow(
         session=after.session,
-        records_s=clock.rate(after.appended_records - old.appended_records),
-        bytes_s=clock.rate(max(0, after.appended_bytes - old.appended_bytes)),
+        records_s=per_s * (after.appended_records - before.appended_records),
+        bytes_s=per_s * max(0, after.appended_bytes - before.appended_bytes),
         queued=after.queued,
         followers=followers,
         idle_s=after.idle_s,
@@ -225,52 +187,31 @@ def _session_row(
     )
 
 
-def _followers(clients: Iterable[ClientEntry]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for client in clients:
-        for session in client.subscriptions:
-            counts[session] = counts.get(session, 0) + 1
-    return counts
+def _client_rows(before: Report, after: Report, per_s: float) -> list[ClientRow]:
+    asked = {each.connection: each.requests for each in before.clients.clients}
+    return [
+        _client_row(each, per_s * (each.requests - asked.get(each.connection, 0)))
+        for each in after.clients.clients
+    ]
 
 
-def _client_rows(before: Report | None, after: Report, clock: _Clock) -> list[ClientRow]:
-    known = {} if before is None else {each.connection: each for each in before.clients.clients}
-    rows = [_client_row(known.get(each.connection), each, clock) for each in after.clients.clients]
-    return sorted(rows, key=lambda row: (-row.requests_s, row.name, row.connected_s))
-
-
-def _client_row(before: ClientEntry | None, after: ClientEntry, clock: _Clock) -> ClientRow:
-    old = 0 if before is None else before.requests
+def _client_row(client: ClientEntry, requests_s: float) -> ClientRow:
     return ClientRow(
-        name=after.name or "",
-        key=after.key or "",
-        pid=after.pid,
-        requests_s=clock.rate(after.requests - old),
-        follows=len(after.subscriptions),
-        connected_s=after.connected_s,
-        dropped=after.dropped,
+        name=client.name or "",
+        key=client.key or "",
+        pid=client.pid,
+        requests_s=requests_s,
+        follows=len(client.subscriptions),
+        connected_s=client.connected_s,
+        dropped=client.dropped,
     )
 
 
-def _syncs(before: HistogramReport, after: HistogramReport, clock: _Clock) -> Syncs:
+def _syncs(before: HistogramReport, after: HistogramReport, per_s: float) -> Syncs:
     counts = [new - old for old, new in zip(before.counts, after.counts, strict=True)]
     many = sum(counts)
     if not many:
-        return Syncs(0.0, None, None)
-    mean_s = (after.total - before.total) / many
-    return Syncs(clock.rate(many), mean_s, _bound(after.bounds, counts, 0.99 * many))
-
-
-def _bound(bounds: Sequence[float], counts: Sequence[int], wanted: float) -> float:
-    """The upper bound of the bucket in which the wanted number of values is reached."""
-    so_far = 0
-    for bound, many in zip(bounds, counts, strict=False):
-        so_far += many
-        if so_far >= wanted:
-            return bound
-    return float("inf")
-
-
-def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    more = {name: count - before.get(name, 0) for name, count in sorted(after.items())}
-    return {name: count for name, count in more.items() if count > 0}
+        return Syncs(0.0)
+    bounded = zip(after.bounds, accumulate(counts), strict=False)
+    most_s = next((bound for bound, so_far in bounded if so_far >= 0.99 * many), None)
+    return Syncs(per_s * many, (after.total - before.total) / many, most_s)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from steno.local import sync_file
 from steno_cli.command_limits import REPAIR_BACKUPS_MAX
-from steno_cli.transcripts import LocalFolder
+from steno_cli.repair.transcripts import LocalFolder
 from steno_protocol import limits
 from steno_protocol.damage import Edit, kept_pieces
 from steno_protocol.errors import (

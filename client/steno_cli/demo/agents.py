@@ -22,8 +22,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from steno import Client, connect
 from steno.local import is_free, is_starting
+from steno_cli.demo.proofs import Acked, Seen, prove
 from steno_cli.exits import Exit
-from steno_cli.proofs import Acked, Seen, prove
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_present.wording import count, number

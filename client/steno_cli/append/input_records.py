@@ -5,12 +5,14 @@ prompts beside messages. Each of these is written by a command of its own, which
 keeps the prompt first.
 """
 
+from argparse import Namespace
 from typing import Any, Final, Literal, NamedTuple, TextIO
 
 import msgspec
 
 from steno_cli.stdin import InputLine, InputLines
 from steno_protocol._json import is_array, is_object
+from steno_protocol.errors import BadRequest
 
 _decode = msgspec.json.Decoder().decode
 
@@ -139,6 +141,26 @@ def is_array_of_records(text: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return is_array(values) and bool(values) and all(_has_role(each) for each in values)
+
+
+class NothingToAppend(BadRequest):
+    """Stdin held no record."""
+
+
+def nothing_to_append(options: Namespace) -> BadRequest:
+    """The refusal of an empty stdin."""
+    # A script that passes no TEXT by mistake must notice that nothing was appended.
+    beyond = "" if options.from_line is None else f" from line {options.from_line} on"
+    return NothingToAppend(
+        f"stdin held no record{beyond}, and nothing was appended: give a text, or one JSON object a"
+        " line",
+        session=options.session,
+    )
+
+
+def line_key(key: str, line_number: int) -> str:
+    """The key of a record on a line of stdin."""
+    return f"{key}-{line_number}"
 
 
 def _has_role(value: object) -> bool:

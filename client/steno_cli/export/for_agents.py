@@ -18,7 +18,8 @@ from steno_agents.writers.writer import Target, Writer
 from steno_cli.connection import connected, root_here
 from steno_cli.destination import new_file, new_folder
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.private_place import put_new
+from steno_cli.export.private_place import put_new
+from steno_cli.export.result import print_result
 from steno_cli.records import report_damaged
 from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
@@ -136,10 +137,8 @@ def _install(
     path = home / place
     steps = [["cd", target.work_dir], *writer.command(target, str(path))]
     command = " && ".join(map(shlex.join, steps))
-    if output.as_json:
-        _print_document(options, output, path, command)
-    else:
-        output.write(command)
+    print_result(options, output, path, command)
+    if not output.as_json:
         output.say(f"{path} is new")
 
 
@@ -155,21 +154,7 @@ def _write(options: Namespace, output: Output, writer: Writer, files: Mapping[st
     else:
         with new_file(path) as file:
             file.write(files[""])
-    if output.as_json:
-        _print_document(options, output, path.absolute(), None)
-    else:
-        output.write(str(path.absolute()))
-
-
-def _print_document(options: Namespace, output: Output, path: Path, command: str | None) -> None:
-    output.document(
-        {
-            "session": options.session,
-            "format": options.format,
-            "path": str(path),
-            "command": command,
-        }
-    )
+    print_result(options, output, path)
 
 
 def _print_changes(output: Output, writer: Writer, found: Conversation) -> None:

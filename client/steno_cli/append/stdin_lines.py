@@ -3,16 +3,23 @@
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from steno import BlockingClient
-from steno.parts import BlockingLink, Message, OrderedAppends, Settled, encode_messages
+from steno.parts import BlockingLink, OrderedAppends, Settled
 from steno.values import Ack
-from steno_cli.changes import Check, Verb, apply, no_check, print_places
+from steno_cli.append.input_records import (
+    Control,
+    InputRecords,
+    NothingToAppend,
+    control_of,
+    line_key,
+    nothing_to_append,
+)
+from steno_cli.changes import Check, Verb, appending, apply, no_check, print_places
 from steno_cli.exits import Exit, reason_of
-from steno_cli.input_records import Control, InputRecords, control_of
 from steno_cli.render.output import Output, silence
 from steno_cli.render.printed_commands import destination, given_words
 from steno_cli.render.progress import Progress
@@ -21,7 +28,7 @@ from steno_present.wording import count
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, NotFound, OutcomeUnknown, StenoError, TooLarge
 from steno_protocol.positions import Position
-from steno_protocol.records import check_message, system_prompt_record
+from steno_protocol.records import system_prompt_record
 
 
 class AppendStream:
@@ -84,7 +91,7 @@ class AppendStream:
             while (control := self._append_messages()) is not None:
                 self._append_alone(client, link, control)
         except StenoError as error:
-            if not isinstance(error, _NothingToAppend | NotFound) or self._stored:
+            if not isinstance(error, NothingToAppend | NotFound) or self._stored:
                 self._report_failure(self._failed_number(), error)
             raise
         except KeyboardInterrupt:
@@ -304,21 +311,6 @@ class AppendStream:
         return f"to go on from line {number}: {shlex.join(words)} < {_input_name()}"
 
 
-class _NothingToAppend(BadRequest):
-    """Stdin held no record."""
-
-
-def nothing_to_append(options: Namespace) -> BadRequest:
-    """The refusal of an empty stdin."""
-    # A script that passes no TEXT by mistake must notice that nothing was appended.
-    beyond = "" if options.from_line is None else f" from line {options.from_line} on"
-    return _NothingToAppend(
-        f"stdin held no record{beyond}, and nothing was appended: give a text, or one JSON object a"
-        " line",
-        session=options.session,
-    )
-
-
 def _records(stored: int) -> str:
     return count(stored, "record")
 
@@ -334,15 +326,6 @@ def _input_name() -> str:
         if path.is_file():
             return shlex.quote(str(path))
     return "FILE"
-
-
-def appending(messages: Message | Sequence[Message]) -> tuple[Verb, Check]:
-    """The change that appends messages as one batch, and its check."""
-    records = encode_messages(messages)
-    return (
-        lambda session, how: session.append_message(records, **how),
-        lambda: [check_message(record) for record in records],
-    )
 
 
 def _command_of(line: InputLine) -> tuple[Verb, Check]:
@@ -372,8 +355,3 @@ def _writing(control: Control) -> tuple[Verb, Check]:
                 lambda session, how: session.write_system_prompt(value, **how),
                 lambda: system_prompt_record(value),
             )
-
-
-def line_key(key: str, line_number: int) -> str:
-    """The key of a record on a line of stdin."""
-    return f"{key}-{line_number}"

@@ -12,7 +12,7 @@ from steno import Client, Summary
 from steno.parts import Summarize
 from steno.values import Compacted
 from steno_cli.command_limits import WATCH_COMPACTIONS_MAX
-from steno_cli.compaction_schedule import Book
+from steno_cli.compact.schedule import Book
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_present import contract

@@ -1,0 +1,1 @@
+"""The compaction of `steno compact`, once or as a worker."""

@@ -1,0 +1,1 @@
+"""Sessions as folders and files of other programs, for `steno export`."""

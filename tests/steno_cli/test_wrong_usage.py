@@ -1,0 +1,113 @@
+"""Command lines that mean nothing: exit code 2, one line that says why, and nothing is done."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from steno_cli.entry import main
+from steno_cli.exits import Exit
+
+LATIN = os.fsdecode("é".encode("latin-1"))
+"""An argument that is not UTF-8, as a program receives it."""
+
+TEXTS = [
+    (["title", "d", "a\nb"], "a title is one line without control characters"),
+    (["title", "d", "\x1b[31mred"], "a title is one line without control characters"),
+    (["fork", "d", "e", "--title", "a\x07"], "one line without control characters"),
+    (["title", "d", "x" * 201], "it has 201 characters, at most 200"),
+    (["clear", "d", "--why", "x" * 1001], "it has 1001 characters, at most 1000"),
+    (["label", "d", "+a\nb"], "is not a label"),
+    (["label", "d", "a,b"], "is not a label"),
+    (["label", "d", "+"], "is not a label"),
+    (["label", "d", "x" * 65], "is not a label"),
+    (["revert", "d", "x"], "'x' is neither the number of a checkpoint"),
+    (["fork", "d", "e", "--checkpoint", ""], "'' is neither the number of a checkpoint"),
+    (["dmail", "send", "d", "0:1", "hi"], "'0:1' is neither the number of a checkpoint"),
+]
+NUMBERS = [
+    (["replay", "d", "--speed", "-1"], "'-1' is not a number from 0 on"),
+    (["replay", "d", "--speed", "nan"], "'nan' is not a number from 0 on"),
+    (["replay", "d", "--speed", "inf"], "'inf' is not a number from 0 on"),
+    (["emit", "d", "T", "--timestamp", "x"], "'x' is no time: give seconds since 1970"),
+    (["emit", "d", "T", "--timestamp", "nan"], "'nan' is no time: give seconds since 1970"),
+    (["compact", "d", "--model", "m", "--preserve", "0"], "from 1 to 10000"),
+    (["compact", "d", "--model", "m", "--preserve", "10001"], "from 1 to 10000"),
+    (["logs", "-n", "9" * 23], "is not a number from 0 on, up to 9007199254740992"),
+    (["usage", "d", "9" * 5000], "is not a number from 0 on"),
+    (["demo", "--agents", "9" * 5000], "is not a number from 1 to 32"),
+    (["undo", "d", "--turns", "9" * 23], "is not a number from 1 on"),
+    (["undo", "d", "--turns", "0"], "'0' is not a number from 1 on"),
+    (["sessions", "-n", "0"], "'0' is not a number from 1 on"),
+    (["cluster", "try", "--agents", "0"], "'0' is not a number from 1 to"),
+    (["top", "--interval", "0.01"], "is less than 0.1 seconds"),
+]
+CHOICES = [
+    (["sessions", "--sort", "weight"], "there is no 'weight'"),
+    (["completion", "tcsh"], "there is no shell 'tcsh'"),
+    (["usage", "--by", "week"], "there is no sum by 'week'"),
+    (["usage", "--program", "vi"], "there is no program 'vi'"),
+]
+TOGETHER = [
+    (["stats", "--json", "--format", "prometheus"], "two formats"),
+    (["export", "d", "--json", "--format", "markdown"], "two formats"),
+    (["export", "d", "-o", "a.pdf"], "one of .md, .markdown, .html, .htm, .json, .jsonl"),
+    (["export", "d", "--format", "kimi"], "name it with -o"),
+    (["label", "d", "red", "+green"], "give either kind"),
+    (["label", "d", "--none", "red"], "leave LABEL out"),
+    (["label", "d", "red", "--unknown"], "unrecognized arguments: --unknown"),
+    (["label"], "the following arguments are required: SESSION"),
+    (["sessions", "--all", "--archived"], "not allowed with argument"),
+    (["sessions", "--trash", "--sort", "id"], "--trash takes no --label"),
+    (["usage", "--csv", "--json"], "two formats"),
+    (["usage", "own", "5", "--csv"], "leave the options of sums out"),
+    (["stream", "d", "-n", "1"], "--lines needs the NAME"),
+    (["stream", "d", "--delete"], "--delete needs the NAME"),
+    (["stream", "d", "--append", "{}"], "--append needs the NAME"),
+    (["stream", "d", "notes", "--append", "{}", "--delete"], "do not fit together"),
+    (["stream", "d", "notes", "-n", "1", "--after", "0:0"], "-n counts from the end"),
+    (["stream", "d", "notes", "-f", "--until", "0:1"], "-f has no end"),
+    (["stream", "d", "notes", "-f", "--delete"], "do not fit together"),
+    (["stream", "d", "wire"], "is not a stream's name"),
+    (["stream", "d", "A"], "is not a stream's name"),
+    (["append", "d", "hi", "--from-line", "2"], "--from-line is for records on stdin"),
+    (["append", "d", "--batch", "--from-line", "2"], "--from-line is for records on stdin"),
+    (["cluster", "config", "--nodes", "3", "--address", "a"], "--address names 1 server"),
+    (["gc"], "only what the options name is removed"),
+    (["grep", "--index", "++"], "no word"),
+    (["grep", "--index", "-F", "x"], "without --index"),
+    (["grep", "--limit", "3", "x"], "need --index"),
+    (["tail", "d", "--wait"], "only -f prints those: add -f"),
+    (["top"], "add --once"),
+]
+NOT_UTF8 = [
+    (words, "it is not UTF-8")
+    for words in (
+        ["append", "d", LATIN],
+        ["append", LATIN, "hi"],
+        ["title", "d", LATIN],
+        ["label", "d", "+fine", f"+{LATIN}"],
+        ["clear", "d", "--why", LATIN],
+        ["sessions", LATIN],
+        ["sessions", "--label", LATIN],
+        ["grep", LATIN],
+        ["dmail", "send", "d", "0", LATIN],
+        ["emit", "d", LATIN],
+    )
+]
+
+
+@pytest.mark.parametrize(("words", "printed"), [*TEXTS, *NUMBERS, *CHOICES, *TOGETHER, *NOT_UTF8])
+def test_command_line_that_means_nothing_is_refused(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    printed: str,
+) -> None:
+    monkeypatch.setenv("STENO_HOME", str(root))
+    assert main(words) == Exit.USAGE
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert printed in shown.err
+    assert list(root.iterdir()) == []
