@@ -378,12 +378,11 @@ def _user_messages(record: dict[str, Any]) -> Iterator[Message]:
     """The results of tools in a user record, each a message, and then the rest of it."""
     rest: list[dict[str, Any]] = []
     parts = _parts(_content(record))
-    shown = _shown_image(record) if len(parts) == 1 else None
     for part in parts:
         if part.get("type") == "tool_result":
             content = [_part(each) for each in _parts(part.get("content"))]
-            if shown is not None and all(each.get("type") != "image_url" for each in content):
-                content.append(shown)
+            if len(parts) == 1 and all(each.get("type") != "image_url" for each in content):
+                content += _shown_images(record)
             failed = part.get("is_error") is True
             yield tool_result(part.get("tool_use_id"), simple(content), failed=failed)
         else:
@@ -435,14 +434,13 @@ def _image(part: dict[str, Any]) -> dict[str, Any] | None:
     return None if url is None else image(url)
 
 
-def _shown_image(record: dict[str, Any]) -> dict[str, Any] | None:
+def _shown_images(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The image that a tool made and that only the record for the screen has."""
     result = object_field(record, "toolUseResult")
     file = object_field(result, "file")
     data = text_field(file, "base64")
-    if result.get("type") != "image" or data is None:
-        return None
-    return image(f"data:{text_field(file, 'type') or 'image/png'};base64,{data}")
+    if result.get("type") == "image" and data is not None:
+        yield image(f"data:{text_field(file, 'type') or 'image/png'};base64,{data}")
 
 
 def _queued_prompt(record: dict[str, Any]) -> object:

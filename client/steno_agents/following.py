@@ -27,6 +27,7 @@ from steno_agents.limits import (
     DAMAGED_NAMED_MAX,
     FOLLOWED_LINE_BYTES,
     FOLLOWED_RECORDS_MAX,
+    LONG_LINE_BYTES,
     RAW_BYTES,
     TAIL_BYTES,
 )
@@ -177,7 +178,7 @@ class Reading:
 
     Attributes:
         transcript: what the records were given to.
-        salvaged: the bytes of each record that shares its line with damage, by offset.
+        salvaged: the number of records that share their lines with damage.
         damaged: the first lines without a whole record.
         damaged_count: the number of all of them.
         tail: the last bytes that were read.
@@ -195,13 +196,15 @@ class Reading:
         self.transcript = kind()
         if lookup is not None:
             self.transcript.lookup = lookup
-        self.salvaged: dict[int, int] = {}
+        self.salvaged = 0
         self.damaged: list[Damage] = []
         self.damaged_count = 0
         self.tail = b""
         self.is_full = False
         self.records: int = 0
         self._kind = kind
+        # The bytes of each record that is not a short line of its own, by offset.
+        self._sizes: dict[int, int] = {}
         self._is_bounded = is_bounded
         self._digest = Digest()
 
@@ -224,9 +227,10 @@ class Reading:
         records = [] if is_long else objects_of(line, self._kind.is_record)
         self.records += len(records)
         for record in records:
-            place = self.offset + record.start
-            if record.end - record.start != len(line):
-                self.salvaged[place] = record.end - record.start
+            place, size = self.offset + record.start, record.end - record.start
+            self.salvaged += size != len(line)
+            if size != len(line) or size > LONG_LINE_BYTES:
+                self._sizes[place] = size
             self.transcript.scan(place, record.value)
         if not records and not line.isspace():
             self.damaged_count += 1
@@ -238,7 +242,8 @@ class Reading:
         if place < 0:
             return self.transcript.inherited(place)
         file.seek(place)
-        size = self.salvaged.get(place)
+        size = self._sizes.get(place)
+        # A search for the end of a long line takes its memory twice.
         return lenient_object(file.readline() if size is None else file.read(size))
 
     def cursor(self, generation: int, following: bytes | memoryview = b"") -> Cursor:
@@ -257,11 +262,11 @@ class Conversation:
     the file is settled, and compared once it is complete.
 
     Attributes:
-        skipped: the bytes of each message that no context takes.
+        skipped: the number of messages that no context takes.
     """
 
     def __init__(self) -> None:
-        self.skipped: list[int] = []
+        self.skipped = 0
         self._places: list[int] = []
         self._converter: Converter | None = None
         self._early: list[int] = []
@@ -313,12 +318,12 @@ class Conversation:
         self._early = hashes[:ready]
 
     def _lines(self, messages: Iterator[Message]) -> Iterator[bytes]:
-        for message in messages:
-            line = line_of(message)
+        # No message stays in memory while its line is sent.
+        for line in map(line_of, messages):
             if line is not None:
                 yield line
             else:
-                self.skipped.append(len(_encode(message)))
+                self.skipped += 1
 
 
 def messages_of(
@@ -336,8 +341,8 @@ def messages_of(
         skip: called for each message that no context takes.
     """
     converter = transcript.converter()
-    for message in chain(_converted(converter, history.places, record_at), converter.finish()):
-        line = line_of(message)
+    messages = chain(_converted(converter, history.places, record_at), converter.finish())
+    for line in map(line_of, messages):
         if line is not None:
             yield line
         else:
@@ -356,7 +361,8 @@ def line_of(message: Message) -> bytes | None:
     if (text_field(message, "role") or "").startswith("_"):
         return line if len(line) <= RECORD_BYTES_MAX else None
     try:
-        return check_message(line).data
+        # ASCII from this encoder is compact and escaped: another copy would show that.
+        return check_message(line, verbatim=line.isascii()).data
     except (BadRequest, TooLarge):
         return None
 
@@ -372,8 +378,11 @@ def _converted(
 ) -> Iterator[Message]:
     for place in places:
         record = record_at(place)
-        if record is not None:
-            yield from converter.messages(place, record)
+        messages = deque(() if record is None else converter.messages(place, record))
+        # What its messages do not take leaves the memory before they are sent.
+        record = None
+        while messages:
+            yield messages.popleft()
 
 
 class Agreement(NamedTuple):

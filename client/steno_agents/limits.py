@@ -24,6 +24,9 @@ FOLLOWED_LINE_BYTES: Final = 2 * RECORD_BYTES_MAX + MIB
 """Bytes of a line that is read as a record, which needs its memory twice; a longer one is kept.
 Claude Code writes the images of a prompt twice into a line."""
 
+LONG_LINE_BYTES: Final = MIB
+"""Bytes of a line beyond which its length is kept: of the longest ones it saves 33 MB."""
+
 LINE_VALUES_MAX: Final = 4_000_000
 """Values in one line of a transcript; each decoded value takes about 70 bytes of memory."""
 

@@ -91,7 +91,7 @@ class FollowedContext:
         if self._conversation is None:
             self._conversation = self._compare(transcript, record_at, done, is_settled=is_settled)
         if self._conversation is not None:
-            done.skipped = len(self._conversation.skipped)
+            done.skipped = self._conversation.skipped
 
     def _compare(
         self,

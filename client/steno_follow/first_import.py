@@ -169,7 +169,7 @@ def _write_contexts(
     ends = [each.end for each in written]
     return Imported(
         ends.count("branch"), ends.count("compaction"), ends.count("roll-back"),
-        transcript.unread, len(reading.salvaged), transcript.odd, transcript.elsewhere,
+        transcript.unread, reading.salvaged, transcript.odd, transcript.elsewhere,
         len(skipped), reading.damaged_count,
     )  # fmt: skip
 

@@ -88,7 +88,7 @@ def find_all(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tu
     """
     foreign = find_foreign(tree, given)
     sources: list[Source] = [*foreign.sources]
-    nameless = foreign.nameless
+    nameless = [(path, path) for path in foreign.nameless]
     left_out = foreign.left_out
     has_none = not (sources or nameless or left_out)
     if tree.only is None or has_none:
@@ -98,8 +98,12 @@ def find_all(tree: SourceTree, given: str | None) -> tuple[list[Source], list[tu
             if has_none:
                 raise
         else:
-            sources, nameless = [*own, *sources], [*own_nameless, *nameless]
-    left_out += [(path.parent, f"its path {path} is no session id") for path in nameless]
+            sources = [*own, *sources]
+            nameless = [*((path.parent, path) for path in own_nameless), *nameless]
+    left_out += [
+        (path, f"its path {shown} is no session id: `steno import PATH ID` gives it one")
+        for path, shown in nameless
+    ]
     if not sources and len(left_out) == 1 and not nameless:
         path, why = left_out[0]
         raise BadRequest(f"{path} is not imported: {why}")

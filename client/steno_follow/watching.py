@@ -216,7 +216,6 @@ class Watcher:
         Raises:
             Unreachable, ShuttingDown, OutcomeUnknown: the daemon is away; a later call goes on.
         """
-        yield from self._deleted()
         begun = self._clock()
         due = [each for each in self._work.values() if each.at <= begun]
         due.sort(key=lambda each: each.file.changed_at, reverse=True)
@@ -225,6 +224,13 @@ class Watcher:
             if self._clock() - begun > WATCH_WORK_S:
                 return
             yield from self._try(each)
+        # A file that was moved while nobody watched is found at its new place first.
+        if not any(map(self._is_new, self._work.values())):
+            yield from self._deleted()
+
+    def _is_new(self, work: _Work) -> bool:
+        """Whether a file waits for its first look, as it does while another import runs."""
+        return not work.failures and work.file.path not in self.sources
 
     def pause_s(self, longest_s: float) -> float:
         """The time until a file waits for `work`."""

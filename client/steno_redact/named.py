@@ -35,6 +35,7 @@ STEMS: Final = ("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred
 
 # What may stand between a name and its value: the end of a quote or bracket, and a sign.
 _IS: Final = r"[\"'`]?[\])]?[ \t]{0,8}(?P<sign>:=|=>|[:=])[ \t]{0,8}"
+_SIGN: Final = re.compile(_IS)
 # A variable, a place for one, a call or a type is no value; seen at once, whatever follows.
 _NO_VALUE: Final = r"(?!\$[({]|\{|<|%[A-Za-z_(])"
 _QUOTED: Final = r"(?:(?!(?P=quote))[^\r\n]|(?P=quote)(?=\w)){1,8192}"
@@ -47,6 +48,7 @@ _VALUE: Final = (
     r"(?:[^\s\"'`;&<>|,)}\]]|[,)}\]](?![\s\"'`,)}\];]|$)){0,8191}))"
 )
 # After a word that is an option of a command, or in .netrc, a space is enough.
+_BLANKS: Final = frozenset(" \t")
 _SPACED: Final = r"(?P<sign>[ \t]{1,8})"
 
 _TAILS: Final = {
@@ -143,9 +145,16 @@ def _at(text: str, low: str, stem: str, at: int) -> tuple[int, int, str] | None:
     if stem in {"auth", "cookie"} and (header := _HEADER.match(text, at)) is not None:
         return _in_header(text, header)
     name = _NAMES[stem].match(low, at)
-    before = text[max(0, at - _BEFORE_CHARS) : at]
-    # First, because a value may be long, and its text is full of other names.
-    if name is None or not is_secret_name(before, text[at : name.end()]):
+    if name is None:
+        return None
+    before, end = text[max(0, at - _BEFORE_CHARS) : at], name.end()
+    # First, because nearly every name in a text has no value.
+    if _SIGN.match(text, end) is None and not (
+        text[end : end + 1] in _BLANKS and _is_option(before)
+    ):
+        return None
+    # Then this, because a value may be long, and its text is full of other names.
+    if not is_secret_name(before, text[at:end]):
         return None
     if stem == "pass" and _is_a_count(before, text, at):
         return None
@@ -181,7 +190,8 @@ def _in_header(text: str, header: re.Match[str]) -> tuple[int, int, str] | None:
 
 def _is_option(before: str) -> bool:
     """Whether the name after this text is the option of a command, or of `.netrc`."""
-    return _DASHES.search(before) is not None or _LOGIN.search(before) is not None
+    is_named = "--" in before and _DASHES.search(before) is not None
+    return is_named or ("login" in before and _LOGIN.search(before) is not None)
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from steno_agents.following import (
     pieces_of,
 )
 from steno_agents.gemini_cli import GeminiCli
-from steno_agents.json_lines import lenient_object
 from steno_agents.limits import DAMAGED_NAMED_MAX, RAW_BYTES
 from steno_agents.transcript import ForeignTranscript
 
@@ -56,9 +56,7 @@ class File:
         return [json.loads(each)["content"] for each in more]
 
     def record_at(self, place: int) -> dict[str, Any] | None:
-        size = self.reading.salvaged.get(place)
-        end = self.content.index(b"\n", place) if size is None else place + size
-        return lenient_object(self.content[place:end])
+        return self.reading.record_at(BytesIO(self.content), place)
 
 
 def test_a_cursor_is_the_key_of_its_append() -> None:

@@ -375,6 +375,33 @@ def test_a_line_is_in_memory_once_whatever_part_of_its_file_is_taken(
     assert size < peak < 2 * size
 
 
+def test_a_line_that_is_read_takes_its_memory_twice(world: World, tmp_path: Path) -> None:
+    data = "A" * (9 * MIB)
+    shown = {"type": "image", "file": {"base64": data, "type": "image/png"}}
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [
+        {"type": "image", "source": source},
+    ]}  # fmt: skip
+    line = lines(claude_node("3", "2", "user", [result], toolUseResult=shown))
+    del data, shown, source, result
+    world.file.write_bytes(ONE + line)
+    size = len(line)
+    del line
+    found = world.source
+    (tmp_path / "session").mkdir()
+    tracemalloc.start()
+    try:
+        write_session(found, tmp_path / "session", lambda _: None, None)
+        _, written = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        world.look()
+        _, followed = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2 * size < written < 2.2 * size
+    assert 2 * size < followed < 2.7 * size
+
+
 def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
     world: World, tmp_path: Path
 ) -> None:

@@ -190,6 +190,24 @@ def test_a_file_that_was_deleted_while_nobody_watched_is_marked(world: World) ->
     assert world.states() == {}
 
 
+def test_a_file_that_was_moved_while_nobody_watched_is_the_same_session(world: World) -> None:
+    world.write(1, "one")
+    world.look()
+    moved = world.folder / "-srv-store" / world.file(1).name
+    moved.parent.mkdir()
+    world.file(1).rename(moved)
+    world.new_watcher()
+    with folder_aside(world.root / "sessions"):
+        world.write(2, "a new one waits")
+        assert world.look() == [], "the file may be found behind it"
+    assert world.states() == {world.session(2): "imported"}
+    assert "source-deleted" not in world.client.stat(world.session(1)).labels
+    with moved.open("a") as more:
+        more.write(json.dumps(node(2, "user", "two", SESSION.format(1))) + "\n")
+    assert world.states() == {world.session(1): "grown"}
+    assert world.context(1) == ["one", "two"]
+
+
 def test_a_file_that_was_complete_as_the_watch_began_is_marked_when_it_goes(world: World) -> None:
     world.write(1, "one")
     world.write(2, "eins")

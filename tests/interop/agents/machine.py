@@ -89,18 +89,39 @@ class Machine:
             forks: it goes on in a copy.
             fails: the program may end with an error.
         """
-        before, asked = set(self.files(program)), len(self.model.requests)
-        with self.running(program, prompt, resumed, forks=forks) as process:
-            out, errors = process.communicate(timeout=_RUN_S)
-        assert fails or process.returncode == 0, out + errors
+        before = set(self.files(program))
+        request = self.ask(program, prompt, resumed, forks=forks, fails=fails)
         if resumed is None or forks:
             [file] = set(self.files(program)) - before
         else:
             file = self.file_of(program, resumed)
+        return Turn(program.session_of(file), file, request)
+
+    def ask(
+        self,
+        program: Program,
+        prompt: str,
+        resumed: str | None = None,
+        *,
+        forks: bool = False,
+        fails: bool = False,
+    ) -> Request:
+        """Let a program carry out a prompt; returns the last request of the turn."""
+        asked = len(self.model.requests)
+        with self.running(program, prompt, resumed, forks=forks) as process:
+            out, errors = process.communicate(timeout=_RUN_S)
+        assert fails or process.returncode == 0, out + errors
         requests = self.model.requests[asked:]
         # Behind the turn, a program may ask for a summary.
         of_turn = [each for each in requests if prompt in each.prompts[-1:]]
-        return Turn(program.session_of(file), file, (of_turn or requests)[-1])
+        return (of_turn or requests)[-1]
+
+    def run(self, *words: str) -> str:
+        """Run a command of a program to its end; returns what it printed."""
+        with self._begin(words) as process:
+            out, errors = process.communicate(timeout=_RUN_S)
+        assert process.returncode == 0, out + errors
+        return out
 
     @contextmanager
     def running(
@@ -109,8 +130,11 @@ class Machine:
         """A program that carries out a prompt; it is killed with all that it started."""
         words = program.begin if resumed is None else program.fork if forks else program.resume
         which = [] if resumed is None else [resumed]
-        # Qwen Code and Claude Code take the prompt behind `-p`, others anywhere.
-        given = [*words, *which, *(["-p"] if program.name == "qwen" and resumed else []), prompt]
+        # These and Claude Code take the prompt behind `-p`, others anywhere.
+        is_named = resumed is not None and program.name in {"qwen", "copilot"}
+        # opencode puts quotes around words that are one argument.
+        said = prompt.split(" ") if program.name == "opencode" else [prompt]
+        given = [*words, *which, *(["-p"] if is_named else []), *said]
         with self._begin(given) as process:
             try:
                 yield process

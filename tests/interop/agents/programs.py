@@ -52,8 +52,8 @@ class Program:
         return str(pins[self.package])
 
     def session_of(self, file: Path) -> str:
-        """The id in the name of a transcript."""
-        return file.stem[-36:]
+        """The id in the path of a transcript."""
+        return file.parent.name if self.name == "copilot" else file.stem[-36:]
 
 
 def _codex_settings(url: str) -> dict[str, str]:
@@ -92,6 +92,21 @@ def _qwen_settings(_: str) -> dict[str, str]:
     return {".qwen/settings.json": json.dumps({"memory": {"enableManagedAutoMemory": False}})}
 
 
+def _opencode_settings(url: str) -> dict[str, str]:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible", "name": "mock",
+        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+        "models": {"mock": {"name": "mock", "limit": {"context": 128_000, "output": 4096}}},
+    }  # fmt: skip
+    settings = {
+        "model": "mock/mock", "small_model": "mock/mock", "provider": {"mock": provider},
+        "autoupdate": False, "share": "disabled", "permission": {"*": "allow"},
+        # A title would be a request of its own.
+        "agent": {"title": {"disable": True}},
+    }  # fmt: skip
+    return {".config/opencode/opencode.json": json.dumps(settings)}
+
+
 _CLAUDE: Final = "claude", "--output-format", "json", "--dangerously-skip-permissions", "-p"
 _CODEX: Final = "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"
 _QWEN: Final = "qwen", "--approval-mode", "yolo", "--auth-type", "openai"
@@ -119,6 +134,21 @@ QWEN: Final = Program(
     begin=[*_QWEN, "-p"], resume=[*_QWEN, "--resume"], fork=[*_QWEN, "--fork-session", "--resume"],
     compact="/compress", settings=_qwen_settings,
 )  # fmt: skip
+
+COPILOT: Final = Program(
+    "copilot", "@github/copilot", ".copilot/session-state/*/events.jsonl",
+    begin=["copilot", "--allow-all-tools", "-p"],
+    resume=["copilot", "--allow-all-tools", "--resume"],
+    fork=[], compact="", settings=lambda _: {},
+)  # fmt: skip
+"""It cannot fork a session."""
+
+OPENCODE: Final = Program(
+    "opencode", "opencode-ai", "",
+    begin=["opencode", "run"], resume=["opencode", "run", "--session"],
+    fork=["opencode", "run", "--fork", "--session"], compact="", settings=_opencode_settings,
+)  # fmt: skip
+"""Its sessions are rows of a database."""
 
 PROGRAMS: Final = {each.name: each for each in (CLAUDE_CODE, CODEX, PI, QWEN)}
 
@@ -150,6 +180,14 @@ def environment(home: Path, url: str) -> dict[str, str]:
         "OPENAI_API_KEY": "none",
         "OPENAI_MODEL": "mock",
         # Nothing leaves the machine, and root needs no sandbox.
+        "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
+        "COPILOT_PROVIDER_API_KEY": "none",
+        "COPILOT_MODEL": "mock",
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_AUTO_UPDATE": "false",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "npm_config_offline": "true",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
