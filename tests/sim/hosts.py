@@ -152,6 +152,8 @@ class SimulatedHost(Host):
     def end(self) -> None:
         """End its process without a word."""
         self.journal.close()
+        # What was open in it has other handles in the next one.
+        self._opened.clear()
         if self.desk is not None:
             self.desk.end()
             self.desk = None
