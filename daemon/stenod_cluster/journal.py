@@ -200,7 +200,7 @@ class JournalLost(DiskRefused):
 REMEDY: Final = (
     "restore the servers' data if it can be had, else run `steno cluster join --again` on each"
     " host, first where the newest sessions are, which brings the sessions of its root into the"
-    " stream again"
+    " stream again, then `steno restart` on each"
 )
 """What an operator does about a stream that lacks acknowledged messages."""
 

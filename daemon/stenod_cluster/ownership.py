@@ -17,7 +17,7 @@ from errno import ENOENT
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, Busy, Held
+from steno_protocol.errors import BadRequest, Busy, Held, StorageFailed
 from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
 from stenod_cluster import limits
@@ -83,6 +83,7 @@ class Ownership:
     Attributes:
         counts: what happened so far.
         holds: who needs the messages of which session.
+        is_joining: other hosts may not have joined the stream yet; no session begins.
         on_lost: called with a folder when the journal refused this daemon as its owner.
         heard_at: monotonic time at which the journal last said that no folder was taken over.
     """
@@ -101,6 +102,7 @@ class Ownership:
         self.hosts = hosts
         self.counts = Counts()
         self.heard_at = -math.inf
+        self.is_joining = False
         self.on_lost: Callable[[str], None] = _forget_loss
         self._disk = disk
         self._tree = tree
@@ -460,6 +462,8 @@ class Ownership:
         """Own a name that leads to nothing: with the files that the journal never had, or none."""
         if not is_unjoined and not create:
             return None
+        if not is_unjoined:
+            self.check_new(path)
         folder = self.begin(path, 0 if name is None else name.sequence)
         if is_unjoined:
             self._check_newest(path)
@@ -470,6 +474,20 @@ class Ownership:
         folder.is_mark_due = not is_unjoined
         self._keep(folder)
         return folder
+
+    def check_new(self, path: str) -> None:
+        """Refuse a new name while a host that joins later may have a session there.
+
+        Raises:
+            StorageFailed: the operator lets the hosts join another stream.
+        """
+        if self.is_joining and not is_in_trash(path):
+            raise StorageFailed(
+                "no session begins here while hosts join another stream, as one of them may have"
+                " the id: run `steno cluster join --again` on each host, then `steno restart` on"
+                " this one; nothing of the command was kept",
+                session=path,
+            )
 
     def _check_newest(self, path: str) -> None:
         """Refuse to bring an old copy into a new stream, where it would hide the newest one.

@@ -420,7 +420,12 @@ class Registry:
         member = self.member
         if member is None or (place := self._trees.place(session)).shared:
             return False
-        if session in self._addresses:
+        known = self._addresses.get(session)
+        if known is not None and known.is_idle and known.opened("context") is None:
+            # Its opening failed, so this daemon owns nothing, and another one may own it since.
+            self._retire(known)
+            known = None
+        if known is not None:
             if not for_reading or member.is_sure:
                 return False
             return await self._services.read(lambda: member.is_stale(session))
