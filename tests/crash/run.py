@@ -118,6 +118,7 @@ def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
                 _play(world, plan, report, watchers, is_quiet=is_quiet)
             agents.finish()
         _count(agents.facts, hosts, report)
+        report.faults += world.faults
         _compare(world, report)
     return report
 

@@ -222,6 +222,7 @@ class World:
         agents: the clients.
         sessions: the sessions that they use.
         families: the sessions that blows have moved.
+        faults: what blows have found wrong.
     """
 
     def __init__(
@@ -232,6 +233,7 @@ class World:
         self.agents = agents
         self.sessions = sessions
         self.families: list[Family] = []
+        self.faults: list[str] = []
 
     def owner(self, session: str) -> Host:
         """The daemon that owns a session, as the journal says."""
