@@ -134,6 +134,13 @@ class Publication(msgspec.Struct, frozen=True):
 _NAME: Final = "@"
 
 
+HELD: Final = ".held"
+"""The first segment of the names of holds; no session's name begins like this."""
+
+ENDED: Final = 2**63 - 1
+"""The position from which on a session that ended needs its messages."""
+
+
 def subject_of_name(path: str) -> str:
     """Return the subject of a name, which no identity is like."""
     return f"{_NAME}{path}"
@@ -347,6 +354,14 @@ class Journal(Protocol):
 
         Args:
             above: only names below this one.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def oldest_name(self, above: str) -> str | None:
+        """Returns the name below one whose first message is the oldest; None if there is no name.
 
         Raises:
             JournalLost: no server answered.

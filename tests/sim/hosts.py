@@ -45,7 +45,7 @@ class MortalJournal:
         self._is_dead = False
         self.under_way = 0
         self.names, self.counts, self.purge = journal.names, journal.counts, journal.purge
-        self.listen = journal.listen
+        self.listen, self.oldest_name = journal.listen, journal.oldest_name
         self.stream, self.last_of, self.confirm = journal.stream, journal.last_of, journal.confirm
         self.is_silent = False
 

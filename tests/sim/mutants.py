@@ -594,7 +594,9 @@ MUTANTS = {
     "a place in the journal that is believed unchecked": Mutant(
         [(Mirror, "_holds", _holds_by_size)], {"hosts": 0}
     ),
-    "a collection that no fork holds": Mutant([(Holds, "_held", _held_by_itself)], {"hosts": 6}),
+    "a collection that no fork holds": Mutant(
+        [(Holds, "_held", _held_by_itself), (Holds, "_is_held_by_fork", _never)], {"hosts": 6}
+    ),
     "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
     "a repeat that a stale owner refuses": Mutant(
         [(JsonlLog, "confirm_owner", _nothing)], {"hosts": 129}

@@ -183,6 +183,14 @@ class MemoryStream:
         prefix = "" if above is None else f"{above}/"
         return [name for name in found if name is not None and name.startswith(prefix)]
 
+    def oldest_name(self, host: str, above: str) -> str | None:
+        """The name below one whose first message is the oldest."""
+        return min(
+            self.names(host, above),
+            key=lambda name: _number(self._messages[subject_of_name(name)][0]),
+            default=None,
+        )
+
     def counts(self, host: str = "") -> dict[str, int]:
         """The number of messages of each session."""
         found = self.subjects(host)
@@ -338,6 +346,11 @@ class MemoryJournal:
         """Returns the names with messages."""
         self._check_open()
         return self._stream.names(self._host, above)
+
+    def oldest_name(self, above: str) -> str | None:
+        """Returns the name below one whose first message is the oldest."""
+        self._check_open()
+        return self._stream.oldest_name(self._host, above)
 
     def counts(self) -> dict[str, int]:
         """Returns the number of messages of each session."""
