@@ -291,6 +291,16 @@ class Journal(Protocol):
         """
         ...
 
+    def began(self) -> int:
+        """Returns the sequence from which on the stream has its identity.
+
+        An earlier message is from an old copy, and later ones of its session may be lost.
+
+        Raises:
+            JournalLost: no server was reached yet.
+        """
+        ...
+
     def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host that a daemon is about to take one of its sessions over.
 

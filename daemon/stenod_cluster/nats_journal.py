@@ -144,6 +144,11 @@ class NatsJournal:
             self.wait_ready(self._options.publish_s)
         return self._identity.identity
 
+    def began(self) -> int:
+        """Returns the sequence from which on the stream has its identity; see `Journal`."""
+        self.stream()
+        return self._identity.began
+
     def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host that loses a session; see `Journal`."""
         self._connection.call(self._note_taken(name, host, owner))

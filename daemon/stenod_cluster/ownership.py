@@ -442,6 +442,8 @@ class Ownership:
                 break
         else:
             raise _contended(path)
+        if self._is_newest_here(path, identity, sequence):
+            return self._shipped(path, identity, sequence, name_sequence)
         with self.opened(path, create=True) as handle:
             made = self._mirror(handle, path, identity, sequence).make()
         if not made.manifest.names and not create:
@@ -472,6 +474,40 @@ class Ownership:
                 raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
         folder.is_mark_due = not is_unjoined
+        self._keep(folder)
+        return folder
+
+    def _is_newest_here(self, path: str, identity: str, last: int) -> bool:
+        """Whether the stream has an old copy of a session of which this disk has the newest files.
+
+        Args:
+            path: the name of the session.
+            identity: the session.
+            last: its last message.
+
+        Raises:
+            BadRequest: the newest files are on another host, which did not join yet.
+        """
+        with suppress(FileNotFoundError), self.opened(path) as handle:
+            mark = read_mark(self._disk, handle, self.owner.host)
+            if mark is None or mark.identity != identity or mark.stream == self.journal.stream():
+                return False
+            since = self.journal.read(identity, self.journal.began(), last)
+            if any(each.kind is not Kind.OWN and each.owner.host != mark.host for each in since):
+                return False
+            self._check_newest(path)
+            return True
+        return False
+
+    def _shipped(self, path: str, identity: str, sequence: int, name_sequence: int) -> OwnedFolder:
+        """Publish the files of this disk in place of an old copy of them."""
+        folder = OwnedFolder(
+            path, identity, self.owner, sequence, Manifest(), {}, name_sequence
+        )  # fmt: skip
+        with folder.publishing, self.opened(path) as handle:
+            folder.note_all(self._disk, handle, session_files(self._disk, handle))
+            raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
+        self.save_mark(folder)
         self._keep(folder)
         return folder
 
@@ -543,8 +579,10 @@ class Ownership:
         """Append a message behind the last one; returns its sequence, and the last one."""
         last = self.journal.last(identity)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
+            is_newest = last is not None and self._check_old(path, identity, last)
             if last is not None and last.owner.host != self.owner.host:
-                self._check_free(path, last.owner)
+                if not is_newest:
+                    self._check_free(path, last.owner)
                 self.journal.note_taken(path, last.owner.host, self.owner)
             after = 0 if last is None else last.sequence
             wanted = Publication(identity, after, self.owner, Kind.OWN, b"")
@@ -555,6 +593,20 @@ class Ownership:
                 raise as_lost(outcome)
             last = outcome.newer
         raise _contended(path)
+
+    def _check_old(self, path: str, identity: str, last: Message) -> bool:
+        """Return whether the stream has an old copy of a session, and this disk the newest files.
+
+        Raises:
+            BadRequest: the newest files are on another host, which did not join yet.
+            StorageFailed: another host may have them.
+        """
+        if last.sequence > self.journal.began():
+            return False
+        is_newest = self._is_newest_here(path, identity, last.sequence)
+        if not is_newest and last.owner.host != self.owner.host:
+            self.check_new(path)
+        return is_newest
 
     def _check_free(self, path: str, owner: Owner) -> None:
         living = self.hosts.living(owner.host)

@@ -46,6 +46,7 @@ class MortalJournal:
         self.under_way = 0
         self.names, self.counts, self.purge = journal.names, journal.counts, journal.purge
         self.listen, self.oldest_name = journal.listen, journal.oldest_name
+        self.began = journal.began
         self.stream, self.last_of, self.confirm = journal.stream, journal.last_of, journal.confirm
         self.is_silent = False
 

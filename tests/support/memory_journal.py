@@ -63,6 +63,7 @@ class MemoryStream:
         now: the clock of the servers.
         capacity: bytes of all bodies that they store.
         identity: of the stream; another one after it was made again.
+        began: the sequence from which on it has it.
     """
 
     seed: int = 0
@@ -70,6 +71,7 @@ class MemoryStream:
     now: Callable[[], float] = lambda: 0.0
     capacity: int = 2**40
     identity: str = "stream-1"
+    began: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -322,6 +324,10 @@ class MemoryJournal:
     def stream(self) -> str:
         """Returns the identity of the stream."""
         return self._stream.identity
+
+    def began(self) -> int:
+        """Returns the sequence from which on the stream has its identity."""
+        return self._stream.began
 
     def confirm(self) -> None:
         """Raise JournalLost for a host that is cut off."""
