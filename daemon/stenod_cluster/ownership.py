@@ -329,15 +329,21 @@ class Ownership:
                     continue
                 self.lose(path, note.owner)
                 found.append((path, note.owner))
-            self._note_left(path, note.owner)
+            self._note_left(path, note.owner, note.sequence)
         self.heard_at = began
         return found
 
-    def _note_left(self, path: str, owner: Owner) -> None:
-        """Note on this disk that another daemon's copy of a folder is newer."""
+    def _note_left(self, path: str, owner: Owner, sequence: float = math.inf) -> None:
+        """Note on this disk that another daemon's copy of a folder is newer.
+
+        Args:
+            path: the folder.
+            owner: the other daemon.
+            sequence: that of its note; the folder may have come back since.
+        """
         with suppress(OSError), self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
-            if mark is not None:
+            if mark is not None and mark.sequence < sequence:
                 left = msgspec.structs.replace(mark, left=owner.endpoint)
                 save_mark(self._disk, handle, left)
 

@@ -118,3 +118,18 @@ def test_what_another_host_wrote_since_is_not_shipped_over(
     assert content(one, "s") == line("old") + line("other")
     (kept,) = Path(one.tree, "s", "quarantine").iterdir()
     assert line("new") in kept.read_bytes()
+
+
+def test_a_note_of_an_earlier_takeover_says_nothing_of_a_session_that_came_back(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "1")
+    for host, text in ((two, "2"), (one, "3")):
+        host.now += 100.0
+        write(host, "s", text)
+    one.start()
+    one.ownership.look_for_losses()
+    stream._messages.clear()
+    stream.identity = "stream-2"
+    one.start()
+    assert content(one, "s") == line("1") + line("2") + line("3")
