@@ -153,6 +153,7 @@ def _restore_stream(world: World, blow: Blow) -> None:
         proxy.cut()
     _begin_again(world, Node.restore_data)
     old = _messages(world)
+    world.has_old_names = True
     for proxy in proxies:
         proxy.heal()
     _join_again(world, blow, owner, old)
