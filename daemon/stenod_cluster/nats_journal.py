@@ -359,7 +359,7 @@ class NatsJournal:
         await self._confirm()
         if found:
             with suppress(JournalLost, Rejected):
-                request = {"filter": subject, "keep": 1}
+                request = {"filter": subject, "seq": sequence + 1}
                 await api(self._connection, "STREAM.PURGE", self._stream, request, limits.MONITOR_S)
         self._noted = max(self._noted, sequence)
         return found

@@ -326,6 +326,9 @@ class Ownership:
             # What this daemon published since shows that the other one came too late.
             if folder is not None:
                 if folder.sequence > note.sequence:
+                    # The next process may read the note once more.
+                    with suppress(OSError):
+                        self.save_mark(folder)
                     continue
                 self.lose(path, note.owner)
                 found.append((path, note.owner))

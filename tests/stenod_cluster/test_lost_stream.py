@@ -133,3 +133,18 @@ def test_a_note_of_an_earlier_takeover_says_nothing_of_a_session_that_came_back(
     stream.identity = "stream-2"
     one.start()
     assert content(one, "s") == line("1") + line("2") + line("3")
+
+
+def test_a_note_of_a_takeover_that_failed_says_nothing_after_a_restart(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "1")
+    two.journal.note_taken("s", "one", two.hosts.owner)
+    write(one, "s", "2")
+    one.ownership.look_for_losses()
+    one.start()
+    one.ownership.look_for_losses()
+    stream._messages.clear()
+    stream.identity = "stream-2"
+    one.start()
+    assert content(one, "s") == line("1") + line("2")
