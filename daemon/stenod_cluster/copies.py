@@ -122,7 +122,8 @@ class Copies:
             self._put_away_all(self.stale(path))
         if name is not None and name.kind is Kind.NAME and name.label.other:
             with self._free(name.label.other) as is_free:
-                _ = is_free and self._move(name.label.other, path, name.label.identity)
+                if is_free:
+                    self._move(name.label.other, path, name.label.identity)
         return is_unjoined
 
     def _put_away(self, path: str, name: Message | None) -> bool:
@@ -153,7 +154,8 @@ class Copies:
         """Put away what is at several names, unless another thread opens it."""
         for each in list(paths):
             with self._free(each) as is_free:
-                _ = is_free and self._put_away(each, self._journal.last(subject_of_name(each)))
+                if is_free:
+                    self._put_away(each, self._journal.last(subject_of_name(each)))
 
     def _identity(self, folder: int) -> str | None:
         """The session whose files an open folder has, as far as its mark says."""

@@ -19,20 +19,23 @@ from stenod.core.manifest import Content, Manifest
 from stenod.recovery.crash_recovery import present_generation
 from stenod.store.disk import Disk
 from stenod_cluster import limits
-from stenod_cluster.journal import Journal, Kind, Label, Owner, Publication, subject_of_name
+from stenod_cluster.journal import (
+    ENDED,
+    HELD,
+    Journal,
+    Kind,
+    Label,
+    Owner,
+    Publication,
+    subject_of_name,
+)
 from stenod_cluster.mirror import session_files
 from stenod_cluster.owned_folder import OwnedFolder, crc_of, raise_first, ship
 
-_HELD: Final = ".held"
-"""The first segment of the names of holds; no session's name begins like this."""
-
-_PATTERN: Final = re.compile(rf"{re.escape(_HELD)}/([^/]+)/([0-9]+)/([^/]+)", re.ASCII)
+_PATTERN: Final = re.compile(rf"{re.escape(HELD)}/([^/]+)/([0-9]+)/([^/]+)", re.ASCII)
 """The name of a hold; another program may give names that are none."""
 
 _NONE: Final = Label("", "")
-
-_END: Final = 2**63 - 1
-"""The position from which on a session that ended needs its messages."""
 
 
 class Base(NamedTuple):
@@ -81,7 +84,7 @@ class Holds:
 
     def of_end(self, identity: str) -> Publication:
         """The message by which a session needs nothing more, for one batch with its end."""
-        return self._message(identity, _Hold(_END, identity), self._base(identity))
+        return self._message(identity, _Hold(ENDED, identity), self._base(identity))
 
     def shorten(self, identity: str, needed: int) -> None:
         """Remove the messages of an owned session before one, but for those that forks need.
@@ -101,7 +104,7 @@ class Holds:
         self.collect(identity)
         last = self._journal.last(identity)
         if last is not None:
-            self._thin(identity, _END, last.sequence)
+            self._thin(identity, ENDED, last.sequence)
 
     def _thin(self, identity: str, needed: int, last: int) -> None:
         """Remove the messages between those that forks need and one that stays."""
@@ -118,7 +121,7 @@ class Holds:
         Raises:
             OSError: the journal failed; the next daemon that starts goes on.
         """
-        while identity:
+        while identity and not self._is_held_by_fork(identity):
             held = self._held(identity)
             own = [each for each in held if each.holder == identity]
             forks = [each for each in held if each.holder != identity]
@@ -137,12 +140,21 @@ class Holds:
 
     def collect_all(self) -> None:
         """Go on where daemons died in a collection."""
-        held = self._named(_HELD)
+        held = self._named(HELD)
         for identity in sorted({each for each, hold in held if hold.holder == each}):
             self.collect(identity)
 
+    def _is_held_by_fork(self, identity: str) -> bool:
+        """Whether the oldest hold of a session is a fork's.
+
+        What the session itself needs, if that is known, is then stored later and behind the fork's
+        position. The list of all forks takes as long as they are many.
+        """
+        oldest = _PATTERN.fullmatch(self._journal.oldest_name(f"{HELD}/{identity}") or "")
+        return oldest is not None and oldest[3] != identity
+
     def _held(self, identity: str) -> list[_Hold]:
-        return [hold for _, hold in self._named(f"{_HELD}/{identity}")]
+        return [hold for _, hold in self._named(f"{HELD}/{identity}")]
 
     def _named(self, above: str) -> list[tuple[str, _Hold]]:
         """The sessions that are held, and the holds, by the names below one."""
@@ -166,11 +178,11 @@ class Holds:
         return Publication(_subject(identity, hold), 0, self._owner, Kind.NAME, body)
 
     def _forget(self, identity: str, hold: _Hold) -> None:
-        self._journal.purge(_subject(identity, hold), _END)
+        self._journal.purge(_subject(identity, hold), ENDED)
 
 
 def _subject(identity: str, hold: _Hold) -> str:
-    return subject_of_name(f"{_HELD}/{identity}/{hold.position}/{hold.holder}")
+    return subject_of_name(f"{HELD}/{identity}/{hold.position}/{hold.holder}")
 
 
 def base_at_head(journal: Journal, source: OwnedFolder) -> Base:

@@ -9,7 +9,7 @@ from stenod.store.disk import Disk
 from stenod_cluster.membership import Membership
 from stenod_cluster.nats_journal import NatsJournal
 from stenod_cluster.options import replication_options
-from stenod_cluster.trust import Trust
+from stenod_cluster.trust import Request, Trust
 
 
 def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
@@ -26,7 +26,9 @@ def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
     options = replication_options(config.settings)
     endpoint = config.settings.text("replication.advertise") or config.endpoint
     try:
-        engine = NatsJournal(options, f"stenod on {socket.gethostname()}", Trust(config.root))
+        trust = Trust(config.root)
+        is_joining = trust.request is Request.AGAIN
+        engine = NatsJournal(options, f"stenod on {socket.gethostname()}", trust)
     except OSError as error:
         raise BadRequest(
             f"the cluster {options.cluster} cannot be used: {error}: correct [replication]"
@@ -39,4 +41,5 @@ def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
         endpoint,
         config.settings.number("replication.dead_s"),
         log,
+        is_joining=is_joining,
     )

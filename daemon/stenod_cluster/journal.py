@@ -134,6 +134,13 @@ class Publication(msgspec.Struct, frozen=True):
 _NAME: Final = "@"
 
 
+HELD: Final = ".held"
+"""The first segment of the names of holds; no session's name begins like this."""
+
+ENDED: Final = 2**63 - 1
+"""The position from which on a session that ended needs its messages."""
+
+
 def subject_of_name(path: str) -> str:
     """Return the subject of a name, which no identity is like."""
     return f"{_NAME}{path}"
@@ -200,7 +207,7 @@ class JournalLost(DiskRefused):
 REMEDY: Final = (
     "restore the servers' data if it can be had, else run `steno cluster join --again` on each"
     " host, first where the newest sessions are, which brings the sessions of its root into the"
-    " stream again"
+    " stream again, then `steno restart` on each"
 )
 """What an operator does about a stream that lacks acknowledged messages."""
 
@@ -284,6 +291,16 @@ class Journal(Protocol):
         """
         ...
 
+    def began(self) -> int:
+        """Returns the sequence from which on the stream has its identity.
+
+        An earlier message is from an old copy, and later ones of its session may be lost.
+
+        Raises:
+            JournalLost: no server was reached yet.
+        """
+        ...
+
     def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host that a daemon is about to take one of its sessions over.
 
@@ -347,6 +364,14 @@ class Journal(Protocol):
 
         Args:
             above: only names below this one.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def oldest_name(self, above: str) -> str | None:
+        """Returns the name below one whose first message is the oldest; None if there is no name.
 
         Raises:
             JournalLost: no server answered.

@@ -86,6 +86,7 @@ class Membership:
         endpoint: where clients of other machines reach this daemon.
         dead_s: seconds without a word after which a daemon may be succeeded.
         log: logs an event with fields.
+        is_joining: the operator lets the hosts join another stream, one after another.
 
     Attributes:
         disk: the disk of the daemon.
@@ -100,6 +101,8 @@ class Membership:
         endpoint: str,
         dead_s: float,
         log: Callable[..., None],
+        *,
+        is_joining: bool = False,
     ) -> None:
         self._cluster = cluster
         self._engine = engine
@@ -116,6 +119,7 @@ class Membership:
         tree = str(root / paths.SESSIONS)
         self._ownership = Ownership(local, tree, engine, self._hosts, log, system.boot_id())
         self._ownership.on_lost = self._lost.append
+        self._ownership.is_joining = is_joining
         self._replicated = ReplicatedDisk(local, tree, self._ownership)
         self.disk: Disk = self._replicated
 

@@ -71,6 +71,7 @@ class Names:
         Raises:
             FileExistsError: one of the names is taken; nothing was changed.
             Held: another daemon took a session over; nothing was changed.
+            StorageFailed: hosts still join the stream; nothing was changed.
             BadRequest: they are too many; nothing was changed.
             OSError: the journal failed; after `InDoubt` the names may be changed.
         """
@@ -105,6 +106,7 @@ class Names:
         there = self._journal.last(subject_of_name(goal))
         if there is not None and there.kind is Kind.NAME:
             raise _taken(goal)
+        self._ownership.check_new(goal)
         come = Label(folder.identity, "" if folder.is_new else folder.path)
         after = 0 if there is None else there.sequence
         found = [

@@ -49,6 +49,7 @@ from stenod_cluster.stream_identity import (
     refusal,
 )
 from stenod_cluster.subjects import (
+    ended_subjects,
     names_subjects,
     path_of,
     sessions_subjects,
@@ -60,6 +61,7 @@ from stenod_cluster.subjects import (
 )
 from stenod_cluster.trust import Trust
 from stenod_cluster.verdicts import (
+    NO_MESSAGE_FOUND,
     SEQUENCE_NOT_FOUND,
     Again,
     Refused,
@@ -142,6 +144,11 @@ class NatsJournal:
             self.wait_ready(self._options.publish_s)
         return self._identity.identity
 
+    def began(self) -> int:
+        """Returns the sequence from which on the stream has its identity; see `Journal`."""
+        self.stream()
+        return self._identity.began
+
     def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host that loses a session; see `Journal`."""
         self._connection.call(self._note_taken(name, host, owner))
@@ -176,6 +183,10 @@ class NatsJournal:
         """Returns the names with messages; see `Journal`."""
         subjects = names_subjects(self._options.cluster, above)
         return list(self._connection.call(self._counts(subjects)))
+
+    def oldest_name(self, above: str) -> str | None:
+        """Returns the name with the oldest first message below one; see `Journal`."""
+        return self._connection.call(self._oldest_name(above))
 
     def counts(self) -> dict[str, int]:
         """Returns the number of messages of each session; see `Journal`."""
@@ -233,26 +244,30 @@ class NatsJournal:
     async def _stream_facts(self, servers: Sequence[ServerFacts]) -> tuple[StreamFacts, ...]:
         syncing = {server.name: server.syncing for server in servers if server.name}
         try:
-            request = {"subjects_filter": sessions_subjects(self._options.cluster)}
-            info = await api(
-                self._connection, "STREAM.INFO", self._stream, request, limits.MONITOR_S
-            )
+            ended = len((await self._subjects(ended_subjects(self._options.cluster)))[1])
+            info, sessions = await self._subjects(sessions_subjects(self._options.cluster))
         except JournalLost as error:
             return (StreamFacts(self._stream, trouble=str(error.strerror)),)
         except Rejected as error:
             return (StreamFacts(self._stream, trouble=str(error.error.get("description"))),)
         state, config = info["state"], info["config"]
-        sessions: dict[str, int] = state.get("subjects") or {}
         facts = StreamFacts(
             name=self._stream,
             replicas=_replicas(info.get("cluster"), syncing),
             wanted=config["num_replicas"],
-            folders=len(sessions),
+            # The messages of some that ended are there for their forks.
+            folders=len(sessions) - ended,
             messages=sum(sessions.values()),
             size_bytes=state["bytes"],
             size_bytes_max=config.get("max_bytes", -1),
         )
         return (facts,)
+
+    async def _subjects(self, subjects: str) -> tuple[dict[str, Any], dict[str, int]]:
+        """Returns facts about the stream, and the number of messages of each of some subjects."""
+        request = {"subjects_filter": subjects}
+        info = await api(self._connection, "STREAM.INFO", self._stream, request, limits.MONITOR_S)
+        return info, info["state"].get("subjects") or {}
 
     # --- on the event loop ------------------------------------------------------------------------
 
@@ -344,7 +359,7 @@ class NatsJournal:
         await self._confirm()
         if found:
             with suppress(JournalLost, Rejected):
-                request = {"filter": subject, "keep": 1}
+                request = {"filter": subject, "seq": sequence + 1}
                 await api(self._connection, "STREAM.PURGE", self._stream, request, limits.MONITOR_S)
         self._noted = max(self._noted, sequence)
         return found
@@ -466,6 +481,18 @@ class NatsJournal:
             if not page:
                 break
         return found
+
+    async def _oldest_name(self, above: str) -> str | None:
+        request = {"next_by_subj": names_subjects(self._options.cluster, above)}
+        wait_s = self._options.publish_s
+        await self._wait_prepared(wait_s)
+        try:
+            answer = await api(self._connection, "STREAM.MSG.GET", self._stream, request, wait_s)
+        except Rejected as error:
+            if error.code == NO_MESSAGE_FOUND:
+                return None
+            raise refusal(error, self._stream) from None
+        return path_of(answer["message"]["subject"])
 
     async def _purge(self, subject: str, before: int) -> None:
         await self._ask("STREAM.PURGE", {"filter": self._place(subject), "seq": before})

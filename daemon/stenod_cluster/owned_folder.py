@@ -203,6 +203,12 @@ class OwnedFolder:
             for name in names:
                 self.note_name(disk, folder, name)
 
+    def note_all(self, disk: Disk, folder: int, names: Iterable[str]) -> None:
+        """Note what a folder has, for a snapshot in place of what the journal has of it."""
+        self.note_names(disk, folder, names)
+        with self.lock:
+            self._pending.clear()
+
     def _note(self, entry: AnyEntry) -> None:
         self.manifest.apply(entry)
         self._pending.append(entry)

@@ -17,7 +17,7 @@ from errno import ENOENT
 import msgspec
 
 from steno_protocol import paths
-from steno_protocol.errors import BadRequest, Busy, Held
+from steno_protocol.errors import BadRequest, Busy, Held, StorageFailed
 from stenod.core.manifest import Manifest
 from stenod.store.disk import Disk
 from stenod_cluster import limits
@@ -83,6 +83,7 @@ class Ownership:
     Attributes:
         counts: what happened so far.
         holds: who needs the messages of which session.
+        is_joining: other hosts may not have joined the stream yet; no session begins.
         on_lost: called with a folder when the journal refused this daemon as its owner.
         heard_at: monotonic time at which the journal last said that no folder was taken over.
     """
@@ -101,6 +102,7 @@ class Ownership:
         self.hosts = hosts
         self.counts = Counts()
         self.heard_at = -math.inf
+        self.is_joining = False
         self.on_lost: Callable[[str], None] = _forget_loss
         self._disk = disk
         self._tree = tree
@@ -324,18 +326,27 @@ class Ownership:
             # What this daemon published since shows that the other one came too late.
             if folder is not None:
                 if folder.sequence > note.sequence:
+                    # The next process may read the note once more.
+                    with suppress(OSError):
+                        self.save_mark(folder)
                     continue
                 self.lose(path, note.owner)
                 found.append((path, note.owner))
-            self._note_left(path, note.owner)
+            self._note_left(path, note.owner, note.sequence)
         self.heard_at = began
         return found
 
-    def _note_left(self, path: str, owner: Owner) -> None:
-        """Note on this disk that another daemon's copy of a folder is newer."""
+    def _note_left(self, path: str, owner: Owner, sequence: float = math.inf) -> None:
+        """Note on this disk that another daemon's copy of a folder is newer.
+
+        Args:
+            path: the folder.
+            owner: the other daemon.
+            sequence: that of its note; the folder may have come back since.
+        """
         with suppress(OSError), self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
-            if mark is not None:
+            if mark is not None and mark.sequence < sequence:
                 left = msgspec.structs.replace(mark, left=owner.endpoint)
                 save_mark(self._disk, handle, left)
 
@@ -440,6 +451,8 @@ class Ownership:
                 break
         else:
             raise _contended(path)
+        if self._is_newest_here(path, identity, sequence):
+            return self._shipped(path, identity, sequence, name_sequence)
         with self.opened(path, create=True) as handle:
             made = self._mirror(handle, path, identity, sequence).make()
         if not made.manifest.names and not create:
@@ -460,6 +473,8 @@ class Ownership:
         """Own a name that leads to nothing: with the files that the journal never had, or none."""
         if not is_unjoined and not create:
             return None
+        if not is_unjoined:
+            self.check_new(path)
         folder = self.begin(path, 0 if name is None else name.sequence)
         if is_unjoined:
             self._check_newest(path)
@@ -470,6 +485,54 @@ class Ownership:
         folder.is_mark_due = not is_unjoined
         self._keep(folder)
         return folder
+
+    def _is_newest_here(self, path: str, identity: str, last: int) -> bool:
+        """Whether the stream has an old copy of a session of which this disk has the newest files.
+
+        Args:
+            path: the name of the session.
+            identity: the session.
+            last: its last message.
+
+        Raises:
+            BadRequest: the newest files are on another host, which did not join yet.
+        """
+        with suppress(FileNotFoundError), self.opened(path) as handle:
+            mark = read_mark(self._disk, handle, self.owner.host)
+            if mark is None or mark.identity != identity or mark.stream == self.journal.stream():
+                return False
+            since = self.journal.read(identity, self.journal.began(), last)
+            if any(each.kind is not Kind.OWN and each.owner.host != mark.host for each in since):
+                return False
+            self._check_newest(path)
+            return True
+        return False
+
+    def _shipped(self, path: str, identity: str, sequence: int, name_sequence: int) -> OwnedFolder:
+        """Publish the files of this disk in place of an old copy of them."""
+        folder = OwnedFolder(
+            path, identity, self.owner, sequence, Manifest(), {}, name_sequence
+        )  # fmt: skip
+        with folder.publishing, self.opened(path) as handle:
+            folder.note_all(self._disk, handle, session_files(self._disk, handle))
+            raise_first(ship_all(self.journal, [folder.snapshot(self._disk, handle)]))
+        self.save_mark(folder)
+        self._keep(folder)
+        return folder
+
+    def check_new(self, path: str) -> None:
+        """Refuse a new name while a host that joins later may have a session there.
+
+        Raises:
+            StorageFailed: the operator lets the hosts join another stream.
+        """
+        if self.is_joining and not is_in_trash(path):
+            raise StorageFailed(
+                "no session begins here while hosts join another stream, as one of them may have"
+                " the id: run `steno cluster join --again` on each host, then `steno restart` on"
+                " this one; nothing of the command was kept",
+                session=path,
+            )
 
     def _check_newest(self, path: str) -> None:
         """Refuse to bring an old copy into a new stream, where it would hide the newest one.
@@ -525,8 +588,10 @@ class Ownership:
         """Append a message behind the last one; returns its sequence, and the last one."""
         last = self.journal.last(identity)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
+            is_newest = last is not None and self._check_old(path, identity, last)
             if last is not None and last.owner.host != self.owner.host:
-                self._check_free(path, last.owner)
+                if not is_newest:
+                    self._check_free(path, last.owner)
                 self.journal.note_taken(path, last.owner.host, self.owner)
             after = 0 if last is None else last.sequence
             wanted = Publication(identity, after, self.owner, Kind.OWN, b"")
@@ -537,6 +602,20 @@ class Ownership:
                 raise as_lost(outcome)
             last = outcome.newer
         raise _contended(path)
+
+    def _check_old(self, path: str, identity: str, last: Message) -> bool:
+        """Return whether the stream has an old copy of a session, and this disk the newest files.
+
+        Raises:
+            BadRequest: the newest files are on another host, which did not join yet.
+            StorageFailed: another host may have them.
+        """
+        if last.sequence > self.journal.began():
+            return False
+        is_newest = self._is_newest_here(path, identity, last.sequence)
+        if not is_newest and last.owner.host != self.owner.host:
+            self.check_new(path)
+        return is_newest
 
     def _check_free(self, path: str, owner: Owner) -> None:
         living = self.hosts.living(owner.host)

@@ -68,12 +68,14 @@ class StreamIdentity:
     Attributes:
         created: when it was created; empty before the first look.
         identity: its identity; empty before the first look.
+        began: the sequence of its marker.
         stored: the highest sequence that is known.
     """
 
     def __init__(self, connection: Connection, options: ReplicationOptions, trust: Trust) -> None:
         self.created = ""
         self.identity = ""
+        self.began = 0
         self.stored = 0
         self._connection = connection
         self._options = options
@@ -169,6 +171,10 @@ class StreamIdentity:
         """
         known, is_again = self._trust.known(self._name), self._trust.request is Request.AGAIN
         marker = await self._marker()
+        if known is not None and stored > known.last:
+            # The next process has to know what is missing, too.
+            known = Known(known.identity, stored)
+            await asyncio.to_thread(self._trust.accept, self._name, known)
         if known is not None and not is_again:
             self._compare(known, created, marker, last, stored)
         elif marker is None or (
@@ -180,6 +186,7 @@ class StreamIdentity:
         assert marker is not None
         known = Known(_identity(created, marker), last)
         self.created, self.identity = created, known.identity
+        self.began = marker.sequence
         self.stored = last if is_again else max(self.stored, last)
         await asyncio.to_thread(self._trust.accept, self._name, known)
 

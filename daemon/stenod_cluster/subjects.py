@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from steno_protocol import paths
 from stenod_cluster import limits
-from stenod_cluster.journal import name_of_subject
+from stenod_cluster.journal import ENDED, HELD, name_of_subject
 
 
 def stream_name(cluster: str) -> str:
@@ -64,6 +64,11 @@ def names_subjects(cluster: str, above: str | None) -> str:
     if above is None:
         return f"steno.{cluster}.n.>"
     return f"steno.{cluster}.n.{'.'.join(map(encoded, above.split('/')))}.>"
+
+
+def ended_subjects(cluster: str) -> str:
+    """Returns the wildcard of the names by which sessions that ended hold their messages."""
+    return f"steno.{cluster}.n.{encoded(HELD)}.*.{ENDED}.*"
 
 
 def marker_subject(cluster: str) -> str:

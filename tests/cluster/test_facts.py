@@ -14,7 +14,8 @@ from stenod_cluster.facts import (
     Syncing,
     broken_promises,
 )
-from stenod_cluster.journal import Kind, Owner, Publication
+from stenod_cluster.forks import Holds
+from stenod_cluster.journal import Kind, Owner, Publication, subject_of_name
 from stenod_cluster.monitors import ask_monitors
 from stenod_cluster.options import ReplicationOptions
 from support.nats_cluster import NatsCluster, wait_until
@@ -45,6 +46,20 @@ def facts_of(chosen: ReplicationOptions) -> ClusterFacts:
         # server may not answer in time.
         wait_until(are_all_heard, "the leader does not hear a server that runs")
         return known[-1]
+
+
+def test_a_session_that_ended_and_is_held_by_a_fork_is_not_counted(
+    three_nodes: NatsCluster,
+) -> None:
+    chosen = options(three_nodes)
+    facts_of(chosen)
+    with joined(chosen, "ann") as journal:
+        journal.wait_ready(READY_S)
+        for subject in ("f", subject_of_name(".held/s/1/f")):
+            journal.publish([Publication(subject, 0, ANN, Kind.OWN, b"")])
+        assert journal.state().streams[0].folders == 2
+        journal.publish([Holds(journal, ANN).of_end("s")])
+        assert journal.state().streams[0].folders == 1
 
 
 def test_three_servers_that_sync_keep_the_promise(three_nodes: NatsCluster) -> None:

@@ -10,13 +10,12 @@ import pytest
 
 import steno
 from cluster.test_moves import client_of, read, write
-from cluster.test_streams import rebuild
 from stenod_cluster.subjects import stream_name
 from support.clustered_daemon import clustered_daemon
 from support.command import Steno
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import skip_without_servers
-from support.nats_requests import ask
+from support.nats_requests import ask, rebuild
 
 pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
 
@@ -70,6 +69,13 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
         (left,) = joined.document["left_out"]
         assert left["session"] == "moved"
         assert f"the newest records of the session are on the host of {two.endpoint}" in left["why"]
+        with client_of(one) as first:
+            # The other host has it, and did not join yet.
+            for session in ("t", "new"):
+                with pytest.raises(steno.StorageFailed, match="steno restart"):
+                    first.open(session, follow=False)
+            with pytest.raises(steno.StorageFailed, match="steno restart"):
+                first.rename("s", "t")
         # The other root knows the stream of before, and has to join, too.
         assert SAYS in Steno(two.root)("start").err
         joined = Steno(two.root)("cluster", "join", "--again", "--json")
@@ -82,6 +88,9 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
                 assert read(client, "moved") == ["older", "newer"]
             write(first, "s", "third")
             assert read(second, "s") == ["first", "third"]
+        assert Steno(one.root)("restart").code == 0
+        with client_of(one) as first:
+            write(first, "new", "fourth")
     finally:
         for each in (one, two):
             Steno(each.root)("stop")

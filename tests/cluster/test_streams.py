@@ -16,7 +16,7 @@ from stenod_cluster.subjects import stream_name
 from stenod_cluster.trust import Request, Trust
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import READY_S, joined, options
-from support.nats_requests import REQUEST_S, ask
+from support.nats_requests import REQUEST_S, ask, rebuild
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
@@ -59,14 +59,6 @@ def raised(found: int | OSError) -> int:
     if isinstance(found, OSError):
         raise found
     return found
-
-
-def rebuild(cluster: NatsCluster, stream: str) -> dict[str, Any]:
-    """Delete a stream, and make it again with its configuration, as an operator does."""
-    config = ask(cluster, f"$JS.API.STREAM.INFO.{stream}", {})["config"]
-    assert ask(cluster, f"$JS.API.STREAM.DELETE.{stream}", {})["success"]
-    assert "error" not in ask(cluster, f"$JS.API.STREAM.CREATE.{stream}", config)
-    return config
 
 
 def test_a_missing_stream_is_created_by_an_explicit_act_only(three_nodes: NatsCluster) -> None:

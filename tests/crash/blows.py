@@ -2,6 +2,7 @@
 
 import base64
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from typing import Final
 
 import steno
 from crash import families
-from crash.world import CLUSTER, STREAM, Host, World
+from crash.world import CLUSTER, REPORT_S, STREAM, Host, World
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
-from stenod_cluster.journal import subject_of_name
-from stenod_cluster.subjects import subject_of
+from stenod_cluster.journal import REMEDY, subject_of_name
+from stenod_cluster.subjects import names_subjects, sessions_subjects, subject_of
+from support.command import Steno
 from support.nats_cluster import Node, wait_until
-from support.nats_requests import ask
+from support.nats_requests import ask, rebuild
 from support.pacing import wait_for_s
 from support.proxy import Proxy
 
@@ -26,6 +28,10 @@ SLOW_S: Final = 0.2
 """Delay of each piece on a slow network, in each direction."""
 
 HAND_OVER_S: Final = 60.0
+
+LATER_S: Final = 60.0
+LATER_ACKS: Final = 20
+"""Acks of each session that an old copy of the servers' disks lacks, and the time for them."""
 
 ROOM_BYTES: Final = 20_000
 """What a stream has room for until it is full: the work of the agents for a moment."""
@@ -126,6 +132,82 @@ def _is_whole(world: World) -> bool:
     """Whether each server has what the leader has."""
     info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
     return all(each.get("current") for each in info["cluster"]["replicas"])
+
+
+def _rebuild_stream(world: World, blow: Blow) -> None:
+    """The stream is deleted and made again, without a message."""
+    owner = world.owner(blow.session)
+    rebuild(world.cluster, STREAM)
+    _join_again(world, blow, owner, {})
+
+
+def _restore_stream(world: World, blow: Blow) -> None:
+    """All servers go back to an old copy of their disks."""
+    _begin_again(world, Node.copy_data)
+    began_s = time.monotonic()
+    stuck = world.agents.wait_for_acks(world.sessions, began_s, LATER_S, LATER_ACKS)
+    assert not stuck, f"no acks in {stuck} that the old copy lacks"
+    owner = world.owner(blow.session)
+    proxies = [proxy for host in world.hosts for proxy in host.proxies]
+    for proxy in proxies:
+        proxy.cut()
+    _begin_again(world, Node.restore_data)
+    old = _messages(world)
+    world.has_old_names = True
+    for proxy in proxies:
+        proxy.heal()
+    _join_again(world, blow, owner, old)
+
+
+def _begin_again(world: World, change: Callable[[Node], None]) -> None:
+    """End all servers, change each one's disk, and start them."""
+    for node in world.cluster.nodes:
+        node.kill()
+    for node in world.cluster.nodes:
+        change(node)
+        node.start()
+    world.cluster.wait_ready()
+    world.leader()
+
+
+def _join_again(world: World, blow: Blow, first: Host, old: dict[str, int]) -> None:
+    """Look that no daemon uses the stream that the servers have now, and let all of them join it.
+
+    Args:
+        world: the world.
+        blow: the blow.
+        first: the daemon that joins before the others.
+        old: what the stream has from before, as `_messages` says.
+    """
+    for host in world.hosts:
+        wait_until(lambda host=host: _is_refusing(host), f"{host.name} uses another stream")
+    wait_for_s(blow.outage_s)
+    if (found := _messages(world)) != old:
+        world.faults.append(f"{blow}: daemons published to another stream: {old}, then {found}")
+    for host in sorted(world.hosts, key=lambda host: host is not first):
+        host.end()
+        joined = Steno(host.root)("cluster", "join", "--again", "--json")
+        if not joined.out:
+            world.faults.append(f"{blow}: {host.name} does not join: {joined.err}")
+    for host in world.hosts:
+        Steno(host.root)("stop")
+        host.start()
+
+
+def _messages(world: World) -> dict[str, int]:
+    """The number of messages of each session and name on the servers."""
+    found: dict[str, int] = {}
+    for subjects in (sessions_subjects(CLUSTER), names_subjects(CLUSTER, None)):
+        wanted = {"subjects_filter": subjects}
+        info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", wanted)
+        found.update(info["state"].get("subjects") or {})
+    return found
+
+
+def _is_refusing(host: Host) -> bool:
+    """Whether a daemon says that it uses nothing of the stream."""
+    with steno.connect_sync(endpoint=host.endpoint, timeout=REPORT_S) as client:
+        return REMEDY in client.cluster(limit=0).trouble
 
 
 def _lose_root(world: World, blow: Blow) -> None:
@@ -277,6 +359,8 @@ KINDS: Final[dict[str, Callable[[World, Blow], None]]] = {
     "a slow network": lambda world, blow: _part(world, blow, lambda proxy: proxy.slow(SLOW_S)),
     "a server with a new disk": _lose_data,
     "a host with a new disk": _lose_root,
+    "a stream that was made again": _rebuild_stream,
+    "a stream from an old copy": _restore_stream,
     "hand over": _hand_over,
     "kill the owner in a rename": _rename,
     "kill the owner in a rename, repeat it elsewhere": _rename_elsewhere,

@@ -118,6 +118,7 @@ def crash(plan: Plan, folder: Path, *, is_quiet: bool = False) -> Report:
                 _play(world, plan, report, watchers, is_quiet=is_quiet)
             agents.finish()
         _count(agents.facts, hosts, report)
+        report.faults += world.faults
         _compare(world, report)
     return report
 
@@ -231,7 +232,12 @@ def _compare(world: World, report: Report) -> None:
         host.start()
         for session in sessions:
             _open(host, session)
-        report.faults += families.judge(world.families, _listed(host), host.root / "sessions")
+        report.faults += families.judge(
+            world.families,
+            _listed(host),
+            host.root / "sessions",
+            has_old_names=world.has_old_names,
+        )
         host.end()
         folders.append(_files(host, sessions))
     for host, found in zip(world.hosts[1:], folders[1:], strict=False):

@@ -112,6 +112,13 @@ def test_a_family_at_both_places_is_a_fault(tmp_path: Path) -> None:
     assert fault == "listed beyond ['family-0/child'], not listed []"
 
 
+def test_an_old_copy_of_the_stream_brings_old_names_back_and_hides_none(tmp_path: Path) -> None:
+    family = moved_family(tmp_path)
+    listed = [*family.sessions, "family-0/child"]
+    assert list(families.judge([family], listed, tmp_path, has_old_names=True)) == []
+    assert list(families.judge([family], listed[1:], tmp_path, has_old_names=True))
+
+
 def test_a_family_without_one_of_its_records_is_a_fault(tmp_path: Path) -> None:
     family = moved_family(tmp_path)
     (tmp_path / family.place / "child" / "context.jsonl").write_text("")

@@ -222,6 +222,8 @@ class World:
         agents: the clients.
         sessions: the sessions that they use.
         families: the sessions that blows have moved.
+        faults: what blows have found wrong.
+        has_old_names: the stream came from an old copy; what was renamed or deleted since is back.
     """
 
     def __init__(
@@ -232,6 +234,8 @@ class World:
         self.agents = agents
         self.sessions = sessions
         self.families: list[Family] = []
+        self.faults: list[str] = []
+        self.has_old_names = False
 
     def owner(self, session: str) -> Host:
         """The daemon that owns a session, as the journal says."""

@@ -45,7 +45,8 @@ class MortalJournal:
         self._is_dead = False
         self.under_way = 0
         self.names, self.counts, self.purge = journal.names, journal.counts, journal.purge
-        self.listen = journal.listen
+        self.listen, self.oldest_name = journal.listen, journal.oldest_name
+        self.began = journal.began
         self.stream, self.last_of, self.confirm = journal.stream, journal.last_of, journal.confirm
         self.is_silent = False
 
@@ -152,6 +153,8 @@ class SimulatedHost(Host):
     def end(self) -> None:
         """End its process without a word."""
         self.journal.close()
+        # What was open in it has other handles in the next one.
+        self._opened.clear()
         if self.desk is not None:
             self.desk.end()
             self.desk = None

@@ -7,13 +7,15 @@ from unittest.mock import patch
 from anyio.abc import TaskGroup
 
 from sim.files import Folder
-from sim.hosts import HostWriters, SimulatedHost
+from sim.hosts import TREE, HostWriters, SimulatedHost
+from sim.hosts_forks import HostsForks
 from sim.journal_files import JournalFiles
 from sim.orders import done
 from sim.session_simulation import DEATH_SHARES, STEPS, SessionSimulation
 from sim.verdicts.orders import Tree
 from sim.worlds import World
 from sim.writers import WireSent, Writers
+from steno_protocol import paths
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod_cluster import limits
@@ -22,7 +24,6 @@ from stenod_cluster.owned_folder import is_hint
 from support.lines import SESSION
 from support.memory_journal import Fault, MemoryStream
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk
-from support.writing import PATH
 
 RATES = {
     Fault.UNANSWERED: 0.04, Fault.DROPPED: 0.03, Fault.LATE: 0.04, Fault.UNREACHED: 0.03,
@@ -49,6 +50,7 @@ class HostsSimulation(SessionSimulation):
         rates = RATES if world.bad_journal else {}
         self.stream = MemoryStream(seed, rates, lambda: self.wall_s)
         self._truth = JournalFiles(self.stream, SESSION)
+        self._forks = HostsForks(self.stream, seed)
         disks = [self.disk, SimulatedDisk(seed + 1)]
         self.hosts = [
             SimulatedHost(self.stream, name, disk)
@@ -146,6 +148,8 @@ class HostsSimulation(SessionSimulation):
         self._go_to(self._at)
         if self._events.random() < 0.15:
             await self._shorten(self._at)
+        if self.world.has_forks and self._forks.is_due:
+            await self._ask_for_forks(self._at)
         assert self._at.desk is not None
         if self._at is not before and self._events.random() < 0.5:
             await self._repeat_newest(self._at.desk)
@@ -171,6 +175,19 @@ class HostsSimulation(SessionSimulation):
         with suppress(OSError, StenoError, Death):
             host.ownership.shorten(SESSION)
             host.log.append("shortened")
+
+    async def _ask_for_forks(self, host: SimulatedHost) -> None:
+        """Let a host make a fork, or do something with one."""
+        assert host.desk is not None
+        with suppress(OSError, StenoError, Death):
+            opened = await host.desk.writer.open()
+            await host.mortal.rest()
+            self._forks.note()
+            self._forks.ask(host, opened)
+            host.log.append("forked")
+        if not host.simulated.died:
+            host.close()
+        self._forks.note()
 
     async def _close_lost(self, host: SimulatedHost, desk: HostWriters, tasks: TaskGroup) -> None:
         """Close the session on a host that lost it; the process lives on."""
@@ -271,14 +288,35 @@ class HostsSimulation(SessionSimulation):
         for each in self.hosts:
             each.now += 100.0
         host.now += 200.0
-        host.ownership.acquire(SESSION)
-        truth = {name: data for name, data in self._truth.now().items() if _is_lasting(name)}
+        self._check_files(host, SESSION, self._truth)
+        for fork in self._forks.kept:
+            if fork.is_made or fork.truth.now():
+                found = self._check_files(host, fork.name, fork.truth)
+                context = found[paths.CONTEXT]
+                assert context.startswith(fork.begins), f"{fork} begins with {context!r}"
+                lost = [each for each in fork.lines if context.count(each) != 1]
+                assert not lost, f"{fork} has not {lost} once"
+
+    def _check_files(
+        self, host: SimulatedHost, session: str, truth: JournalFiles
+    ) -> dict[str, bytes]:
+        try:
+            host.ownership.acquire(session)
+            if session != SESSION:
+                # What this host alone wrote without an answer counts from its next opening on.
+                host.open(session, create=False)
+                host.close()
+        except (OSError, StenoError) as error:
+            raise AssertionError(f"{host.name} cannot take {session} over: {error!r}") from error
+        wanted = {name: data for name, data in truth.now().items() if _is_lasting(name)}
+        above = f"{TREE}/{session}/"
         files = {
-            path.removeprefix(f"{PATH}/"): content
+            path.removeprefix(above): content
             for path, content in host.simulated.tree().items()
-            if path.rpartition("/")[0] == PATH and _is_lasting(path.removeprefix(f"{PATH}/"))
+            if path.startswith(above) and _is_lasting(path.removeprefix(above))
         }
-        assert files == truth, f"{host.name} has other files than the journal"
+        assert files == wanted, f"{host.name} has other files of {session} than the journal"
+        return files
 
 
 def _nobody(*_: object) -> bool:

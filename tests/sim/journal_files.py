@@ -28,7 +28,6 @@ class JournalFiles:
             assert isinstance(message, Message)
             if message.sequence > self._last:
                 self._take(message)
-                self._last = message.sequence
         return {name: self._files[number] for name, number in self._names.items()}
 
     @property
@@ -45,7 +44,11 @@ class JournalFiles:
         return self._stream._messages.get(label.label.identity, [])
 
     def _take(self, message: Message) -> None:
+        self._last = message.sequence
         match message.kind:
+            case Kind.FORK:
+                source, position = message.label
+                self._begin_with(source, int(position))
             case Kind.PART:
                 self._parts += decode_entries(message.body)
             case Kind.SNAPSHOT:
@@ -58,6 +61,16 @@ class JournalFiles:
                 self._parts = []
             case _:
                 self._parts, self._is_snapshot = [], False
+
+    def _begin_with(self, identity: str, position: int) -> None:
+        """Take the files of another session as its messages up to a position say."""
+        source = JournalFiles(self._stream, self._name)
+        for message in self._stream._messages[identity]:
+            assert isinstance(message, Message)
+            if message.sequence <= position:
+                source._take(message)
+        assert source._last == position, f"message {position} of {identity} is gone"
+        self._files, self._names = source._files, source._names
 
     def _apply(self, entry: AnyEntry) -> None:
         match entry:

@@ -58,6 +58,7 @@ from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
 from stenod_cluster import mirror
 from stenod_cluster.disk import ReplicatedDisk
+from stenod_cluster.forks import Holds
 from stenod_cluster.journal import Kind, Message, Publication
 from stenod_cluster.mirror import Mirror
 from stenod_cluster.owned_folder import OwnedFolder
@@ -343,10 +344,15 @@ def _own_by_reading(self: Ownership, path: str, identity: str) -> Any:
     return last.sequence, last
 
 
+def _held_by_itself(self: Holds, identity: str) -> Any:
+    return [each for each in _held(self, identity) if each.holder == identity]
+
+
 _store = MemoryStream._store
 _settle = OwnedFolder._settle
 _feed = JournalReplay.feed
 _own = Ownership._own
+_held = Holds._held
 _find_rename = rename.find
 _put = FileMachine._put
 _replace = JsonlLog.replace
@@ -587,6 +593,9 @@ MUTANTS = {
     ),
     "a place in the journal that is believed unchecked": Mutant(
         [(Mirror, "_holds", _holds_by_size)], {"hosts": 0}
+    ),
+    "a collection that no fork holds": Mutant(
+        [(Holds, "_held", _held_by_itself), (Holds, "_is_held_by_fork", _never)], {"hosts": 6}
     ),
     "a takeover without a message": Mutant([(Ownership, "_own", _own_by_reading)], {"hosts": 0}),
     "a repeat that a stale owner refuses": Mutant(

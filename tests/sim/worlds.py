@@ -36,6 +36,7 @@ class World:
         has_all: agents also write events, compact, and send D-Mails.
         has_groups: messages of all agents often come at once, and syncs of several files fail.
         has_moves: agents also rename sessions and restore deleted ones.
+        has_forks: hosts fork the session, and write, shorten and remove the forks.
         bad_journal: the journal delays, loses and repeats messages, and hosts are cut off from it.
         small_messages: most changes need several messages of the journal.
         ignore_fdatasync: see `SimulatedDisk`.
@@ -60,6 +61,7 @@ class World:
     has_all: bool = False
     has_groups: bool = False
     has_moves: bool = False
+    has_forks: bool = False
     bad_journal: bool = False
     small_messages: bool = False
     ignore_fdatasync: bool = False
@@ -98,6 +100,7 @@ def _hosts(seed: int) -> World:
         few_keys=seed % 5 == 1,
         has_wire=seed % 4 == 1,
         has_stream=seed % 4 == 2,
+        has_forks=seed % 5 in {1, 3},
         bad_journal=seed % 6 != 0,
         small_messages=seed % 2 == 1,
     )
@@ -151,7 +154,7 @@ WORLDS: Mapping[str, Callable[[int], World]] = {
     "files": _files,
     # The writer of the context with that of a stream.
     "streams": _streams,
-    # The writers of one session on two hosts, over a replicated journal.
+    # The writers of one session on two hosts, over a replicated journal; and forks of it.
     "hosts": _hosts,
     # A daemon with its clients, whose connections break.
     "daemon": _daemon,

@@ -229,6 +229,31 @@ def test_a_deleted_source_is_restored_beside_its_fork(one: Host, two: Host) -> N
     assert seen(two, "f") == wanted
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_the_end_of_a_fork_does_not_list_the_other_forks(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch, is_ended: bool
+) -> None:
+    two_generations(one)
+    for session in ("f", "g", "h"):
+        fork(one, "s", session, "1:2")
+    source = stream.identity_of("s")
+    if is_ended:
+        ClusterCommands(one).expire(delete(one, "s"))
+    listed: list[str | None] = []
+    names: Callable[..., list[str]] = one.journal.names
+
+    def noted(above: str | None = None) -> list[str]:
+        listed.append(above)
+        return names(above)
+
+    monkeypatch.setattr(one.journal, "names", noted)
+    for session in ("f", "h"):
+        ClusterCommands(one).expire(delete(one, session))
+    assert f".held/{source}" not in listed
+    ClusterCommands(one).expire(delete(one, "g"))
+    assert holds(stream) == []
+
+
 def test_a_daemon_goes_on_with_a_collection_that_another_one_began(
     one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -570,6 +570,7 @@ def _forget_forks(patch: pytest.MonkeyPatch) -> None:
         return [each for each in held(self, identity) if each.holder == identity]
 
     patch.setattr(Holds, "_held", own)
+    patch.setattr(Holds, "_is_held_by_fork", lambda *_: False)
 
 
 def _refer_elsewhere(patch: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,14 @@ class ClusterCommands:
     """The commands of one host; they do what `stenod.operations` does in the same order.
 
     Args:
-        host: the host, whose session tree is the folder `sessions` of its root.
+        host: the host.
+        trees: its session folders; without them its tree is the folder `sessions` of its root.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, trees: SessionFolders | None = None) -> None:
         self.host = host
         root = Path(host.tree).parent
-        self._trees = SessionFolders(Config(root, root / "socket"), host.disk)
+        self._trees = trees or SessionFolders(Config(root, root / "socket"), host.disk)
 
     def decided(self, session: str, key: str, act: Callable[[], None]) -> None:
         """Serve a command again if an earlier copy took place while this one was refused."""
@@ -95,8 +96,17 @@ class ClusterCommands:
             folder.chmod(0o700)
         taking_in.take_in(self.host.disk, self._trees, wanted, now)
 
-    def fork(self, source: str, session: str, at: str, key: str, now: float) -> None:
-        """Fork a session."""
+    def fork(
+        self,
+        source: str,
+        session: str,
+        at: str,
+        key: str,
+        now: float,
+        *,
+        opened: Opened | None = None,
+    ) -> None:
+        """Fork a session, whose files a writer may have open."""
         command = Fork(session=source, new_session=session, key=key, at=at)
         wanted = fork.Wanted(
             command, self._place(source), self._place(session), key, stamp=True, now=now
@@ -107,8 +117,8 @@ class ClusterCommands:
         if is_taken:
             raise Exists("taken", session=session)
         self._acquire(source)
-        opened = self.host.open(source, create=False)
-        with self._captured(opened, source) as captured:
+        files = opened or self.host.open(source, create=False)
+        with self._captured(files, source) as captured:
             fork.make(self.host.disk, self._trees, captured, wanted)
 
     def expire(self, path: str) -> None:

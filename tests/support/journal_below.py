@@ -25,7 +25,7 @@ EXCEPTIONS = Path(__file__).parent.parent / "e2e" / "not_over_a_journal.txt"
 
 CLUSTER = "STENO_REPLICATION_CLUSTER"
 SHARED_ROOTS = {"shared_root", "home", "rooted", "shell"}
-"""Fixtures with one root for all tests of a module."""
+"""Fixtures with one root; in some modules for all tests, in others for one."""
 
 ANSWER_S = 60.0
 
@@ -84,10 +84,11 @@ def _cluster_of_the_module() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _cluster_of_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """A cluster for the root of one test."""
-    if SHARED_ROOTS.isdisjoint(request.fixturenames):
-        yield from _named_cluster()
-    else:
+    known = request.node._fixtureinfo.name2fixturedefs
+    if any(known[each][-1].scope == "module" for each in SHARED_ROOTS & known.keys()):
         yield
+    else:
+        yield from _named_cluster()
 
 
 def _named_cluster() -> Iterator[None]:

@@ -63,6 +63,7 @@ class MemoryStream:
         now: the clock of the servers.
         capacity: bytes of all bodies that they store.
         identity: of the stream; another one after it was made again.
+        began: the sequence from which on it has it.
     """
 
     seed: int = 0
@@ -70,6 +71,7 @@ class MemoryStream:
     now: Callable[[], float] = lambda: 0.0
     capacity: int = 2**40
     identity: str = "stream-1"
+    began: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -182,6 +184,14 @@ class MemoryStream:
         found = [name_of_subject(each) for each in self.subjects(host)]
         prefix = "" if above is None else f"{above}/"
         return [name for name in found if name is not None and name.startswith(prefix)]
+
+    def oldest_name(self, host: str, above: str) -> str | None:
+        """The name below one whose first message is the oldest."""
+        return min(
+            self.names(host, above),
+            key=lambda name: _number(self._messages[subject_of_name(name)][0]),
+            default=None,
+        )
 
     def counts(self, host: str = "") -> dict[str, int]:
         """The number of messages of each session."""
@@ -315,6 +325,10 @@ class MemoryJournal:
         """Returns the identity of the stream."""
         return self._stream.identity
 
+    def began(self) -> int:
+        """Returns the sequence from which on the stream has its identity."""
+        return self._stream.began
+
     def confirm(self) -> None:
         """Raise JournalLost for a host that is cut off."""
         self._check_open()
@@ -338,6 +352,11 @@ class MemoryJournal:
         """Returns the names with messages."""
         self._check_open()
         return self._stream.names(self._host, above)
+
+    def oldest_name(self, above: str) -> str | None:
+        """Returns the name below one whose first message is the oldest."""
+        self._check_open()
+        return self._stream.oldest_name(self._host, above)
 
     def counts(self) -> dict[str, int]:
         """Returns the number of messages of each session."""

@@ -68,6 +68,7 @@ class Node:
         self.url = f"nats://127.0.0.1:{client}"
         self.monitor = f"http://127.0.0.1:{http}"
         self._folder = folder
+        self._copy = folder / f"{name}.copy"
         self._config = folder / f"{name}.conf"
         self._config.write_text(config)
         self._process: subprocess.Popen[bytes] | None = None
@@ -105,6 +106,16 @@ class Node:
         """Remove what a killed node has stored, as a new disk does."""
         assert self._process is None
         shutil.rmtree(self._folder / self.name)
+
+    def copy_data(self) -> None:
+        """Copy what a killed node has stored."""
+        assert self._process is None
+        shutil.copytree(self._folder / self.name, self._copy)
+
+    def restore_data(self) -> None:
+        """Let a killed node have what it had at `copy_data`."""
+        self.lose_data()
+        self._copy.rename(self._folder / self.name)
 
     def stop(self) -> None:
         """Stop it: it keeps its connections and answers nobody."""

@@ -25,3 +25,11 @@ def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
             await client.close()
 
     return asyncio.run(run())
+
+
+def rebuild(cluster: NatsCluster, stream: str) -> dict[str, Any]:
+    """Delete a stream, and make it again with its configuration, as an operator does."""
+    config = ask(cluster, f"$JS.API.STREAM.INFO.{stream}", {})["config"]
+    assert ask(cluster, f"$JS.API.STREAM.DELETE.{stream}", {})["success"]
+    assert "error" not in ask(cluster, f"$JS.API.STREAM.CREATE.{stream}", config)
+    return config

@@ -231,7 +231,7 @@ class _Comparison(NamedTuple):
 
 
 def _join(options: Namespace, output: Output) -> int:
-    """Use each session that the journal does not have, which replicates it."""
+    """Use each session that the journal lacks, or may have an old copy of, which ships it."""
     prefix = options.prefix or ""
     if options.create or options.again:
         root = stop_daemon(options).root
@@ -241,18 +241,20 @@ def _join(options: Namespace, output: Output) -> int:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)
             before = _comparison(client, prefix)
+        # Of a session in a stream that lost messages, this root may have the newest files.
+        used = [*before.missing, *(before.there if options.again else ())]
         failed: dict[str, str] = {}
         with Progress(output, "joining") as progress:
-            for session in progress.over(before.missing):
+            for session in progress.over(used):
                 try:
                     client.stat(session)
                 except StenoError as error:
                     failed[session] = error.message
         with Progress(output, "comparing sessions"):
-            after = _comparison(client, prefix) if before.missing else before
+            after = _comparison(client, prefix) if used else before
     joined = [session for session in before.missing if session in after.there]
     silent = dict.fromkeys(after.missing, "the daemon did not replicate it")
-    still_failed = {each: why for each, why in failed.items() if each in silent}
+    still_failed = {each: why for each, why in failed.items() if each in {*silent, *before.there}}
     left_out = {**silent, **still_failed, **after.troubles}
     _print_joined(output, joined, len(before.there), sorted(left_out.items()))
     return Exit.FAILED if left_out else Exit.DONE

@@ -1,0 +1,150 @@
+"""A stream that went back to an old copy: the newest files of the hosts come into it again."""
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from steno_protocol.errors import BadRequest, Held, StorageFailed
+from support.memory_journal import MemoryStream
+from support.replicated import Host, line
+
+
+def write(host: Host, session: str, text: str) -> None:
+    log = host.open(session).log
+    log.append(line(text))
+    log.sync()
+    host.close()
+
+
+def content(host: Host, session: str) -> bytes:
+    host.ownership.acquire(session)
+    return host.content(session)["context.jsonl"]
+
+
+class Copied:
+    """An old copy of the servers' disks."""
+
+    def __init__(self, stream: MemoryStream) -> None:
+        self._messages = copy.deepcopy(stream._messages)
+        self._sequence = stream._sequence
+
+    def restore(self, stream: MemoryStream, *hosts: Host) -> None:
+        """Bring it back, and let hosts join it again; each of them is a new process."""
+        stream._messages, stream._sequence = self._messages, self._sequence + 1
+        stream.began, stream.identity = stream._sequence, "stream-2"
+        for host in hosts:
+            host.start()
+            host.ownership.is_joining = True
+
+
+@pytest.fixture
+def three(stream: MemoryStream, tmp_path: Path) -> Host:
+    """A host that has seen nothing."""
+    return Host(stream, "three", str(tmp_path / "three" / "sessions"))
+
+
+def test_a_session_is_shipped_again_over_an_old_copy(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "old")
+    before = Copied(stream)
+    write(one, "s", "new")
+    before.restore(stream, one, two)
+    with pytest.raises((Held, StorageFailed)):
+        two.ownership.acquire("s")
+    two.now += 100.0
+    with pytest.raises(StorageFailed, match="steno restart"):
+        two.ownership.acquire("s")
+    wanted = line("old") + line("new")
+    assert content(one, "s") == wanted
+    for host in (two, three):
+        host.now += 200.0
+        assert content(host, "s") == wanted
+    write(three, "s", "newest")
+    assert not list(Path(one.tree, "s").glob("quarantine/*"))
+
+
+def test_the_last_owner_ships_a_session_that_the_old_copy_has_of_another_host(
+    one: Host, two: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "old")
+    before = Copied(stream)
+    one.ownership.release_to("s", two.hosts.owner)
+    write(two, "s", "new")
+    before.restore(stream, one, two)
+    with pytest.raises(BadRequest, match="ipc:///two"):
+        one.ownership.acquire("s")
+    wanted = line("old") + line("new")
+    one.hosts.tell_alive()
+    assert content(two, "s") == wanted
+    for host in (one, three):
+        host.now += 200.0
+        assert content(host, "s") == wanted
+
+
+def test_a_shipping_that_died_is_done_again(
+    one: Host, three: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", "old")
+    before = Copied(stream)
+    write(one, "s", "new")
+    before.restore(stream, one)
+
+    def die(*_: object) -> None:
+        raise OSError("died")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.ownership, "_shipped", die)
+        with pytest.raises(OSError, match="died"):
+            one.ownership.acquire("s")
+    one.start()
+    assert content(one, "s") == line("old") + line("new")
+    three.now += 200.0
+    assert content(three, "s") == line("old") + line("new")
+
+
+def test_what_another_host_wrote_since_is_not_shipped_over(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "old")
+    before = Copied(stream)
+    write(one, "s", "new")
+    before.restore(stream, one)
+    two.start()
+    two.now += 100.0
+    write(two, "s", "other")
+    one.now += 200.0
+    assert content(one, "s") == line("old") + line("other")
+    (kept,) = Path(one.tree, "s", "quarantine").iterdir()
+    assert line("new") in kept.read_bytes()
+
+
+def test_a_note_of_an_earlier_takeover_says_nothing_of_a_session_that_came_back(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "1")
+    for host, text in ((two, "2"), (one, "3")):
+        host.now += 100.0
+        write(host, "s", text)
+    one.start()
+    one.ownership.look_for_losses()
+    stream._messages.clear()
+    stream.identity = "stream-2"
+    one.start()
+    assert content(one, "s") == line("1") + line("2") + line("3")
+
+
+def test_a_note_of_a_takeover_that_failed_says_nothing_after_a_restart(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "1")
+    two.journal.note_taken("s", "one", two.hosts.owner)
+    write(one, "s", "2")
+    one.ownership.look_for_losses()
+    one.start()
+    one.ownership.look_for_losses()
+    stream._messages.clear()
+    stream.identity = "stream-2"
+    one.start()
+    assert content(one, "s") == line("1") + line("2")
