@@ -1,12 +1,13 @@
 """Calls without a result, and the results that close them."""
 
+import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.values import Record
-from steno_present.open_calls import OpenCalls, closing, open_calls
+from steno_present.open_calls import OpenCall, OpenCalls, closing, open_calls
 from steno_protocol.positions import Position
 from support.call_counts import CallCounts
 
@@ -31,6 +32,13 @@ def in_order(messages: list[dict[str, Any]]) -> list[Record]:
 
 def opened(*messages: dict[str, Any]) -> list[tuple[str, int]]:
     return [(each.id, each.cursor.line) for each in open_calls(in_order([*messages]))]
+
+
+def in_lines(messages: list[dict[str, Any]]) -> list[OpenCall]:
+    calls = OpenCalls()
+    for number, each in enumerate(messages):
+        calls.add_line(Position(0, number), json.dumps(each).encode() + b"\n")
+    return calls.calls()
 
 
 def test_a_call_is_open_until_its_result() -> None:
@@ -76,6 +84,35 @@ MESSAGES = st.lists(
         st.sampled_from("abc").map(result),
     )
 )
+
+
+ODD = st.sampled_from([None, 3, "a", [], {}, [3], [{}]])
+ANY_MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["assistant", "tool", "user"])},
+        optional={
+            "content": ODD
+            | st.lists(
+                st.fixed_dictionaries(
+                    {"type": ODD | st.sampled_from(["tool_use", "tool_result", "text"])},
+                    optional={"id": ODD, "name": ODD, "tool_use_id": ODD, "text": ODD},
+                )
+            ),
+            "tool_call_id": ODD,
+            "tool_calls": ODD
+            | st.lists(
+                st.fixed_dictionaries(
+                    {}, optional={"id": ODD, "function": ODD | st.just({"name": "a"})}
+                )
+            ),
+        },
+    )
+)
+
+
+@given(messages=MESSAGES | ANY_MESSAGES)
+def test_lines_have_the_calls_of_their_records(messages: list[dict[str, Any]]) -> None:
+    assert in_lines(messages) == open_calls(in_order(messages))
 
 
 @given(messages=MESSAGES)
