@@ -18,7 +18,7 @@ def call(*ids: str) -> dict[str, Any]:
 
 
 def part(call_id: str) -> dict[str, Any]:
-    used = {"type": "tool_use", "id": call_id, "name": "Read", "input": {}}
+    used: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": "Read", "input": {}}
     return {"role": "assistant", "content": [{"type": "text", "text": "a"}, used]}
 
 
@@ -86,27 +86,21 @@ MESSAGES = st.lists(
 )
 
 
-ODD = st.sampled_from([None, 3, "a", [], {}, [3], [{}]])
+VALUES: list[Any] = [None, 3, "a", [], {}, [3], [{}]]
+ODD: st.SearchStrategy[Any] = st.sampled_from(VALUES)
+TYPES: st.SearchStrategy[Any] = st.sampled_from(["tool_use", "tool_result", "text"])
+FUNCTIONS: st.SearchStrategy[Any] = st.just({"name": "a"})
+
+
+def objects(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+PARTS = st.lists(objects(type=ODD | TYPES, id=ODD, name=ODD, tool_use_id=ODD, text=ODD))
+CALLS = st.lists(objects(id=ODD, function=ODD | FUNCTIONS))
+ROLES: st.SearchStrategy[Any] = st.sampled_from(["assistant", "tool", "user"])
 ANY_MESSAGES = st.lists(
-    st.fixed_dictionaries(
-        {"role": st.sampled_from(["assistant", "tool", "user"])},
-        optional={
-            "content": ODD
-            | st.lists(
-                st.fixed_dictionaries(
-                    {"type": ODD | st.sampled_from(["tool_use", "tool_result", "text"])},
-                    optional={"id": ODD, "name": ODD, "tool_use_id": ODD, "text": ODD},
-                )
-            ),
-            "tool_call_id": ODD,
-            "tool_calls": ODD
-            | st.lists(
-                st.fixed_dictionaries(
-                    {}, optional={"id": ODD, "function": ODD | st.just({"name": "a"})}
-                )
-            ),
-        },
-    )
+    objects(role=ROLES | ODD, content=ODD | PARTS, tool_call_id=ODD, tool_calls=ODD | CALLS)
 )
 
 
