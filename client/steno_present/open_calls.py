@@ -54,7 +54,7 @@ class OpenCalls:
             self._call(OpenCall(call_id, name, record.cursor, is_part=call_id not in listed))
 
     def add_line(self, cursor: Position, line: bytes) -> None:
-        """Take in the next line of a file without damage, at a third of the cost of its record."""
+        """Take in the next line of a file without damage, decoded without its texts."""
         try:
             message = _decode_message(line)
         except (msgspec.DecodeError, RecursionError):
