@@ -44,7 +44,7 @@ class Facts(NamedTuple):
 class Folder(Protocol):
     """An open folder that may be read. Every method may raise OSError."""
 
-    def names(self, below: str = "") -> list[str]:
+    def names(self, below: str = "") -> Sequence[str]:
         """List the names in it, or in its folder `below`; empty if that does not exist."""
         ...
 

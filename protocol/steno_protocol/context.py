@@ -101,14 +101,19 @@ def decode_tolerantly(data: bytes) -> dict[str, Any] | None:
     return value if is_object(value) else None
 
 
+def is_message(record: dict[str, Any]) -> bool:
+    """Whether a decoded line of `context.jsonl` is a message."""
+    return "content" in record and is_message_role(record.get("role"))
+
+
 def line_of(record: dict[str, Any]) -> Line:
     """Return the meaning of a decoded line of `context.jsonl`."""
+    # Nearly every line is a message.
+    if is_message(record):
+        return MessageLine(text_chars(record["content"]), record)
     role = record.get("role")
     if not isinstance(role, str):
         return Damaged("no role")
-    # Nearly every line is a message.
-    if "content" in record and is_message_role(role):
-        return MessageLine(text_chars(record["content"]), record)
     match role:
         case "_system_prompt" if isinstance(record.get("content"), str):
             return SystemPrompt(record["content"])

@@ -73,3 +73,16 @@ def test_a_file_with_other_bytes_than_the_checked_ones_is_not_used(
     monkeypatch.setattr(SessionFiles, "open_context", other_bytes)
     [report] = _reports(root, "demo")
     assert _open_calls(report) == [2]
+
+
+def test_a_line_that_readers_skip_has_no_calls(root: Path) -> None:
+    _append(root, "demo")
+    file = root / "sessions" / "demo" / "context.jsonl"
+    with file.open("ab") as appended:
+        appended.write(
+            b'{"role":"assistant","content":"\xff","tool_calls":[{"id":"two","function":{}}]}\n'
+            b'{"role":"user","content":"next"}\n'
+        )
+    [report] = _reports(root, "demo")
+    assert [each.kind for each in report.findings] == ["bad_utf8", "open_call"]
+    assert _open_calls(report) == [2]

@@ -1,12 +1,13 @@
 """Calls without a result, and the results that close them."""
 
+import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.values import Record
-from steno_present.open_calls import OpenCalls, closing, open_calls
+from steno_present.open_calls import OpenCall, OpenCalls, closing, open_calls
 from steno_protocol.positions import Position
 from support.call_counts import CallCounts
 
@@ -17,7 +18,7 @@ def call(*ids: str) -> dict[str, Any]:
 
 
 def part(call_id: str) -> dict[str, Any]:
-    used = {"type": "tool_use", "id": call_id, "name": "Read", "input": {}}
+    used: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": "Read", "input": {}}
     return {"role": "assistant", "content": [{"type": "text", "text": "a"}, used]}
 
 
@@ -31,6 +32,13 @@ def in_order(messages: list[dict[str, Any]]) -> list[Record]:
 
 def opened(*messages: dict[str, Any]) -> list[tuple[str, int]]:
     return [(each.id, each.cursor.line) for each in open_calls(in_order([*messages]))]
+
+
+def in_lines(messages: list[dict[str, Any]]) -> list[OpenCall]:
+    calls = OpenCalls()
+    for number, each in enumerate(messages):
+        calls.add_line(Position(0, number), json.dumps(each).encode() + b"\n")
+    return calls.calls()
 
 
 def test_a_call_is_open_until_its_result() -> None:
@@ -76,6 +84,29 @@ MESSAGES = st.lists(
         st.sampled_from("abc").map(result),
     )
 )
+
+
+VALUES: list[Any] = [None, 3, "a", [], {}, [3], [{}]]
+ODD: st.SearchStrategy[Any] = st.sampled_from(VALUES)
+TYPES: st.SearchStrategy[Any] = st.sampled_from(["tool_use", "tool_result", "text"])
+FUNCTIONS: st.SearchStrategy[Any] = st.just({"name": "a"})
+
+
+def objects(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+PARTS = st.lists(objects(type=ODD | TYPES, id=ODD, name=ODD, tool_use_id=ODD, text=ODD))
+CALLS = st.lists(objects(id=ODD, function=ODD | FUNCTIONS))
+ROLES: st.SearchStrategy[Any] = st.sampled_from(["assistant", "tool", "user"])
+ANY_MESSAGES = st.lists(
+    objects(role=ROLES | ODD, content=ODD | PARTS, tool_call_id=ODD, tool_calls=ODD | CALLS)
+)
+
+
+@given(messages=MESSAGES | ANY_MESSAGES)
+def test_lines_have_the_calls_of_their_records(messages: list[dict[str, Any]]) -> None:
+    assert in_lines(messages) == open_calls(in_order(messages))
 
 
 @given(messages=MESSAGES)

@@ -19,7 +19,7 @@ from steno_cli.command_limits import (
 )
 from steno_cli.connection import pages
 from steno_cli.session_files import SessionFiles
-from steno_present.open_calls import OpenCall, open_calls
+from steno_present.open_calls import OpenCall, OpenCalls, open_calls
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.blocks import split_lines
@@ -108,13 +108,17 @@ def _calls_in_file(files: SessionFiles, report: Verification) -> list[OpenCall] 
     data = None if checked is None else _checked_bytes(files, report, checked)
     if data is None:
         return None
-    lines = enumerate(split_lines(data))
-    records = (
-        decode_line(Position(report.generation, number), line)
-        for number, line in lines
-        if _HAS_CALLS.may_match(line)
-    )
-    return open_calls(filter(None, records))
+    calls = OpenCalls()
+    # Only a file without damage: other lines are skipped by readers, some of them here only.
+    is_sound = not any(each.file == paths.CONTEXT for each in report.findings)
+    for number, line in enumerate(split_lines(data)):
+        if _HAS_CALLS.may_match(line):
+            cursor = Position(report.generation, number)
+            if is_sound:
+                calls.add_line(cursor, line)
+            elif (record := decode_line(cursor, line)) is not None:
+                calls.add(record)
+    return calls.calls()
 
 
 def _checked_bytes(files: SessionFiles, report: Verification, checked: CheckedFile) -> bytes | None:

@@ -4,6 +4,7 @@ It runs before any file is replayed. The repair of one file's end is in `tail_re
 """
 
 import contextlib
+from collections.abc import Iterable
 
 from steno_protocol import limits, paths
 from steno_protocol.blocks import split_lines
@@ -17,7 +18,13 @@ from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import closing, copy_all, rewrite_in_place
 from stenod.store.log import Copy
-from stenod.store.names import link_generation, past_generations, read_file, remove
+from stenod.store.names import (
+    generations_among,
+    link_generation,
+    past_generations,
+    read_file,
+    remove,
+)
 from stenod.store.quarantine import quarantine
 
 
@@ -40,9 +47,9 @@ def recover(disk: Disk, folder: int) -> list[TimelineEntry]:
     return timeline.decode(data + line)
 
 
-def present_generation(disk: Disk, folder: int) -> int:
-    """Returns the generation of `context.jsonl`."""
-    past = past_generations(disk, folder)
+def present_generation(disk: Disk, folder: int, names: Iterable[str] | None = None) -> int:
+    """Returns the generation of `context.jsonl`; `names` are those in the folder, if known."""
+    past = past_generations(disk, folder) if names is None else generations_among(names)
     if past and _is_present_file(disk, folder, past[-1]):
         past.pop()
     return past[-1] + 1 if past else 0

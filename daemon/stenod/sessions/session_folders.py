@@ -338,14 +338,9 @@ class SessionFolders:
     ) -> Verification:
         """Check all files of a session; see `verify.verify`."""
         with self.opened(place) as folder:
-            return self._verify(folder, place, views, live=live)
-
-    def _verify(
-        self, folder: int, place: Place, views: Mapping[str, FileView], *, live: int | None
-    ) -> Verification:
-        return verify.verify(
-            self._disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
-        )
+            return verify.verify(
+                self._disk, folder, place.session, views, live=live, failed_syncs=self.failed_syncs
+            )
 
     def verify_closed(self, place: Place) -> Verification:
         """Check all files of a session that nobody writes.
@@ -356,12 +351,16 @@ class SessionFolders:
         """
         views: dict[str, FileView] = {}
         with self.opened(place) as folder:
-            present = crash_recovery.present_generation(self._disk, folder)
+            names = self._disk.names(folder)
+            present = crash_recovery.present_generation(self._disk, folder, names)
             try:
                 views[paths.CONTEXT] = self._readable(folder, place, paths.CONTEXT, present).view
-                if self._disk.stat_name(folder, paths.WIRE) is not None:
+                if paths.WIRE in names:
                     views[paths.WIRE] = self._readable(folder, place, paths.WIRE, 0).view
-                return self._verify(folder, place, views, live=None)
+                return verify.verify(
+                    self._disk, folder, place.session, views,
+                    live=None, failed_syncs=self.failed_syncs, names=names,
+                )  # fmt: skip
             finally:
                 for view in views.values():
                     view.release()

@@ -1,6 +1,6 @@
 """Verification of a session's files, which changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from steno_protocol import paths
@@ -11,7 +11,7 @@ from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import closing
 from stenod.store.log import View
-from stenod.store.names import streams
+from stenod.store.names import streams_among
 
 
 class DiskFolder:
@@ -22,21 +22,30 @@ class DiskFolder:
     Args:
         disk: the disk it lies on.
         folder: its open folder.
+        names: the names in it.
         views: the readable bytes of files that may be written meanwhile.
         is_live: those files are being written, so that bytes behind the views are incomplete.
     """
 
-    def __init__(self, disk: Disk, folder: int, views: Mapping[str, View], is_live: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: int,
+        names: Sequence[str],
+        views: Mapping[str, View],
+        is_live: bool,
+    ) -> None:
         self._disk = disk
         self._folder = folder
+        self._names = names
         self._views = views
         self._is_live = is_live
         self._opened: tuple[str, int] | None = None
 
-    def names(self, below: str = "") -> list[str]:
+    def names(self, below: str = "") -> Sequence[str]:
         """List the names in it, or in its folder `below`; empty if that does not exist."""
         if not below:
-            return self._disk.names(self._folder)
+            return self._names
         try:
             inner = self._disk.open_folder(self._folder, below)
         except FileNotFoundError:
@@ -79,6 +88,7 @@ def verify(
     *,
     live: int | None,
     failed_syncs: FailedSyncs,
+    names: Sequence[str] | None = None,
 ) -> Verification:
     """Check all files of a session.
 
@@ -90,16 +100,18 @@ def verify(
             streams, by the name of the file.
         live: the present generation of a session that is open for writing.
         failed_syncs: the files with a failed sync.
+        names: the names in the folder, if the caller listed them.
 
     Raises:
         OSError: the folder cannot be read, or the process has no handle or memory left. An
             unreadable file is a finding.
     """
-    files = DiskFolder(disk, folder, views, live is not None)
+    names = disk.names(folder) if names is None else names
+    files = DiskFolder(disk, folder, names, views, live is not None)
     try:
         check = Check()
         sizes = {name: view.size for name, view in views.items()}
-        for stream in streams(disk, folder):
+        for stream in streams_among(names):
             name = paths.stream_file(stream)
             if name not in sizes:
                 _measure(disk, folder, name, failed_syncs, sizes)

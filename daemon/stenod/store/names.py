@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 from steno_protocol import limits, paths
 from steno_protocol.paths import DeletedStream
@@ -23,13 +23,23 @@ def read_file(disk: Disk, folder: int, name: str, bytes_max: int | None = None) 
 
 def past_generations(disk: Disk, folder: int) -> list[int]:
     """List the past generations, oldest first."""
-    numbers = (paths.generation_of(name) for name in disk.names(folder))
+    return generations_among(disk.names(folder))
+
+
+def generations_among(names: Iterable[str]) -> list[int]:
+    """Return the past generations among the names in a folder, oldest first."""
+    numbers = map(paths.generation_of, names)
     return sorted(number - 1 for number in numbers if number is not None)
 
 
 def streams(disk: Disk, folder: int) -> list[str]:
     """List the names of a session's streams, ordered."""
-    found = (paths.stream_of(name) for name in disk.names(folder))
+    return streams_among(disk.names(folder))
+
+
+def streams_among(names: Iterable[str]) -> list[str]:
+    """Return the names of the streams among the names in a folder, ordered."""
+    found = map(paths.stream_of, names)
     return sorted(stream for stream in found if stream is not None)
 
 

@@ -48,6 +48,23 @@ async def test_a_closed_session_is_checked_in_one_hop(monkeypatch: pytest.Monkey
         assert len(hops) == 1
 
 
+async def test_a_check_lists_the_folder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await _store(daemon)
+        listed: list[int] = []
+        names = disk.names
+
+        def counted(folder: int) -> list[str]:
+            listed.append(folder)
+            return names(folder)
+
+        monkeypatch.setattr(disk, "names", counted)
+        await ask(daemon, "v", Verify(session="demo"))
+        assert len(listed) == 1
+
+
 async def test_a_file_that_ends_at_its_recovery_point_is_read_without_a_sync() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
