@@ -283,30 +283,42 @@ class NatsJournal:
                 await self._wait_prepared(deadline - asyncio.get_running_loop().time())
             if publication.is_growth:
                 self._check_room(publication)
+            before = self._identity.stored
             found = await Publishing(
                 self._connection, self._options, publication, deadline, self._doubted
             ).outcome()
             if isinstance(found, int):
-                await self._note_stored(publication, found)
+                await self._note_stored(publication, found, before)
             return found
         except OSError as error:
             return error
 
-    async def _note_stored(self, publication: Publication, sequence: int) -> None:
-        """Remember a sequence; the first message of a subject has no fence against another stream.
+    async def _note_stored(self, publication: Publication, sequence: int, before: int) -> None:
+        """Remember a sequence, if it is one of the stream that this daemon looked at.
+
+        The first message of a subject has no fence against another stream, and the fences of an old
+        copy let in what follows a message that it has.
+
+        Args:
+            publication: what was stored.
+            sequence: that of its last message.
+            before: the highest sequence that was known when it was sent.
 
         Raises:
-            ForeignStream: it is in a stream that was made since this daemon looked.
+            ForeignStream: it is in another stream, or in an old copy.
             InDoubt: nobody says which stream it is in.
         """
-        if all(each.after == 0 for each in publication.batch):
-            try:
-                await self._identity.check_same(sequence, len(publication.batch))
-            except ForeignStream:
-                self._look_again.set()
-                raise
-            except (JournalLost, Rejected) as error:
-                raise InDoubt(None, str(error)) from None
+        count = len(publication.batch)
+        try:
+            if sequence - count < before:
+                await self._identity.refuse_old_copy(sequence, count, before)
+            elif all(each.after == 0 for each in publication.batch):
+                await self._identity.check_same(sequence, count)
+        except ForeignStream:
+            self._look_again.set()
+            raise
+        except (JournalLost, Rejected) as error:
+            raise InDoubt(None, str(error)) from None
         self._identity.stored = max(self._identity.stored, sequence)
         if self._room is not None:
             self._room -= sum(len(each.body) + limits.MESSAGE_BYTES for each in publication.batch)

@@ -10,7 +10,7 @@ import base64
 import secrets
 from contextlib import suppress
 from errno import EINVAL, ENOENT
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from stenod_cluster import limits
 from stenod_cluster.jetstream import Rejected, api
@@ -118,18 +118,39 @@ class StreamIdentity:
             ForeignStream: it did not.
             JournalLost, Rejected: nobody says so.
         """
-        wait_s = limits.MONITOR_S
-        found = await api(self._connection, "STREAM.INFO", self._name, {}, wait_s)
+        found = await api(self._connection, "STREAM.INFO", self._name, {}, limits.MONITOR_S)
         if found["created"] != self.created:
-            for each in range(sequence - count + 1, sequence + 1):
-                request = {"seq": each}
-                await api(self._connection, "STREAM.MSG.DELETE", self._name, request, wait_s)
+            await self._remove(sequence, count)
             raise other_stream(self._name)
+
+    async def refuse_old_copy(self, sequence: int, count: int, before: int) -> NoReturn:
+        """Remove messages that have sequences which others had already.
+
+        Args:
+            sequence: that of the last one.
+            count: how many they are.
+            before: the highest sequence that was known when they were sent.
+
+        Raises:
+            ForeignStream: they are removed.
+            JournalLost, Rejected: they may be there.
+        """
+        await self._remove(sequence, count)
+        raise ForeignStream(
+            None,
+            f"stream {self._name} is an old copy: it stored {sequence} anew, and had messages up to"
+            f" {before}: {REMEDY}",
+        )
 
     async def end_request(self) -> None:
         """What the operator asked for was done."""
         if self._trust.request is not Request.NONE:
             await asyncio.to_thread(self._trust.end_request)
+
+    async def _remove(self, sequence: int, count: int) -> None:
+        for each in range(sequence - count + 1, sequence + 1):
+            request = {"seq": each}
+            await api(self._connection, "STREAM.MSG.DELETE", self._name, request, limits.MONITOR_S)
 
     async def _info(self) -> dict[str, Any]:
         """Returns what the servers say of the stream, which is created if the operator said so."""

@@ -137,6 +137,22 @@ def test_a_stream_that_was_restored_from_an_old_copy_is_refused(count: int) -> N
             other.wait_ready(READY_S)
 
 
+def test_a_message_that_only_an_old_copy_takes_is_neither_acknowledged_nor_kept() -> None:
+    with NatsCluster(1) as cluster:
+        chosen = options(cluster)
+        stream = stream_name(chosen.cluster)
+        with ready(chosen, Trust(None, Request.CREATE)) as journal:
+            first, other = stored(journal, "s", 0), stored(journal, "t", 0)
+            asyncio.run(restore_old_copy(cluster, stream, lambda: stored(journal, "s", first)))
+            # The old copy has the last message of `t`, so that its fence lets this one in.
+            with pytest.raises(ForeignStream, match="an old copy"):
+                raised(put(journal, "t", other))
+            refused(journal, "steno cluster join --again")
+        asked = {"subjects_filter": ">"}
+        state = ask(cluster, f"$JS.API.STREAM.INFO.{stream}", asked)["state"]
+        assert [count for name, count in state["subjects"].items() if name.endswith(".t")] == [1]
+
+
 def test_a_daemon_that_waits_for_its_leader_does_not_doubt_the_stream(
     frail_nodes: NatsCluster,
 ) -> None:
