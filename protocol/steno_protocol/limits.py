@@ -222,11 +222,11 @@ one, and counting would cost its append a microsecond."""
 LIGHT_SHARE_MAX: Final = 0.25
 """Share of the daemon's time that a peer may take without becoming heavy."""
 
-HEAVY_FROM_S: Final = 0.002
-"""Time beyond that share from which on a peer is heavy: thirty small appends in one message are
-not."""
+HEAVY_FROM_S: Final = MESSAGE_REQUESTS_MAX * REQUEST_S
+"""Time beyond that share from which on a peer is heavy: that of the longest message, or each of
+many equal clients would be heavy for a moment after its message."""
 
-HEAVY_REMEMBERED_S: Final = 0.02
+HEAVY_REMEMBERED_S: Final = HEAVY_FROM_S + 0.018
 """Most time beyond its share that is remembered of a peer, so that it is heavy for 72 ms after its
 flood."""
 

@@ -499,7 +499,7 @@ class Transport:
             identity, frames = received
             if not turns.is_heavy(identity, now):
                 seen.clear()
-                turns.note_light(now)
+                turns.note_message(identity, now)
                 cost = self._handle_message(handle, identity, frames)
                 requests += cost
                 costs[identity] = costs.get(identity, 0) + cost

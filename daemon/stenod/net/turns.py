@@ -5,8 +5,9 @@ messages of a peer that has taken much time lately, a *heavy* one, are received 
 held. They are served in turns: a turn begins with a few of them and lasts until their peer has the
 answers to all its commands. The next turn begins after a pause in proportion to it.
 
-A peer that waits for each reply is not heavy. While no such peer sends, heavy ones are served as
-fast as they send.
+A peer that takes no more than its share, as one that waits for each reply, is *light*. While no
+light peer sends, heavy ones are served as fast as they send. Peers in between neither wait nor are
+waited for: so equal clients are never served in turns, however many they are.
 """
 
 from collections import Counter, deque
@@ -60,12 +61,17 @@ class Turns(Generic[FrameT]):
         """Whether a message of a peer is served in a turn, since a light peer sends, too."""
         if self.is_heavy(identity, now):
             return now < self._light_until_s
-        self.note_light(now)
+        self.note_message(identity, now)
         return False
 
-    def note_light(self, now: float) -> None:
-        """Note a message of a peer that is not heavy."""
-        self._light_until_s = now + limits.SHARED_S
+    def note_message(self, identity: bytes, now: float) -> None:
+        """Note a message of a peer that is not heavy.
+
+        Heavy ones wait for it only if it took no more than its share: else some of many equal
+        clients would wait for the others.
+        """
+        if not self._used_by(identity, now):
+            self._light_until_s = now + limits.SHARED_S
 
     def hold(self, identity: bytes, frames: Sequence[FrameT]) -> bool:
         """Keep a message for a later turn; returns False when too much waits already."""

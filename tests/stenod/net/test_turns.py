@@ -46,6 +46,22 @@ def test_heavy_peer_has_turns_only_while_a_light_one_sends() -> None:
     assert not turns.is_turn(FLOOD, NOW + limits.SHARED_S)
 
 
+def test_heavy_peer_does_not_wait_for_one_that_took_more_than_its_share() -> None:
+    turns = _heavy()
+    turns.charge(OTHER, limits.HEAVY_FROM_S / 2, NOW)
+    assert not turns.is_turn(OTHER, NOW)
+    assert not turns.is_turn(FLOOD, NOW)
+    turns.charge(FLOOD, 1.0, NOW + 1)
+    assert not turns.is_turn(OTHER, NOW + 1)
+    assert turns.is_turn(FLOOD, NOW + 1)
+
+
+def test_longest_message_of_small_appends_makes_no_peer_heavy() -> None:
+    turns = Turns[bytes]()
+    turns.charge(FLOOD, limits.MESSAGE_REQUESTS_MAX * limits.REQUEST_S, NOW)
+    assert not turns.is_heavy(FLOOD, NOW)
+
+
 def test_pause_is_in_proportion_to_the_turn() -> None:
     turns = _heavy()
     turns.begin(FLOOD, NOW)
