@@ -10,10 +10,8 @@
 `limits` need no extra.
 """
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-
-from steno._lazy import imported_on_use
 
 if TYPE_CHECKING:
     from steno.llm._asking import ModelFailed
@@ -22,8 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["PROVIDERS", "ModelFailed", "summarizer"]
 
 _HOMES: Final = {
-    "steno.llm._asking": "ModelFailed",
-    "steno.llm._summarizer": "PROVIDERS summarizer",
+    "ModelFailed": "steno.llm._asking",
+    "PROVIDERS": "steno.llm._summarizer",
+    "summarizer": "steno.llm._summarizer",
 }
+"""The module of each name."""
 
-__getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'steno.llm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
