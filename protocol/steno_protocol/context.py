@@ -108,12 +108,12 @@ def is_message(record: dict[str, Any]) -> bool:
 
 def line_of(record: dict[str, Any]) -> Line:
     """Return the meaning of a decoded line of `context.jsonl`."""
-    # Nearly every line is a message.
-    if is_message(record):
-        return MessageLine(text_chars(record["content"]), record)
     role = record.get("role")
     if not isinstance(role, str):
         return Damaged("no role")
+    # Nearly every line is a message; a call of `is_message` would cost each append of a follower.
+    if "content" in record and is_message_role(role):
+        return MessageLine(text_chars(record["content"]), record)
     match role:
         case "_system_prompt" if isinstance(record.get("content"), str):
             return SystemPrompt(record["content"])
