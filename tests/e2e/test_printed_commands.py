@@ -45,6 +45,7 @@ VALUES: Final = {
     "{past - 1}": "0",
     # Placeholders, which the user replaces.
     "SESSION": "demo",
+    "PATH": "FILE",
     "TEXT": "text",
     "NAME": "laptop",
     "ID": "imported",
