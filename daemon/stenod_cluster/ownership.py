@@ -342,8 +342,8 @@ class Ownership:
         Args:
             path: the folder.
             owner: the other daemon.
-            sequence: that of its note; the folder may have come back since. The note says nothing of
-                what this host had in another stream.
+            sequence: that of its note; the folder may have come back since. It says nothing of the
+                files of another stream.
         """
         with suppress(OSError), self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
