@@ -310,14 +310,15 @@ class NatsJournal:
         """
         count = len(publication.batch)
         try:
-            if sequence - count < before:
+            if sequence - count < before or self._identity.is_old_copy:
                 await self._identity.refuse_old_copy(sequence, count, before)
             elif all(each.after == 0 for each in publication.batch):
                 await self._identity.check_same(sequence, count)
-        except ForeignStream:
+        except ForeignStream as error:
+            self._refuse(error)
             self._look_again.set()
             raise
-        except (JournalLost, Rejected) as error:
+        except (OSError, Rejected) as error:
             raise InDoubt(None, str(error)) from None
         self._identity.stored = max(self._identity.stored, sequence)
         if self._room is not None:

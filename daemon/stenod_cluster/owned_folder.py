@@ -95,8 +95,9 @@ class OwnedFolder:
 
     @property
     def is_published(self) -> bool:
-        """True if the journal has all that was noted."""
-        return not self._pending and self._doubt is None and self.lost is None
+        """True if the journal has all that was noted, in changes that are whole."""
+        is_whole = self._doubt is None and not self._has_parts
+        return is_whole and not self._pending and self.lost is None
 
     @property
     def is_mark_due(self) -> bool:

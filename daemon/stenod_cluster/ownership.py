@@ -342,11 +342,14 @@ class Ownership:
         Args:
             path: the folder.
             owner: the other daemon.
-            sequence: that of its note; the folder may have come back since.
+            sequence: that of its note; the folder may have come back since. It says nothing of the
+                files of another stream.
         """
         with suppress(OSError), self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
-            if mark is not None and mark.sequence < sequence:
+            if mark is None or mark.stream != self.journal.stream():
+                return
+            if mark.sequence < sequence:
                 left = msgspec.structs.replace(mark, left=owner.endpoint)
                 save_mark(self._disk, handle, left)
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from errno import EINVAL, ENOENT
 from typing import Any, Final, NamedTuple, NoReturn
 
+import msgspec
+
 from stenod_cluster import limits
 from stenod_cluster.jetstream import Rejected, api
 from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
@@ -70,6 +72,7 @@ class StreamIdentity:
         identity: its identity; empty before the first look.
         began: the sequence of its marker.
         stored: the highest sequence that is known.
+        is_old_copy: it stored a sequence anew, and may have caught up with the highest one.
     """
 
     def __init__(self, connection: Connection, options: ReplicationOptions, trust: Trust) -> None:
@@ -77,6 +80,7 @@ class StreamIdentity:
         self.identity = ""
         self.began = 0
         self.stored = 0
+        self.is_old_copy = False
         self._connection = connection
         self._options = options
         self._trust = trust
@@ -133,13 +137,20 @@ class StreamIdentity:
 
         Raises:
             ForeignStream: they are removed.
-            JournalLost, Rejected: they may be there.
+            OSError, Rejected: they may be there.
         """
+        # Other messages, and a look at the stream, may be under way.
+        self.is_old_copy = True
+        known = Known(self.identity, before, is_old_copy=True)
+        await asyncio.to_thread(self._trust.accept, self._name, known)
         await self._remove(sequence, count)
-        raise ForeignStream(
+        raise self._old_copy(before)
+
+    def _old_copy(self, last: int) -> ForeignStream:
+        return ForeignStream(
             None,
-            f"stream {self._name} is an old copy: it stored {sequence} anew, and had messages up to"
-            f" {before}: {REMEDY}",
+            f"stream {self._name} is an old copy: its servers acknowledged messages up to {last},"
+            f" and stored others in their place: {REMEDY}",
         )
 
     async def end_request(self) -> None:
@@ -190,16 +201,18 @@ class StreamIdentity:
             Suspicion: it lacks what this root knows.
             ForeignStream: it is another one than this root used.
         """
-        known, is_again = self._trust.known(self._name), self._trust.request is Request.AGAIN
         marker = await self._marker()
+        known, is_again = self._trust.known(self._name), self._trust.request is Request.AGAIN
         if known is not None and stored > known.last:
             # The next process has to know what is missing, too.
-            known = Known(known.identity, stored)
+            known = msgspec.structs.replace(known, last=stored)
             await asyncio.to_thread(self._trust.accept, self._name, known)
         if known is not None and not is_again:
             self._compare(known, created, marker, last, stored)
         elif marker is None or (
-            known is not None and known.identity == _identity(created, marker) and last < known.last
+            known is not None
+            and known.identity == _identity(created, marker)
+            and (known.is_old_copy or last < known.last)
         ):
             # A new marker tells the stream after a loss from the one before, on all hosts.
             marker = await self._new_marker(marker)
@@ -210,6 +223,8 @@ class StreamIdentity:
         self.began = marker.sequence
         self.stored = last if is_again else max(self.stored, last)
         await asyncio.to_thread(self._trust.accept, self._name, known)
+        if self.is_old_copy:
+            raise self._old_copy(last)
 
     def _compare(
         self, known: Known, created: str, marker: Found | None, last: int, stored: int
@@ -223,6 +238,8 @@ class StreamIdentity:
             raise ForeignStream(
                 None, f"another host joined stream {self._name} again after a loss: {REMEDY}"
             )
+        if known.is_old_copy:
+            raise self._old_copy(known.last)
         if last < max(stored, known.last):
             raise Suspicion(
                 f"stream {self._name} has messages up to {last}, and its servers acknowledged"

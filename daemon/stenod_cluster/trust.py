@@ -38,10 +38,12 @@ class Known(msgspec.Struct, frozen=True):
     Attributes:
         identity: the time of its creation, and its marker message.
         last: the highest sequence that this root knows to be durable in it.
+        is_old_copy: the servers stored a sequence anew, and may have caught up with the last one.
     """
 
     identity: str
     last: int = 0
+    is_old_copy: bool = False
 
 
 class Trust:
@@ -71,9 +73,15 @@ class Trust:
         return self._known.get(stream)
 
     def accept(self, stream: str, known: Known) -> None:
-        """Remember a stream; blocks, and returns when the folder has it on disk."""
+        """Remember a stream; blocks, and returns when the folder has it on disk.
+
+        A stream that is an old copy stays one until it has another identity.
+        """
         with self._lock:
-            if self._known.get(stream) == known:
+            before = self._known.get(stream)
+            if before is not None and before.is_old_copy and before.identity == known.identity:
+                return
+            if before == known:
                 return
             self._known[stream] = known
             if self._root is not None:

@@ -153,6 +153,36 @@ def test_a_message_that_only_an_old_copy_takes_is_neither_acknowledged_nor_kept(
         assert [count for name, count in state["subjects"].items() if name.endswith(".t")] == [1]
 
 
+def test_an_old_copy_that_catches_up_with_what_it_lacks_stays_one(tmp_path: Path) -> None:
+    with NatsCluster(1) as cluster:
+        chosen, (node,) = options(cluster), cluster.nodes
+        (tmp_path / "stenod.join").write_text("create")
+        (tmp_path / "stenod.join").chmod(0o600)
+        with ready(chosen, Trust(tmp_path)) as journal:
+            before = journal.stream()
+            first, other = stored(journal, "s", 0), stored(journal, "t", 0)
+            node.kill()
+            node.copy_data()
+            node.start()
+            stored(journal, "s", first)
+            node.kill()
+            node.restore_data()
+            node.start()
+            # It has the last message of `t`, and may take the next one before it is looked at.
+            for session, after in (("t", other), ("t", other), ("u", 0)):
+                with pytest.raises(JournalLost):
+                    raised(put(journal, session, after))
+            refused(journal, "steno cluster join --again")
+        with joined(chosen, "ann", Trust(tmp_path)) as journal, pytest.raises(ForeignStream):
+            journal.wait_ready(READY_S)
+        (tmp_path / "stenod.join").write_text("again")
+        (tmp_path / "stenod.join").chmod(0o600)
+        with ready(chosen, Trust(tmp_path)) as journal:
+            assert journal.stream() != before
+            assert journal.counts() == {"s": 1, "t": 1}
+            stored(journal, "u", 0)
+
+
 def test_a_daemon_that_waits_for_its_leader_does_not_doubt_the_stream(
     frail_nodes: NatsCluster,
 ) -> None:

@@ -1,11 +1,15 @@
 """A stream that went back to an old copy: the newest files of the hosts come into it again."""
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from steno_protocol.errors import BadRequest, Held, StorageFailed
+from stenod_cluster import limits
+from stenod_cluster.journal import Kind, Publication
+from stenod_cluster.owned_folder import OwnedFolder
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 
@@ -120,6 +124,22 @@ def test_what_another_host_wrote_since_is_not_shipped_over(
     assert line("new") in kept.read_bytes()
 
 
+def test_the_last_owner_ships_over_what_another_host_took_and_left_as_it_was(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "old")
+    before = Copied(stream)
+    write(one, "s", "new")
+    before.restore(stream, one)
+    two.start()
+    two.now += 100.0
+    two.ownership.acquire("s")
+    one.start()
+    one.now += 200.0
+    one.ownership.look_for_losses()
+    assert content(one, "s") == line("old") + line("new")
+
+
 def test_a_note_of_an_earlier_takeover_says_nothing_of_a_session_that_came_back(
     one: Host, two: Host, stream: MemoryStream
 ) -> None:
@@ -148,3 +168,37 @@ def test_a_note_of_a_takeover_that_failed_says_nothing_after_a_restart(
     stream.identity = "stream-2"
     one.start()
     assert content(one, "s") == line("1") + line("2")
+
+
+def test_a_note_that_is_read_amid_a_snapshot_saves_no_mark(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "JOURNAL_BODY_BYTES_MAX", 200)
+    monkeypatch.setattr(limits, "JOURNAL_DATA_BYTES_MAX", 60)
+    write(one, "s", "1")
+    two.journal.note_taken("s", "one", two.hosts.owner)
+    for text in map(str, range(20)):
+        write(one, "s", text)
+    wanted, publish = content(one, "s"), one.journal.publish
+    seen: list[Kind] = []
+
+    def noted(publications: Sequence[Publication]) -> list[int | OSError]:
+        if seen == [Kind.SNAPSHOT]:
+            one.ownership.look_for_losses()
+        seen.extend(each.kind for each in publications)
+        return publish(publications)
+
+    save = one.ownership.save_mark
+
+    def saved(folder: OwnedFolder) -> None:
+        if Kind.CHANGE in seen:
+            raise OSError("died")
+        save(folder)
+
+    monkeypatch.setattr(one.journal, "publish", noted)
+    monkeypatch.setattr(one.ownership, "save_mark", saved)
+    with pytest.raises(OSError, match="died"):
+        one.ownership.shorten("s")
+    assert seen[:2] == [Kind.SNAPSHOT, Kind.PART]
+    one.start()
+    assert content(one, "s") == wanted
