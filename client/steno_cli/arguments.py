@@ -386,7 +386,7 @@ def between(least: int, most: int) -> Callable[[str], int]:
     end = f"to {most}" if most < limits.COUNT_MAX else f"on, up to {most}"
 
     def read(text: str) -> int:
-        is_short = text.isdecimal() and len(text) <= len(str(limits.COUNT_MAX))
+        is_short = text.removeprefix("-").isdecimal() and len(text) <= len(str(limits.COUNT_MAX))
         if not (is_short and least <= int(text) <= most):
             raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {least} {end}")
         return int(text)
