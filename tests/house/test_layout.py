@@ -189,3 +189,10 @@ def test_the_ci_script_is_executable() -> None:
     script = PROJECT / ".ci" / "run"
     assert script.stat().st_mode & 0o100
     assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+
+
+def test_slow_tests_are_marked_where_ci_looks_for_them() -> None:
+    mark = "mark." + "slow"
+    marked = {file.name for file in python_files() if mark in file.read_text()}
+    assert marked
+    assert {name for name in marked if not name.startswith("test_")} == set()

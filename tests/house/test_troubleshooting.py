@@ -8,6 +8,7 @@ from house.test_documents import GUIDE_FOLDER
 from steno_cli.exits import Exit, exit_of
 from steno_protocol.errors import REFUSALS, ErrorCode, OutcomeUnknown, Unreachable
 from support.documents import table_rows
+from support.project import PROJECT
 
 PAGE = GUIDE_FOLDER / "troubleshooting.md"
 PAGES = [PAGE, *sorted((GUIDE_FOLDER / "troubleshooting").glob("*.md"))]
@@ -71,6 +72,9 @@ def test_every_finding_of_the_doctor_has_its_entry() -> None:
     findings = doctor_findings()
     assert len(findings) > 30
     assert _without_entry(findings, [DOCTOR]) == []
+    # One that is made without `warning` and `problem` is not among these.
+    modules = (PROJECT / "client" / "steno_cli" / "doctor").glob("[!_]*.py")
+    assert [each.name for each in modules if "Finding(" in each.read_text()] == []
 
 
 def test_every_entry_is_a_text_of_the_program() -> None:

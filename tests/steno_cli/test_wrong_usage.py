@@ -106,6 +106,8 @@ def test_command_line_that_means_nothing_is_refused(
     printed: str,
 ) -> None:
     monkeypatch.setenv("STENO_HOME", str(root))
+    # A file that an argument names would be here.
+    monkeypatch.chdir(root)
     assert main(words) == Exit.USAGE
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)

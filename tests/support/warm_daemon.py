@@ -7,6 +7,7 @@ about a session gets a fork; a test that is about the start of a daemon has a pr
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -64,17 +65,21 @@ class _Server:
     """The process that forks itself."""
 
     def __init__(self) -> None:
-        self.address = f"steno-tests-{os.getpid()}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-            listening.bind(f"\0{self.address}")
+            # The kernel chooses an address that nobody has.
+            listening.bind("")
+            self.address = listening.getsockname()[1:].decode()
             listening.listen(64)
             code = f"from support import warm_daemon; warm_daemon.serve({listening.fileno()})"
+            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+            # Its forks are those of other tests, too.
+            environment.pop("PYTEST_CURRENT_TEST", None)
             self.process = subprocess.Popen(
                 # The last word, which its forks have, too, is that of a daemon: so one that a test
                 # leaves behind is found.
-                [sys.executable, "-c", code, "stenod"],
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-c", code, "stenod"],
+                env=environment,
+                stdin=subprocess.PIPE,
                 pass_fds=[listening.fileno()],
             )
 
@@ -92,13 +97,16 @@ def address() -> str:
 def end() -> None:
     """End the process that forks, and not its forks."""
     if _server.cache_info().currsize:
-        _server().process.kill()
-        _server().process.wait()
+        with _server().process as process:
+            process.kill()
         _server.cache_clear()
 
 
 def serve(descriptor: int) -> None:
-    """Fork for each start that comes; a fork of its own waits for the end of each."""
+    """Fork for each start that comes; a fork of its own waits for the end of each.
+
+    It ends when its standard input does, as that of a process of tests that was killed.
+    """
     for name in _PRELOADED:
         import_module(name)
     gc.collect()
@@ -106,7 +114,7 @@ def serve(descriptor: int) -> None:
     # Those that wait for a start are nobody's children.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as listening:
-        while True:
+        while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
             call, _ = listening.accept()
             if os.fork():
                 call.close()

@@ -157,7 +157,7 @@ def _check_failures(client: BlockingClient, root: Path) -> Iterator[Finding]:
                 remedy = f"`{steno(root, 'logs')}` has the times, the sessions and the reasons"
                 age_s = time.time() - stats.failed_at.get(code, 0.0)
                 is_present = age_s < FAILED_LATELY_S
-                yield Finding("problem" if is_present else "warning", text, remedy)
+                yield problem(text, remedy) if is_present else warning(text, remedy)
         if stats.turned_away:
             text = (
                 f"{count(stats.turned_away, 'connection')} ended at once since it was started: no"
