@@ -310,10 +310,11 @@ class NatsJournal:
         """
         count = len(publication.batch)
         try:
-            if sequence - count < before or self._identity.is_old_copy:
-                await self._identity.refuse_old_copy(sequence, count, before)
-            elif all(each.after == 0 for each in publication.batch):
+            is_old = sequence - count < before or self._identity.is_old_copy
+            if is_old or all(each.after == 0 for each in publication.batch):
                 await self._identity.check_same(sequence, count)
+            if is_old:
+                await self._identity.refuse_old_copy(sequence, count, before)
         except ForeignStream as error:
             self._refuse(error)
             self._look_again.set()
