@@ -156,7 +156,7 @@ def encode_request(request_id: bytes, command: Command, records: Sequence[bytes]
 
 def split_message(frames: list[bytes]) -> Sequence[list[bytes]]:
     """Return the messages that carry a message: the message itself, or its parts."""
-    if len(frames) < _FRAMES_MAX or len(frames[1]) <= limits.FRAME_BYTES_MAX:
+    if len(frames) < _FRAMES_MAX or len(frames[1]) <= limits.PART_BYTES:
         return (frames,)
     header, body = frames
     requests = header.partition(b"\n")[2]

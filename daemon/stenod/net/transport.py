@@ -525,7 +525,8 @@ class Transport:
         if is_turn:
             self._turns.begin(identity, time.monotonic())
         requests = handle(identity, [frame.bytes for frame in frames], user)
-        if is_turn and not requests:
+        if is_turn and not requests and not self._is_waiting(identity):
+            # A part, and no answer to an earlier command will end the turn.
             self._turns.go_on()
         return max(1, requests) + len(frames[-1]) // limits.REQUEST_COST_BYTES
 

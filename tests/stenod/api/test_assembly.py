@@ -8,7 +8,7 @@ from steno_protocol.messages import Part, decode_requests, part_of, split_messag
 from stenod.api.assembly import Assemblies
 from support.framing import command_frames
 
-RECORD = b'{"role":"user","content":"%b"}' % (b"x" * (3 * limits.MIB))
+RECORD = b'{"role":"user","content":"%b"}' % (b"x" * (3 * limits.PART_BYTES))
 MESSAGE = command_frames(b"r1", "append", RECORD, session="demo", key="k1")
 
 
@@ -55,9 +55,11 @@ def test_peers_do_not_mix_and_a_gone_peer_is_forgotten() -> None:
 def test_unfinished_messages_take_bounded_memory() -> None:
     assemblies = Assemblies()
     data = bytes(limits.PART_BYTES)
-    for peer in range(400):
+    most = limits.ASSEMBLIES_BYTES_MAX // limits.PART_BYTES
+    for peer in range(2 * most):
         assert assemblies.add(peer, Part("r", 0), data) is None
         assert assemblies.size <= limits.ASSEMBLIES_BYTES_MAX
+    assert assemblies.size == most * limits.PART_BYTES
     assert assemblies.add(399, Part("r", len(data)), data) is None
     assert isinstance(assemblies.add(0, *parts()[-1]), Busy)
 

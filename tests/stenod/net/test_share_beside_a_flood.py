@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steno_protocol.limits import MAILBOX_BYTES_MAX
+from steno_protocol.limits import KIB, MAILBOX_BYTES_MAX, MIB, PART_BYTES
 from stenod.api.peers import InFlightFrames
 from stenod.net import transport
 from stenod.net.transport import Transport
@@ -31,7 +31,7 @@ SETTLED_S = 0.2
 SLICE_S = 0.006
 """Time that a client has the processor before another one has it: enough for some messages."""
 
-PART_S = 0.0006
+PART_S = 0.00006
 """Time to take in a part of a message."""
 
 
@@ -237,13 +237,11 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, clients: dict[bytes, Clie
 
 FLOODS: dict[str, dict[str, Any]] = {
     "100 B": {"size": 100, "write_s": 0.0001},
-    "100 KiB": {"size": 100 * 1024, "decide_s": 0.0004, "write_s": 0.001},
-    "1 MiB": {"size": 1024 * 1024, "decide_s": 0.003, "write_s": 0.008},
+    "100 KiB": {"size": 100 * KIB, "decide_s": 0.0004, "write_s": 0.001},
+    "1 MiB": {"size": MIB, "decide_s": 0.003, "write_s": 0.008},
     # Deciding and writing take longer than the light client counts as present.
-    "8 MiB": {
-        "size": 8 * 1024 * 1024, "decide_s": 0.025, "write_s": 0.06, "parts": 8, "parts_left": 8,
-    },
-}  # fmt: skip
+    "8 MiB": {"size": 8 * MIB, "decide_s": 0.025, "write_s": 0.06},
+}
 
 
 @pytest.mark.parametrize("costs", FLOODS.values(), ids=FLOODS)
@@ -252,7 +250,9 @@ def test_client_that_waits_for_replies_keeps_most_of_its_rate_beside_a_flood(
 ) -> None:
     alone, beside = Client(sends_at=LIGHT_FROM_S), Client(sends_at=LIGHT_FROM_S)
     run(tmp_path, monkeypatch, {b"light": alone})
-    run(tmp_path, monkeypatch, {b"light": beside, b"flood": Client(in_flight=0, **costs)})
+    parts = -(-costs["size"] // PART_BYTES)
+    flood = Client(in_flight=0, parts=parts, parts_left=parts, **costs)
+    run(tmp_path, monkeypatch, {b"light": beside, b"flood": flood})
     assert beside.answered / alone.answered > 0.6
 
 
