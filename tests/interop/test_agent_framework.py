@@ -54,10 +54,10 @@ async def outcome(work: Any) -> Any:
         return type(error)
 
 
-async def test_1_000_random_saves_equal_those_in_memory(history: Any, seed: int) -> None:
+async def test_2_000_random_saves_equal_those_in_memory(history: Any, seed: int) -> None:
     drawn, theirs = random.Random(seed), maf.InMemoryHistoryProvider()
     states: dict[str | None, dict[str, Any]] = {}
-    for number in range(1000):
+    for number in range(2000):
         place = drawn.choice([None, "talk", "a/b"])
         state = states.setdefault(place, {})
         known = await theirs.get_messages(place, state=state)
@@ -90,9 +90,9 @@ def checkpoint(name: str, number: int, workflow: str, **state: Any) -> Any:
     )
 
 
-async def test_1_000_random_operations_equal_those_in_memory(storage: Any, seed: int) -> None:
+async def test_2_000_random_operations_equal_those_in_memory(storage: Any, seed: int) -> None:
     drawn, theirs = random.Random(seed), maf.InMemoryCheckpointStorage()
-    for number in range(1000):
+    for number in range(2000):
         name, workflow = drawn.choice("abcdefgh"), drawn.choice(["flow", "ä/ö"])
         # An id belongs to one workflow, as it does where the framework draws it.
         name = f"{name}{workflow}"
