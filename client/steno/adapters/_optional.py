@@ -8,9 +8,15 @@ release of a package lacks is Python's own error: no command would help.
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from steno_protocol.installation import extra_command, install_command
+
+KIMI_CLI: Final = "kimi-cli==1.52.0"
+"""The release in whose place the adapters stand; it is the last one."""
+
+KOSONG: Final = "kosong==0.56.0"
+"""The same of kosong."""
 
 
 def framework(module: str, extra: str) -> Any:
@@ -31,7 +37,7 @@ def program(module: str, package: str) -> Any:
 
     Args:
         module: its name.
-        package: the package that has it.
+        package: the package that has it, with its release.
 
     Raises:
         ModuleNotFoundError: it is not installed; the message has the command.

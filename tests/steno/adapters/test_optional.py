@@ -1,5 +1,6 @@
 """A framework that is not installed, and a release of it that lacks a module."""
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from interop import frameworks
-from steno.adapters._optional import base_class, framework
+from steno.adapters._optional import KIMI_CLI, KOSONG, base_class, framework
+from support.project import PROJECT
 
 
 def adapters_base(module: str) -> Any:
@@ -50,3 +52,9 @@ def test_a_module_that_a_release_lacks_is_an_error_of_its_name(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'installed\.stores'$"):
         load("installed.stores")
+
+
+def test_the_releases_of_the_programs_are_those_that_are_tested() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = [each.partition(";")[0] for each in project["optional-dependencies"]["interop"]]
+    assert pins == [KIMI_CLI, KOSONG]
