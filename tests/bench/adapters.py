@@ -75,12 +75,11 @@ def _loads(place: Path, name: str, rounds: int, report: Callable[[str], None]) -
     framework = FRAMEWORKS[name]
     title = f"{name}: load of {LOADED:,} entries"
     comparison = Comparison(title, ("load_ms",), "load_ms", [framework.own])
+    report(f"{title}: stores them, then loads them in turn")
     with ForegroundDaemon(place) as daemon:
-        for which in ("own", "steno"):
-            report(f"{title}: {which}: stores them")
-            task = _task(place, daemon.endpoint, f"{name}: {which}", LOADED)
-            for load_ms in anyio.run(_load, _opened(framework, which), task, rounds):
-                comparison.add(_row(framework, which), {"load_ms": load_ms})
+        task = _task(place, daemon.endpoint, f"{name}: load", LOADED)
+        for which, load_ms in anyio.run(_load, framework, task, rounds):
+            comparison.add(_row(framework, which), {"load_ms": load_ms})
     return comparison
 
 
@@ -89,16 +88,19 @@ async def _fill(opened: Callable[[Task], Opened], task: Task, count: int) -> Non
         await conversation.fill(count)
 
 
-async def _load(opened: Callable[[Task], Opened], task: Task, rounds: int) -> list[float]:
-    found: list[float] = []
-    async with opened(task) as conversation:
-        await conversation.fill(task.appends)
+async def _load(framework: Framework, task: Task, rounds: int) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    async with framework.open_own(task) as own, framework.open_steno(task) as ours:
+        both = {"own": own, "steno": ours}
+        for conversation in both.values():
+            await conversation.fill(task.appends)
         for _ in range(rounds + 1):
-            start = time.perf_counter()
-            count = await conversation.load()
-            found.append((time.perf_counter() - start) * 1e3)
-            assert count == task.appends
-    return found[1:]
+            for which, conversation in both.items():
+                start = time.perf_counter()
+                count = await conversation.load()
+                found.append((which, (time.perf_counter() - start) * 1e3))
+                assert count == task.appends
+    return found[len(both) :]
 
 
 def _opened(framework: Framework, which: str) -> Callable[[Task], Opened]:

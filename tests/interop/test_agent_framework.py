@@ -54,11 +54,14 @@ async def outcome(work: Any) -> Any:
         return type(error)
 
 
-async def test_1_000_random_saves_equal_those_in_memory(history: Any, seed: int) -> None:
+@pytest.mark.slow
+async def test_2_000_random_saves_equal_those_in_memory(history: Any, seed: int) -> None:
     drawn, theirs = random.Random(seed), maf.InMemoryHistoryProvider()
     states: dict[str | None, dict[str, Any]] = {}
-    for number in range(1000):
-        place = drawn.choice([None, "talk", "a/b"])
+    # So many that a transcript, which is saved again as a whole, stays short.
+    places = [None, "talk", "a/b", *map(str, range(13))]
+    for number in range(2000):
+        place = drawn.choice(places)
         state = states.setdefault(place, {})
         known = await theirs.get_messages(place, state=state)
         role = drawn.choice(["user", "assistant"])
@@ -90,9 +93,10 @@ def checkpoint(name: str, number: int, workflow: str, **state: Any) -> Any:
     )
 
 
-async def test_1_000_random_operations_equal_those_in_memory(storage: Any, seed: int) -> None:
+@pytest.mark.slow
+async def test_2_000_random_operations_equal_those_in_memory(storage: Any, seed: int) -> None:
     drawn, theirs = random.Random(seed), maf.InMemoryCheckpointStorage()
-    for number in range(1000):
+    for number in range(2000):
         name, workflow = drawn.choice("abcdefgh"), drawn.choice(["flow", "ä/ö"])
         # An id belongs to one workflow, as it does where the framework draws it.
         name = f"{name}{workflow}"

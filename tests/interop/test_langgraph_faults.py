@@ -257,8 +257,8 @@ def test_a_reading_serves_some_puts(
     assert reads == [_checkpoint_log._WINDOW_LINES]
     put(saver, "0007")
     stream = client.session("langgraph/talk").stream("checkpoints")
-    (record,) = stream.last(1)
-    assert record.record["claim"][1] == "0006"
+    before, record = stream.last(2)
+    assert record.record["mark"] == before.record["id"]
     # What is read by the way serves as well.
     saver.get_tuple(place())
     reads.clear()
@@ -268,7 +268,7 @@ def test_a_reading_serves_some_puts(
 
 
 @pytest.mark.parametrize("uses", [1, 3, 100])
-def test_ids_in_any_order_are_exact_however_old_a_claim_is(
+def test_ids_in_any_order_are_exact_however_old_a_mark_is(
     saver: Any, monkeypatch: pytest.MonkeyPatch, seed: int, uses: int
 ) -> None:
     monkeypatch.setattr(_checkpoint_log, "_USES_MAX", uses)
@@ -282,7 +282,7 @@ def test_ids_in_any_order_are_exact_however_old_a_claim_is(
     assert names(saver) == sorted(ids, reverse=True)
 
 
-def test_operations_that_came_between_a_claim_and_its_record_are_seen(
+def test_operations_that_came_between_a_mark_and_its_record_are_seen(
     saver: Any, client: steno.BlockingClient
 ) -> None:
     put(saver, "5")
@@ -291,31 +291,34 @@ def test_operations_that_came_between_a_claim_and_its_record_are_seen(
     # The record of a writer that was slow: others wrote 9 and 3 since it read the end.
     put(saver, "9")
     put(saver, "3", "5")
-    claim = [record.record["id"], "5"]
-    stream.append({**record.record, "checkpoint": "7", "id": "slow", "claim": claim})
+    mark = record.record["id"]
+    stream.append({**record.record, "checkpoint": "7", "id": "slow", "mark": mark})
     assert saver.get_tuple(place()).checkpoint["id"] == "9"
     assert names(saver) == ["9", "7", "5", "3"]
     put(saver, "8")
-    assert stream.last(1)[0].record["claim"] == ["slow", "9"]
+    named = stream.last(1)[0].record["mark"]
+    assert [
+        each.record["checkpoint"] for each in stream.records() if each.record["id"] == named
+    ] == ["9"]
     assert names(saver) == ["9", "8", "7", "5", "3"]
 
 
-def test_claims_and_removals_of_a_deleted_thread_are_void(
+def test_marks_and_removals_of_a_deleted_thread_are_void(
     saver: Any, client: steno.BlockingClient
 ) -> None:
     put(saver, "5")
     saver.get_tuple(place())
     put(saver, "6", "5")
     (record,) = client.session("langgraph/talk").stream("checkpoints").last(1)
-    # The new thread has the same positions, and the saver still has the claim of the old one.
+    # The new thread has the same positions, and the saver still names the mark of the old one.
     saver.delete_thread("talk")
     other: Any = StenoSaver(client)
     put(other, "9")
     put(saver, "7")
     stream = client.session("langgraph/talk").stream("checkpoints")
     (late,) = stream.last(1)
-    assert late.record["claim"] == record.record["claim"]
-    gone = record.record["claim"][0]
+    assert late.record["mark"] == record.record["mark"]
+    gone = record.record["mark"]
     stream.append({"through": gone, "id": "drop", "ns": "", "contents": {"drop": ["9"]}})
     stream.append({"note": "of another program"})
     assert names(saver, limit=1) == ["9"]
@@ -323,7 +326,7 @@ def test_claims_and_removals_of_a_deleted_thread_are_void(
     assert names(saver) == ["9", "8", "7"]
 
 
-def test_a_reading_that_a_deletion_ends_gives_no_claim(
+def test_a_reading_that_a_deletion_ends_gives_no_mark(
     saver: Any, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ["9", *"12345"]:

@@ -4,6 +4,7 @@ The package has no conformance suite, so the contract is tested here, on its own
 """
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import pickle
@@ -28,6 +29,7 @@ stores = framework("pydantic_ai.conversation_store")
 messages = framework("pydantic_ai.messages")
 exceptions = framework("pydantic_ai.exceptions")
 pydantic_ai = framework("pydantic_ai")
+pydantic = framework("pydantic")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -504,6 +506,28 @@ async def test_an_id_that_the_store_returned_can_be_pickled(own: Store) -> None:
     (entry,) = await own.load_entries("talk")
     copied = pickle.loads(pickle.dumps(entry))
     assert await own.read_entry(copied.id) == entry
+
+
+async def test_ids_and_records_that_went_through_json_are_those_of_the_store(store: Store) -> None:
+    await store.save(talk("x", name="other"))
+    conversation = talk("a", "b")
+    await store.save(conversation)
+    await store.branch("talk", at=1, expected_revision=conversation.revision)
+    entries = await store.load_entries("talk")
+    records = pydantic.TypeAdapter(stores.ConversationRecord)
+    stored = await store.read_record("talk")
+    read = records.validate_json(records.dump_json(stored))
+    assert (read, type(read.head_id)) == (stored, str)
+    assert await store.read_history(read.head_id) == entries
+    (left,) = json.loads(json.dumps(stored.branches))
+    assert len(await store.read_history(left)) == 2
+    back = await store.branch("talk", from_entry=left, expected_revision=read.revision)
+    assert texts_of(back) == ["a", "b"]
+    current = (await store.read_record("talk")).revision
+    await store.write_record(dataclasses.replace(read, revision="next"), expected_revision=current)
+    assert await history(store) == ["a"]
+    fork = await store.fork("talk", from_entry=json.loads(json.dumps(entries[0].id)))
+    assert await history(store, fork.conversation_id) == ["a"]
 
 
 ODD = [

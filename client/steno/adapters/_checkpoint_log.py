@@ -4,16 +4,17 @@ An operation is one atomic batch: a line with the operation and its contents, or
 large contents before the line of the operation. Nobody locks the stream, and most operations are
 appended without reading it.
 
-A reader wants the greatest id, and ids may be in any order. Operations therefore have a claim:
+A reader wants the greatest id. Those that LangGraph draws ascend, but clocks differ, and a program
+may choose its ids. Operations therefore name a high-water mark:
 
-    {"checkpoint": "1f0a", "ns": "", ..., "id": "8c1f", "claim": ["03aa", "1f09"]}
+    {"checkpoint": "1f0a", "ns": "", ..., "id": "8c1f", "mark": "03aa"}
 
-The operation with the random `id` 03aa, and all before it, name no checkpoint with an id greater
-than `1f09`. A reader that looks for 1f0a and has read back to that operation needs no earlier line,
-however long the stream is. A writer repeats the claim that its last reading of the stream gave, and
-reads anew after some operations. An old claim is as true as a new one: operations that came later,
-from any process, are those that a reader meets before 03aa. A claim that outlives its stream names
-an operation that the next stream lacks, and is never met: without claims a reader reads everything.
+No operation before the one with the random `id` 03aa has a greater checkpoint id than 03aa has. A
+reader that looks for a greater one and has read back to 03aa needs no earlier line. With ids that
+ascend that is one of the last operations, with others it lies further back. A writer names the mark
+that its last reading found, and reads anew after some operations: a mark stays one, whatever is
+appended later. One that outlives its stream is an operation that the next stream lacks, and is
+never met: without marks a reader reads everything.
 """
 
 from collections.abc import AsyncIterator
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from steno import BlockingStream, Stream
 
 _USES_MAX: Final = 8
-"""Operations with one claim: a reader reads about as many more than it needs."""
+"""Operations that name one mark: a reader reads about as many more than it needs."""
 
-_CLAIMS_MAX: Final = 1024
-"""Streams whose claims are kept; others are read again."""
+_MARKS_MAX: Final = 1024
+"""Streams whose marks are kept; others are read again."""
 
 _WINDOW_LINES: Final = 4
 """Lines that a reading begins with; each further window has twice as many."""
@@ -151,13 +152,13 @@ class CheckpointLog:
     """The operations on the checkpoints of some namespaces of one thread.
 
     Attributes:
-        claims: the claims of this and other streams.
+        marks: the marks of this and other streams.
         client: an async client or a blocking one.
         session: the session of the thread.
         stream: the name of the stream.
     """
 
-    claims: "Claims"
+    marks: "Marks"
     client: "steno.Client | steno.BlockingClient"
     session: str
     stream: str
@@ -168,39 +169,35 @@ class CheckpointLog:
         Raises:
             NotFound: there is no such session.
         """
-        while (claim := self.claims.use(self)) is None:
-            async for _, top in self.bounded_rows():
-                if top is not None:
+        while (mark := self.marks.use(self)) is None:
+            async for _, bound in self.bounded_rows():
+                if bound is not None:
                     break
         stream = await self._opened()
-        lines = _lines({**operation, "id": token_hex(8), **claim}, contents)
+        lines = _lines({**operation, "id": token_hex(8), "mark": mark}, contents)
         await ready(stream.append(lines))
 
     async def bounded_rows(self) -> AsyncIterator[tuple[Row, str | None]]:
-        """Yield the operations, the last one first, and keep a claim for operations that follow.
+        """Yield the operations, the last one first, and keep a mark for operations that follow.
 
         Yields:
-            An operation, and the least id that this and all earlier operations do not exceed; None
-            if that is unknown.
+            An operation, and an id that this and all earlier operations do not exceed; None if that
+            is unknown.
         """
-        last, greatest = "", ""
+        greatest = mark = ""
         bound: str | None = None
-        claims: dict[str, str] = {}
+        named = set[str]()
         async for row in self._rows():
-            last = last or row.id
-            greatest = max(greatest, row.checkpoint)
-            if row.id in claims:
-                top = claims.pop(row.id)
-                greatest = max(greatest, top)
+            if not mark or row.checkpoint > greatest:
+                greatest, mark = row.checkpoint, row.id
+            if row.id in named:
                 if bound is None:
-                    self.claims.keep(self, {"claim": [last, greatest]})
-                bound = top
-            if "claim" in row.operation:
-                met, claimed = row.operation["claim"]
-                claims[met] = claimed
+                    self.marks.keep(self, mark)
+                bound = row.checkpoint
+            named.add(row.operation.get("mark", ""))
             yield row, bound
         if bound is None:
-            self.claims.keep(self, {"claim": [last, greatest]} if last else {})
+            self.marks.keep(self, mark)
 
     async def _rows(self) -> AsyncIterator[Row]:
         """Yield the operations, the last one first; none if the session is missing."""
@@ -228,27 +225,27 @@ class CheckpointLog:
         return found
 
 
-class Claims:
-    """The last claim of each stream, which a reading gave, and how often it was used."""
+class Marks:
+    """The last mark of each stream, which a reading found, and how often it was named."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], tuple[Operation, int]] = {}
+        self._kept: dict[tuple[str, str], tuple[str, int]] = {}
 
-    def use(self, log: CheckpointLog) -> Operation | None:
-        """Return the claim of the next operation; None if the stream has to be read for one."""
+    def use(self, log: CheckpointLog) -> str | None:
+        """Return the mark for the next operation; None if the stream has to be read for one."""
         place = log.session, log.stream
-        claim, uses = self._kept.get(place, ({}, _USES_MAX))
+        mark, uses = self._kept.get(place, ("", _USES_MAX))
         if uses >= _USES_MAX:
             return None
-        self._kept[place] = claim, uses + 1
-        return claim
+        self._kept[place] = mark, uses + 1
+        return mark
 
-    def keep(self, log: CheckpointLog, claim: Operation) -> None:
-        """Keep a claim for the next operations; an empty one if the stream has none yet."""
+    def keep(self, log: CheckpointLog, mark: str) -> None:
+        """Keep a mark for the next operations; an empty one if the stream has none yet."""
         place = log.session, log.stream
         self._kept.pop(place, None)
-        self._kept[place] = claim, 0
-        if len(self._kept) > _CLAIMS_MAX:
+        self._kept[place] = mark, 0
+        if len(self._kept) > _MARKS_MAX:
             self._kept.pop(next(iter(self._kept)), None)
 
 
@@ -277,10 +274,10 @@ class Reading:
         """Yield the checkpoints; none any more when the session is deleted meanwhile."""
         bound: str | None = None
         try:
-            async for row, top in self._log.bounded_rows():
+            async for row, known in self._log.bounded_rows():
                 self.last = self.last or row.id
-                if top != bound:
-                    bound = top
+                if known != bound:
+                    bound = known
                     for entry in self._pop(bound):
                         yield entry
                 self._take(row)
@@ -289,9 +286,9 @@ class Reading:
         for entry in self._pop(None):
             yield entry
 
-    def _pop(self, top: str | None) -> list[Entry]:
+    def _pop(self, bound: str | None) -> list[Entry]:
         """Remove and return the entries that no line up to a bound can change; None for all."""
-        keys = [key for key in self._found if top is None or key[1] > top]
+        keys = [key for key in self._found if bound is None or key[1] > bound]
         keys.sort(key=lambda key: key[1], reverse=True)
         entries = [self._found.pop(key) for key in keys]
         return [entry for entry in entries if entry.put is not None]

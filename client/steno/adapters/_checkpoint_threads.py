@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 import steno
-from steno.adapters._checkpoint_log import CheckpointLog, Claims, Operation, records_of
+from steno.adapters._checkpoint_log import CheckpointLog, Marks, Operation, records_of
 from steno.adapters._either_client import ready
 from steno.adapters._names import DIGEST, digest_of, name_of, segment_or_digest
 from steno_protocol.errors import NotFound
@@ -31,7 +31,7 @@ class Threads:
 
     client: steno.Client | steno.BlockingClient
     prefix: str
-    _claims: Claims = field(default_factory=Claims)
+    _marks: Marks = field(default_factory=Marks)
 
     async def add(
         self, thread: Any, ns: str, operation: Operation, contents: dict[str, Any]
@@ -63,7 +63,7 @@ class Threads:
     def log(self, thread: Any, ns: str) -> CheckpointLog:
         """Return the stream of a namespace."""
         stream = f"{_ROOT}-{digest_of(ns)[:2]}" if ns else _ROOT
-        return CheckpointLog(self._claims, self.client, self._session(thread), stream)
+        return CheckpointLog(self._marks, self.client, self._session(thread), stream)
 
     async def logs(self, thread: Any, ns: str | None = None) -> list[CheckpointLog]:
         """Return the stream of a namespace, or all streams of a thread."""
@@ -75,7 +75,7 @@ class Threads:
         except NotFound:
             return []
         names = [each.name for each in streams if each.name.split("-")[0] == _ROOT]
-        return [CheckpointLog(self._claims, self.client, session, name) for name in names]
+        return [CheckpointLog(self._marks, self.client, session, name) for name in names]
 
     async def names(self) -> list[str]:
         """Return the ids of all threads."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from steno.adapters._file_session import FileSession
-from steno.adapters._optional import program
+from steno.adapters._optional import KIMI_CLI, program
 from steno.parts import CheckpointLike, target_of
 from steno_protocol.errors import BadRequest, Conflict, Exists, NotFound
 
@@ -101,7 +101,7 @@ class DenwaRenji:
         if self._n_checkpoints is not None and mail.checkpoint_id >= self._n_checkpoints:
             return None
         if self._dmail_type is None:
-            self._dmail_type = program(_THEIRS, "kimi-cli").DMail
+            self._dmail_type = program(_THEIRS, KIMI_CLI).DMail
         fetched = self._dmail_type(message=mail.message, checkpoint_id=mail.checkpoint_id)
         self._fetched.add(mail.id)
         return fetched

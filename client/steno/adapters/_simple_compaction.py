@@ -6,7 +6,7 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any, Final, NamedTuple
 
 from steno.adapters._compacting_file import History
-from steno.adapters._optional import program
+from steno.adapters._optional import KIMI_CLI, program
 
 _THEIRS: Final = "kimi_cli.soul.compaction"
 
@@ -83,7 +83,7 @@ class SimpleCompaction:
 
 
 def _their_class() -> Any:
-    theirs = program(_THEIRS, "kimi-cli").SimpleCompaction
+    theirs = program(_THEIRS, KIMI_CLI).SimpleCompaction
     # A program that replaces kimi-cli's class by this one leaves the original in the file only.
     return _class_in_file() if issubclass(theirs, SimpleCompaction) else theirs
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from steno.adapters._optional import program
+from steno.adapters._optional import KOSONG, program
 from steno.parts import encode_messages
 from steno_protocol.context import CHARS_PER_TOKEN, decode_tolerantly
 from steno_protocol.errors import BadRequest
@@ -190,4 +190,4 @@ def kosong_message() -> Any:
     Raises:
         ModuleNotFoundError: kosong is not installed.
     """
-    return program("kosong.message", "kosong").Message
+    return program("kosong.message", KOSONG).Message

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from steno.adapters._optional import program
+from steno.adapters._optional import KIMI_CLI, program
 from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
 from steno.parts import encode_messages, in_thread
@@ -149,4 +149,4 @@ def _some_lines(file: BinaryIO) -> list[bytes]:
 
 
 def _record_type() -> Any:
-    return program("kimi_cli.wire.file", "kimi-cli").WireMessageRecord
+    return program("kimi_cli.wire.file", KIMI_CLI).WireMessageRecord

@@ -9,20 +9,30 @@ A thread is a session, `langgraph/<thread>`:
     stream-checkpoints-<hh>.jsonl  those of other namespaces, spread over 256 streams
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from random import random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import steno
 from steno.adapters._checkpoint_store import CheckpointStore, Config, base
 from steno.adapters._checkpoint_threads import Threads
 from steno.adapters._either_client import EitherClient
+from steno.adapters._optional import base_class
 
 Value = TypeVar("Value")
 
+if TYPE_CHECKING:
 
-class StenoSaver:
+    class _Saver:
+        """The base of the saver, for programs that are checked without LangGraph."""
+
+        def __init__(self, *, serde: Any) -> None: ...
+
+else:
+    _Saver = base_class("langgraph.checkpoint.base", "BaseCheckpointSaver")
+
+
+class StenoSaver(_Saver):
     """A `BaseCheckpointSaver` whose checkpoints are on the disk when `put` returns.
 
     Any number of processes may use one thread. A checkpoint, and the writes of one call, are stored
@@ -38,26 +48,12 @@ class StenoSaver:
 
     Attributes:
         serde: the serializer.
+
+    Raises:
+        ModuleNotFoundError: LangGraph is not installed; the message names the extra.
     """
 
     serde: Any
-
-    def __new__(
-        cls,
-        client: steno.Client | steno.BlockingClient,
-        *,
-        serde: Any = None,
-        prefix: str = "langgraph",
-    ) -> Any:
-        """Make an object that is a `BaseCheckpointSaver`, too.
-
-        Raises:
-            ModuleNotFoundError: LangGraph is not installed.
-        """
-        # For a type checker the result is Any: it cannot know the base class of the object.
-        del client, serde, prefix
-        saver: Any = cls
-        return object.__new__(_with_base(saver))
 
     def __init__(
         self,
@@ -66,8 +62,8 @@ class StenoSaver:
         serde: Any = None,
         prefix: str = "langgraph",
     ) -> None:
-        initialise: Callable[..., None] = super().__init__
-        initialise(serde=serde)
+        base()
+        super().__init__(serde=serde)
         self._threads = Threads(client, prefix)
         either = EitherClient(client, "StenoSaver")
         self._wait, self._run = either.wait, either.run
@@ -253,20 +249,6 @@ class StenoSaver:
     def _store(self) -> CheckpointStore:
         # The framework sets another serializer in a copy of the saver.
         return CheckpointStore(self._threads, self.serde)
-
-
-@cache
-def _with_base(saver: Any) -> Any:
-    interface = base().BaseCheckpointSaver
-    if issubclass(saver, interface):
-        return saver
-    # A copy of a saver is made without the arguments of a new one.
-    members = {"__module__": saver.__module__, "__new__": _new_empty}
-    return type(saver.__name__, (saver, interface), members)
-
-
-def _new_empty(saver: Any, *_args: object, **_options: object) -> Any:
-    return object.__new__(saver)
 
 
 async def _next(items: AsyncIterator[Value]) -> Value | None:

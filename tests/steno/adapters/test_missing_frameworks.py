@@ -18,7 +18,7 @@ NEEDS = {
         "'stenod[agent-framework]'",
     ),
     "google_adk": ("google.adk", "StenoSessionService(None)", "'stenod[google-adk]'"),
-    "kimi": ("kimi_cli", "SimpleCompaction().prepare([])", "kimi-cli"),
+    "kimi": ("kimi_cli", "SimpleCompaction().prepare([])", "kimi-cli==1.52.0"),
     "langgraph": ("langgraph", "StenoSaver(None)", "'stenod[langgraph]'"),
     "llama_index": ("llama_index", "StenoChatStore(None)", "'stenod[llama-index]'"),
     "openai_agents": (
