@@ -149,9 +149,7 @@ def test_a_reader_gets_the_records_and_the_number_of_one_life() -> None:
     assert outcomes == {"0:2", "1:1"}
 
 
-def deleting(
-    world: World, method: str, calls: Iterator[int], number: int
-) -> Callable[..., object]:
+def deleting(world: World, method: str, calls: Iterator[int], number: int) -> Callable[..., object]:
     """The method of the disk, with a deletion after one of the calls."""
     real = getattr(world.disk, method)
 
