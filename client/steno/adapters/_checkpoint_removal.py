@@ -5,9 +5,9 @@ the operations on removed checkpoints, if these are at least half of it: what is
 kept as a deleted generation until it expires, is never more than what was appended.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import steno
 from steno.adapters._checkpoint_log import CheckpointLog, Reading, records_of
@@ -17,6 +17,12 @@ from steno_protocol.errors import NotFound
 
 _REWRITES_MAX: Final = 4
 """Attempts to rewrite a stream that others append to; the next removal tries again."""
+
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of copied operations after which they are sent."""
+
+_BATCH_RECORDS: Final = 512
+"""Lines of copied operations after which they are sent."""
 
 Drop = dict[str, list[str]]
 """The checkpoints to remove, by namespace."""
@@ -53,7 +59,8 @@ async def _is_rewritten(log: CheckpointLog) -> bool:
     A stream with damaged lines stays as it is.
     """
     session = log.client.session(log.session)
-    head: steno.Position = await ready((await ready(session.stream(log.stream))).head())
+    stream = await ready(session.stream(log.stream))
+    head: steno.Position = await ready(stream.head())
     reading = Reading(log)
     async for _ in reading.entries():
         pass
@@ -62,14 +69,16 @@ async def _is_rewritten(log: CheckpointLog) -> bool:
     spans = sorted(reading.kept)
     if head.line == 0 or 2 * sum(end - start for start, end in spans) > head.line:
         return True
-    return await rewrite(session, log.stream, _units(log, head, spans), head)
 
+    async def copy(target: Any) -> None:
+        batch = list[bytes]()
+        for start, end in spans:
+            between = (steno.Position(head.generation, line) for line in (start, end))
+            batch += [record.data async for record in records_of(stream, *between)]
+            if len(batch) >= _BATCH_RECORDS or sum(map(len, batch)) >= _BATCH_BYTES:
+                await ready(target.append(batch))
+                batch = []
+        if batch:
+            await ready(target.append(batch))
 
-async def _units(
-    log: CheckpointLog, head: steno.Position, spans: list[tuple[int, int]]
-) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of each operation."""
-    stream = await ready(log.client.session(log.session).stream(log.stream))
-    for start, end in spans:
-        after, until = (steno.Position(head.generation, line) for line in (start, end))
-        yield [record.data async for record in records_of(stream, after, until)]
+    return await rewrite(session, log.stream, head, copy)
