@@ -126,7 +126,7 @@ def find_sessions(
     """Find the sessions in a folder, parents first, and the contexts whose path is no session id.
 
     Args:
-        tree: a session folder, a tree, or the file of a session in kimi-cli's old format.
+        tree: a session folder, a tree, or the file of a session.
         given: the id of the one session, or the prefix of the ids of a tree.
         contexts: the files whose lines are messages; other files are no session in the old format.
 
@@ -135,7 +135,12 @@ def find_sessions(
         ImpossibleId: the id or prefix is not possible in this root.
     """
     if tree.only is not None:
-        lone = _lone(tree, PurePath(tree.only), contexts)
+        inside = PurePath(tree.only)
+        lone = _lone(tree, inside, contexts)
+        is_flat = paths.flat_session_of(inside.name) is not None
+        if lone is None and not is_flat and inside in contexts:
+            # An export of steno, which takes nothing of a folder beside it along.
+            lone = ImportSource(inside.stem, tree, inside, lone=inside)
         if lone is None:
             raise _no_source(tree)
         session = lone.session if given is None else given
@@ -171,7 +176,7 @@ def _no_source(tree: SourceTree) -> NotFound:
             f"kimi-cli has moved the session of {path} into a folder: import {path.with_suffix('')}"
         )
     return NotFound(
-        f"{path} is one file, and such a file must be <uuid>.jsonl in kimi-cli's old format, or a"
+        f"{path} is one file, and such a file must be JSON Lines that steno exported, or a"
         f" transcript of another agent: `steno append ID < {shlex.quote(str(path))}` appends its"
         " records"
     )

@@ -543,6 +543,8 @@ class DeleteStream(SessionCommand, frozen=True, kw_only=True):
 
     Attributes:
         stream: the stream's name.
+        successor: another stream of the session, which gets this name at the instant of the
+            deletion and loses its own.
         key: the idempotency key; a repeat gets the first answer, even if a stream of this name was
             created since.
         expect: the head that the caller expects; with another head the reply is `conflict`.
@@ -553,6 +555,7 @@ class DeleteStream(SessionCommand, frozen=True, kw_only=True):
     key: Key
     expect: PositionText | None = None
     by: Name | None = None
+    successor: StreamName | None = None
 
 
 class Timeline(SessionCommand, frozen=True, kw_only=True):

@@ -482,10 +482,10 @@ def test_an_import_of_a_lone_file_names_the_command_that_takes_it(
     root: Path, tmp_path: Path
 ) -> None:
     steno = Steno(root)
-    file = tmp_path / "my turns.jsonl"
-    file.write_text('{"role":"user","content":"hi"}\n')
+    file = tmp_path / "my notes.jsonl"
+    file.write_text("hi\n")
     ran = steno("import", str(file), "demo")
-    assert (ran.code, "must be <uuid>.jsonl" in ran.err) == (4, True)
+    assert (ran.code, "must be JSON Lines that steno exported" in ran.err) == (4, True)
     assert f"`steno append ID < '{file}'` appends its records" in ran.err
 
     moved = tmp_path / f"{uuid4()}.jsonl"
@@ -494,6 +494,25 @@ def test_an_import_of_a_lone_file_names_the_command_that_takes_it(
     (moved.with_suffix("") / "context.jsonl").write_text("")
     ran = steno("import", str(moved), "demo")
     assert (ran.code, f"import {moved.with_suffix('')}\n" in ran.err) == (4, True)
+
+
+@pytest.mark.served(False)
+def test_exported_lines_are_imported_without_a_folder_beside_them(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = Steno(root)
+    for record in ('{"role":"user","content":"hi"}', '{"role":"_usage","token_count":7}'):
+        assert steno("append", "demo", stdin=record).code == 0
+    file = tmp_path / "talk.jsonl"
+    assert steno("export", "demo", "-o", str(file)).code == 0
+    file.with_suffix("").mkdir()
+    (file.with_suffix("") / "context.jsonl").write_text('{"role":"user","content":"other"}\n')
+    (file.with_suffix("") / "notes.txt").write_text("other")
+    assert steno("import", str(file)).out == "talk\n"
+    assert steno("import", str(file), "copies/talk").out == "copies/talk\n"
+    for session in ("talk", "copies/talk"):
+        assert steno("read", session).out == steno("read", "demo").out
+        assert not (root / "sessions" / session / "notes.txt").exists()
 
 
 def test_an_import_refuses_other_files_and_impossible_ids(root: Path, tmp_path: Path) -> None:

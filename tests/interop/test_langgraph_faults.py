@@ -26,6 +26,8 @@ from steno.adapters._checkpoint_log import CheckpointLog
 from steno.adapters._checkpoint_store import CheckpointStore
 from steno.adapters._checkpoint_threads import Threads
 from steno.adapters.langgraph import StenoSaver
+from steno_protocol.commands import Gc
+from steno_protocol.replies import GcReport
 from support.daemons import end_daemon_of
 
 memory = framework("langgraph.checkpoint.memory")
@@ -351,15 +353,67 @@ def test_a_checkpoint_put_during_a_prune_stays(saver: Any, monkeypatch: pytest.M
     put(saver, "2")
     adding = CheckpointLog.add
 
-    async def beside_another(log: CheckpointLog, operation: Any, contents: Any) -> None:
+    async def beside_another(log: CheckpointLog, operation: Any, contents: Any) -> steno.Ack:
         monkeypatch.setattr(CheckpointLog, "add", adding)
         put(saver, "3")
         put(saver, "1", a="again")
-        await adding(log, operation, contents)
+        return await adding(log, operation, contents)
 
     monkeypatch.setattr(CheckpointLog, "add", beside_another)
     saver.prune(["talk"])
     assert names(saver) == ["3", "2", "1"]
+
+
+def test_a_prune_frees_what_expires(saver: Any, client: steno.BlockingClient, root: Path) -> None:
+    for number in range(20):
+        saver.put_writes(put(saver, f"{number:02}", a="x" * 100_000), [("a", 1)], "task")
+    kept = list(saver.list(place(), limit=1))
+    saver.prune(["talk"])
+    assert list(saver.list(place())) == kept
+    stream = client.session("langgraph/talk").stream("checkpoints").stat()
+    assert (str(stream.head), stream.bytes < 150_000) == ("1:2", True)
+    folder = root / "sessions/langgraph/talk"
+    assert [each.name for each in folder.glob("stream-rewrite*")] == []
+    (removed,) = folder.glob("stream-checkpoints~1~*.jsonl")
+    assert removed.stat().st_size > 2_000_000
+    # Its time of deletion, which is in its name, was long ago.
+    _, number, _, key = removed.stem.split("~")
+    removed = removed.rename(folder / f"stream-checkpoints~{number}~1700000000~{key}.jsonl")
+    client.request(Gc(prefix="langgraph/", trash=True), GcReport)
+    assert removed.stat().st_size == 0
+    saver.put_writes(put(saver, "20"), [("a", 1)], "task")
+    assert names(saver) == ["20", "19"]
+
+
+def test_a_removal_that_another_one_overtakes_is_made_again(
+    saver: Any, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "123456":
+        saver.put(place(), checkpoint(name), {"run_id": name}, {})
+    other: Any = StenoSaver(client)
+    adding = CheckpointLog.add
+
+    async def beside_another(log: CheckpointLog, operation: Any, contents: Any) -> steno.Ack:
+        monkeypatch.setattr(CheckpointLog, "add", adding)
+        other.delete_for_runs(["6", "5", "4", "3"])
+        return await adding(log, operation, contents)
+
+    monkeypatch.setattr(CheckpointLog, "add", beside_another)
+    saver.delete_for_runs(["1"])
+    assert names(saver) == ["2"]
+
+
+def test_a_stream_with_damage_is_not_rewritten(
+    saver: Any, client: steno.BlockingClient, root: Path
+) -> None:
+    for name in "123456":
+        put(saver, name)
+    client.drain()
+    path = root / "sessions/langgraph/talk/stream-checkpoints.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'{"checkpoint":"4"', b'!"checkpoint":"4"'))
+    saver.prune(["talk"])
+    assert names(saver) == ["6"]
+    assert b'!"checkpoint"' in path.read_bytes()
 
 
 def test_damaged_contents_are_named(saver: Any, client: steno.BlockingClient, root: Path) -> None:
@@ -427,6 +481,28 @@ def test_processes_on_one_thread_lose_nothing(saver: Any, root: Path) -> None:
         assert [each.metadata["number"] for each in own] == list(reversed(range(20)))
         assert all(each.pending_writes == [("task", "a", f"w{number}")] for each in own)
     assert saver.get_tuple(place()) == listed[0]
+
+
+def test_removals_beside_other_processes_take_nothing_else(saver: Any, root: Path) -> None:
+    writers = [
+        SPAWN.Process(target=put_checkpoints, args=(str(root), f"w{number}", 20))
+        for number in range(2)
+    ]
+    for writer in writers:
+        writer.start()
+    removals = 0
+    while any(writer.is_alive() for writer in writers) or removals < 3:
+        for number in range(8):
+            metadata = {"writer": "own", "number": number, "run_id": "gone"}
+            saver.put(place(), checkpoint(f"{number}", a="x" * 1000), metadata, {})
+        saver.delete_for_runs(["gone"])
+        removals += 1
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    found = [(each.metadata["writer"], each.metadata["number"]) for each in saver.list(place())]
+    assert sorted(found) == [(f"w{number}", each) for number in range(2) for each in range(20)]
+    assert list((root / "sessions/langgraph/talk").glob("stream-checkpoints~*"))
 
 
 def test_a_graph_is_resumed_in_another_process(saver: Any, root: Path) -> None:

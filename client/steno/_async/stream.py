@@ -266,7 +266,11 @@ class Stream(NotPicklable):
         return Subscription(self._link, self.session, starts, incarnation, pace=pace)
 
     async def delete(
-        self, *, key: str | None = None, expect: PositionLike | None = None
+        self,
+        *,
+        key: str | None = None,
+        expect: PositionLike | None = None,
+        successor: str | None = None,
     ) -> Deleted:
         """Delete it; the file stays in the session's folder under another name until it expires.
 
@@ -274,6 +278,9 @@ class Stream(NotPicklable):
             key: the idempotency key of this deletion: a repeat gets the first answer, also after
                 another append.
             expect: the head that the caller assumes; with another head nothing is deleted.
+            successor: another stream of the session, which gets this one's name at the instant of
+                the deletion, with all its records: readers find those before or those after.
+                Choose a name that is used once, as its own positions end.
 
         Returns:
             The file with the deleted records, and when it expires; the deletion is on the disk.
@@ -281,6 +288,7 @@ class Stream(NotPicklable):
         Raises:
             NotFound: there is no such session or stream.
             Conflict: another writer was faster.
+            BadRequest: the successor is the stream itself.
             OutcomeUnknown: it may have been deleted; repeat with the error's `key`.
 
         Example:
@@ -296,5 +304,6 @@ class Stream(NotPicklable):
             key=requests.given_key(key),
             by=self._link.name,
             expect=None if expect is None else requests.position_text(expect),
+            successor=successor,
         )
         return deleted_of(await self._link.ask(asked, replies.Deleted))

@@ -269,13 +269,22 @@ class BlockingStream(NotPicklable):
         starts = [(f"{STREAM}{self.name}", start_of(after))]
         return BlockingSubscription(self._link, self.session, starts, incarnation, pace=pace)
 
-    def delete(self, *, key: str | None = None, expect: PositionLike | None = None) -> Deleted:
+    def delete(
+        self,
+        *,
+        key: str | None = None,
+        expect: PositionLike | None = None,
+        successor: str | None = None,
+    ) -> Deleted:
         """Delete it; the file stays in the session's folder under another name until it expires.
 
         Args:
             key: the idempotency key of this deletion: a repeat gets the first answer, also after
                 another append.
             expect: the head that the caller assumes; with another head nothing is deleted.
+            successor: another stream of the session, which gets this one's name at the instant of
+                the deletion, with all its records: readers find those before or those after.
+                Choose a name that is used once, as its own positions end.
 
         Returns:
             The file with the deleted records, and when it expires; the deletion is on the disk.
@@ -283,6 +292,7 @@ class BlockingStream(NotPicklable):
         Raises:
             NotFound: there is no such session or stream.
             Conflict: another writer was faster.
+            BadRequest: the successor is the stream itself.
             OutcomeUnknown: it may have been deleted; repeat with the error's `key`.
 
         Example:
@@ -298,5 +308,6 @@ class BlockingStream(NotPicklable):
             key=requests.given_key(key),
             by=self._link.name,
             expect=None if expect is None else requests.position_text(expect),
+            successor=successor,
         )
         return deleted_of(self._link.ask(asked, replies.Deleted))

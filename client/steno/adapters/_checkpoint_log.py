@@ -89,6 +89,12 @@ class Row:
         return self.line.record
 
     @property
+    def span(self) -> tuple[int, int]:
+        """Its first line, and the one behind it."""
+        end = self.line.cursor.line + 1
+        return end - 1 - self.operation.get("parts", 0), end
+
+    @property
     def id(self) -> str:
         """The random id of the operation."""
         text: str = self.operation["id"]
@@ -163,7 +169,7 @@ class CheckpointLog:
     session: str
     stream: str
 
-    async def add(self, operation: Operation, contents: dict[str, Any]) -> None:
+    async def add(self, operation: Operation, contents: dict[str, Any]) -> steno.Ack:
         """Append an operation as a whole.
 
         Raises:
@@ -175,7 +181,8 @@ class CheckpointLog:
                     break
         stream = await self._opened()
         lines = _lines({**operation, "id": token_hex(8), "mark": mark}, contents)
-        await ready(stream.append(lines))
+        ack: steno.Ack = await ready(stream.append(lines))
+        return ack
 
     async def bounded_rows(self) -> AsyncIterator[tuple[Row, str | None]]:
         """Yield the operations, the last one first, and keep a mark for operations that follow.
@@ -260,10 +267,15 @@ class Reading:
 
     Attributes:
         last: the id of the last operation when the reading began, empty if there is none.
+        generation: the generation of the stream that was read.
+        lines: the lines of all operations.
+        kept: the first line of each operation that counts, and the one behind it.
     """
 
     def __init__(self, log: CheckpointLog, ns: str | None = None) -> None:
         self.last = ""
+        self.generation = self.lines = 0
+        self.kept: list[tuple[int, int]] = []
         self._log = log
         self._ns = ns
         self._found: dict[tuple[str, str], Entry] = {}
@@ -276,6 +288,8 @@ class Reading:
         try:
             async for row, known in self._log.bounded_rows():
                 self.last = self.last or row.id
+                self.generation = row.line.cursor.generation
+                self.lines += len(row.parts) + 1
                 if known != bound:
                     bound = known
                     for entry in self._pop(bound):
@@ -310,6 +324,9 @@ class Reading:
                 entry.writes.append(row)
             elif entry.put is None:
                 entry.put = row
+            else:
+                return
+            self.kept.append(row.span)
 
 
 def _pop_row(pending: list[steno.StreamRecord], low: int) -> Row | None:

@@ -2,15 +2,14 @@
 
 import heapq
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from steno.adapters._checkpoint_log import CheckpointLog, Entry, Reading
+from steno.adapters._checkpoint_log import Entry, Reading
+from steno.adapters._checkpoint_removal import Drop, remove
 from steno.adapters._checkpoint_threads import Threads
 from steno.adapters._checkpoint_values import Stored, serialized, stored
 from steno.adapters._optional import framework
-from steno_protocol.errors import NotFound
 
 _COUNTERS: Final = "counters_since_delta_snapshot"
 """The metadata with the delta channels of a graph, by name."""
@@ -107,13 +106,17 @@ class CheckpointStore:
 
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of some runs from all threads."""
+
+        async def of_runs(reading: Reading) -> Drop:
+            drop: Drop = {}
+            async for entry in reading.entries():
+                if self._metadata(entry).get("run_id") in run_ids:
+                    drop.setdefault(entry.ns, []).append(entry.name)
+            return drop
+
         for thread in await self.threads.names() if run_ids else []:
             for log in await self.threads.logs(thread):
-                reading, drop = Reading(log), dict[str, list[str]]()
-                async for entry in reading.entries():
-                    if self._metadata(entry).get("run_id") in run_ids:
-                        drop.setdefault(entry.ns, []).append(entry.name)
-                await _remove(reading, log, drop)
+                await remove(log, of_runs)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """Remove the checkpoints of some threads, or all but the last ones."""
@@ -124,7 +127,7 @@ class CheckpointStore:
                 await self.threads.delete(thread)
                 continue
             for log in await self.threads.logs(thread):
-                await self._keep_latest(log)
+                await remove(log, self._unneeded)
 
     async def delta_history(self, config: Config, channels: Sequence[str]) -> dict[str, Any]:
         """Return the writes to channels since their last stored value, and that value."""
@@ -178,8 +181,8 @@ class CheckpointStore:
                 # A parent with a greater id, as another clock makes it, lies behind the reader.
                 entries = Reading(log, ns).entries()
 
-    async def _keep_latest(self, log: CheckpointLog) -> None:
-        reading = Reading(log)
+    async def _unneeded(self, reading: Reading) -> Drop:
+        """The checkpoints of each namespace that its last one does not need."""
         missing: dict[str, set[str]] = {}
         links: dict[str, dict[str, _Link]] = {}
         async for entry in reading.entries():
@@ -187,8 +190,7 @@ class CheckpointStore:
                 missing[entry.ns] = self._delta_channels(entry)
             values = set(entry.contents["values"])
             links.setdefault(entry.ns, {})[entry.name] = entry.parent, values
-        drop = {ns: _unneeded(chain, missing[ns]) for ns, chain in links.items()}
-        await _remove(reading, log, drop)
+        return {ns: _unneeded(chain, missing[ns]) for ns, chain in links.items()}
 
     def _delta_channels(self, entry: Entry) -> set[str]:
         """The channels of a checkpoint whose value is stored with an ancestor."""
@@ -248,14 +250,6 @@ def _unneeded(links: Mapping[str, _Link], missing: set[str]) -> list[str]:
         name, present = links[name]
         missing = missing - present
     return [each for each in links if each not in keep]
-
-
-async def _remove(reading: Reading, log: CheckpointLog, drop: Mapping[str, list[str]]) -> None:
-    """Remove checkpoints of some namespaces, as the reading found them; a thread may be gone."""
-    with suppress(NotFound):
-        for ns, names in drop.items():
-            if names:
-                await log.add({"through": reading.last, "ns": ns}, {"drop": names})
 
 
 async def _push(

@@ -1,15 +1,25 @@
-"""The record lists of a session that the first change creates, through a client of either kind."""
+"""The record lists of a session that the first change creates, through a client of either kind.
+
+A stream of a list grows with each change. After some of them a deletion rewrites it with the items
+that there are, if these are less than half of its records.
+"""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
 import steno
 from steno.adapters._batches import batches_of
 from steno.adapters._either_client import ready
 from steno.adapters._names import DIGEST, name_of, segment_or_digest
+from steno.adapters._stream_rewrite import rewrite
 from steno.parts import original
 from steno_protocol import limits
+
+_CHANGES: Final = 64
+"""Records of a stream after which a deletion looks whether to rewrite it: that reads the list."""
 
 Items = Sequence[Mapping[str, Any]]
 
@@ -55,10 +65,13 @@ class RecordLists:
         await self.change(name, lambda stored: stored.replace_all(first))
         for batch in others:
             await self.change(name, _appending(batch))
+        await self._free(name, len(items))
 
     async def delete(self, name: str, at: int | str) -> dict[str, Any] | None:
         """Delete an item and return it; None if there is none."""
         found: dict[str, Any] | None = await _found((await self._list(name)).delete, at)
+        if found is not None:
+            await self._free(name)
         return found
 
     async def read(self, name: str, last: int | None = None) -> steno.ListState | None:
@@ -84,6 +97,35 @@ class RecordLists:
                 continue
             return state.items
         return None
+
+    async def _free(self, name: str, count: int | None = None) -> None:
+        """Rewrite the stream of a list if that frees space; without its count rarely."""
+        session = self.client.session(self.session)
+        try:
+            line = (await ready((await ready(session.stream(name))).head())).line
+            is_due = line % _CHANGES == 0 if count is None else 2 * count <= line
+            if line < _CHANGES or not is_due:
+                return
+            state = await self.read(name)
+            if state is not None and 2 * len(state.items) <= state.head.line:
+                await rewrite(session, name, state.head, partial(self._fill, state))
+        except steno.NotFound:
+            # It was deleted meanwhile.
+            return
+
+    async def _fill(self, state: steno.ListState, stream: Any) -> None:
+        target = await self._list(stream.name)
+        # Also without an item there is a list.
+        await ready(target.replace_all())
+        named = zip(state.names, state.items, strict=True)
+        for is_named, group in groupby(named, key=lambda each: each[0] is not None):
+            found = list(group)
+            if is_named:
+                for each in found:
+                    await ready(target.put(*each))
+                continue
+            for batch in _batches([item for _, item in found], self.session):
+                await ready(target.append(batch))
 
     async def _create(self) -> None:
         session = await ready(self.client.open(self.session, follow=False))

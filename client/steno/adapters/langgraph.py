@@ -187,7 +187,10 @@ class StenoSaver(_Saver):
         self._run(self._threads.delete(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of some runs, with their writes, from all threads."""
+        """Remove the checkpoints of some runs, with their writes, from all threads.
+
+        A stream of which half is removed frees its disk space as a deleted thread does.
+        """
         await self._wait(self._store.delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -207,7 +210,7 @@ class StenoSaver(_Saver):
         self._run(self._threads.copy(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove checkpoints of some threads.
+        """Remove checkpoints of some threads; their disk space is freed as a deleted thread's is.
 
         Args:
             thread_ids: the threads; missing ones are nothing.

@@ -80,7 +80,7 @@ class StenoSession:
 
     async def clear_session(self) -> None:
         """Take all items away."""
-        await self._lists.change(_ITEMS, lambda items: items.replace_all())
+        await self._lists.replace_all(_ITEMS, [])
 
     async def _atomic_replace_items(self, items: Sequence[Item]) -> bool:
         """Replace all items at once; the SDK's compaction asks for it under this name."""

@@ -28,9 +28,9 @@ def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(
         commands, "import", run,
-        "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or a file"
-        " <uuid>.jsonl in kimi-cli's old format. The import of a session is atomic; a session that"
-        " was imported before is skipped, so the command can be repeated. The work directories in"
+        "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or one file:"
+        " JSON Lines that `steno export` wrote, or <uuid>.jsonl in kimi-cli's old format. The"
+        " import of a session is atomic; a session that was imported before is skipped, so the command can be repeated. The work directories in"
         " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER may also be or"
         " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
         " (~/.codex/sessions): the branch with the last record becomes the context, other branches"

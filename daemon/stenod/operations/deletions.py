@@ -1,13 +1,14 @@
 """`delete`, `undelete`, `trash` and the deletion of a stream."""
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
+from steno_protocol import paths
 from steno_protocol.commands import Delete, DeleteStream, Trash, Undelete
-from steno_protocol.errors import Conflict
+from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import Deleted, Moved, TrashReport
 from stenod.operations.operation import Operation, looking_up
 from stenod.sessions import streams, trash
-from stenod.sessions.session import file_of
 from stenod.sessions.session_folders import Place
 from stenod.store import usage
 
@@ -68,6 +69,8 @@ class Deletions(Operation):
     async def delete_stream(self, command: DeleteStream) -> Deleted:
         """Move a stream of a session to the session's trash."""
         session = command.session
+        if command.successor == command.stream:
+            raise BadRequest("a stream is not its own successor", session=session)
         place = self._trees.place(session)
         done = await self._stream_deleted_before(place, command)
         if done is not None:
@@ -84,7 +87,10 @@ class Deletions(Operation):
                     self._trees.failed_syncs,
                 )  # fmt: skip
 
-        async with self._sessions.stream_ended(session, file_of(command)):
+        async with AsyncExitStack() as ended:
+            for stream in filter(None, (command.stream, command.successor)):
+                file = f"{paths.STREAM}{stream}"
+                await ended.enter_async_context(self._sessions.stream_ended(session, file))
             done = await self._stream_deleted_before(place, command)
             return done if done is not None else await self._services.read(discard)
 

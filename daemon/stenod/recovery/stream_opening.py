@@ -113,6 +113,11 @@ def stream_generation(deleted: Mapping[int, str] | None) -> int:
     return max(deleted, default=-1) + 1 if deleted else 0
 
 
+def closed_generation(disk: Disk, folder: int, name: str) -> int:
+    """Returns the generation of a closed stream or wire file, by its folder."""
+    return stream_generation(_deleted_files(disk, folder, name))
+
+
 def _check_stream_count(disk: Disk, folder: int, name: str, opening: Opening) -> None:
     if name == paths.WIRE or disk.stat_name(folder, name) is not None:
         return
@@ -143,7 +148,7 @@ def measure_stream(
         Unproven: an earlier sync of the file failed, so a sync proves nothing.
     """
     failed_syncs.sync_to_read(disk, handle, name)
-    generation = stream_generation(_deleted_files(disk, folder, name))
+    generation = closed_generation(disk, folder, name)
     end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
     recovery_point = end.recovery_point()
     size = end.readable_size(recovery_point)

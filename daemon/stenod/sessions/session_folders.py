@@ -264,27 +264,27 @@ class SessionFolders:
             Unproven: its durable length is unknown until it is opened.
         """
         with self.opened(place) as folder:
-            if generation is not None and generation != self._stream_generation(folder, name):
-                return self._deleted_stream(folder, place, name, generation)
-            if self._disk.stat_name(folder, name) is not None:
-                # A deletion may come between.
-                with suppress(NotFound):
-                    return self._readable_stream(folder, place, name, with_head=with_head)
+            while True:
+                present = stream_opening.closed_generation(self._disk, folder, name)
+                if generation not in {None, present}:
+                    assert generation is not None
+                    return self._deleted_stream(folder, place, name, generation)
+                held = self._present_stream(folder, place, name, present, with_head=with_head)
+                if stream_opening.closed_generation(self._disk, folder, name) == present:
+                    return held
+                # It was deleted meanwhile: the file may be of either generation.
+                held.view.release()
+
+    def _present_stream(
+        self, folder: int, place: Place, name: str, generation: int, *, with_head: bool
+    ) -> Readable:
+        try:
+            held = self._readable(folder, place, name, generation)
+        except NotFound:
             # There is no such file: an empty view of another file.
-            present = self._stream_generation(folder, name)
             held = self._readable(folder, place, paths.CONTEXT, 0)
             held.view.size = 0
-            return Readable(held.view, present, Position(present, 0), held.path)
-
-    def _stream_generation(self, folder: int, name: str) -> int:
-        deleted = deleted_streams(self._disk, folder, paths.stream_of(name) or "")
-        return deleted[-1].number if deleted else 0
-
-    def _readable_stream(
-        self, folder: int, place: Place, name: str, *, with_head: bool
-    ) -> Readable:
-        present = self._stream_generation(folder, name)
-        held = self._readable(folder, place, name, present)
+            return Readable(held.view, generation, Position(generation, 0), held.path)
         if not with_head:
             return held
         try:
@@ -295,7 +295,7 @@ class SessionFolders:
             held.view.release()
             raise
         held.view.size = lines.bytes
-        return Readable(held.view, present, Position(present, lines.lines), held.path)
+        return Readable(held.view, generation, Position(generation, lines.lines), held.path)
 
     def _deleted_stream(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         for deleted in deleted_streams(self._disk, folder, paths.stream_of(name) or ""):

@@ -4,8 +4,10 @@
     stream-notes.mark                       its recovery point
     stream-notes~1~1764000000~<key>.jsonl   its first generation, deleted at that time by that key
 
-A deletion is one rename, and all its facts are in the new name. The newest deleted file of a stream
-keeps its name when it expires, and loses its contents: its number is the stream's generation.
+A deletion is one rename, and all its facts are in the new name. A stream with a successor gets that
+name as its second one, and the rename of the successor is the instant: before it both names are of
+one file, and the deletion is void. The newest deleted file of a stream keeps its name when it
+expires, and loses its contents: its number is the stream's generation.
 Everything here blocks.
 """
 
@@ -26,7 +28,7 @@ from stenod.sessions.session_folders import Place
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import closing
-from stenod.store.names import deleted_streams, remove, streams
+from stenod.store.names import deleted_streams, remove, streams, void_deletions
 
 
 class StreamPart(msgspec.Struct, frozen=True):
@@ -100,15 +102,19 @@ def unproven(disk: Disk, folder: int, wanted: str | None, failed_syncs: FailedSy
 
 def _part(disk: Disk, folder: int, stream: str, failed_syncs: FailedSyncs) -> StreamPart | None:
     name = paths.stream_file(stream)
-    try:
-        handle = disk.open_read(folder, name)
-    except FileNotFoundError:
-        return None
-    with closing(disk, handle):
-        size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
-        stat = disk.stat(handle)
-        head = Position(size.generation, size.lines)
-        return StreamPart(stream, head, size.bytes, stat.modified_s, stat.inode)
+    while True:
+        generation = stream_opening.closed_generation(disk, folder, name)
+        try:
+            handle = disk.open_read(folder, name)
+        except FileNotFoundError:
+            return None
+        with closing(disk, handle):
+            size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            stat = disk.stat(handle)
+        # Otherwise the stream was deleted meanwhile, and the file may be of either generation.
+        if size.generation == generation:
+            head = Position(generation, size.lines)
+            return StreamPart(stream, head, size.bytes, stat.modified_s, stat.inode)
 
 
 def find_deleted(
@@ -140,27 +146,36 @@ def discard(
     """Delete a closed stream; durable on return.
 
     Raises:
-        NotFound: the stream does not exist.
+        NotFound: the stream or its successor does not exist.
         Conflict: the stream's head is not the expected one.
+        Unproven: the successor's durable length is unknown until it is opened.
         OutcomeUnknown: the disk failed after the rename.
         OSError: the disk failed; the stream was not deleted.
     """
     name = paths.stream_file(command.stream)
-    if disk.stat_name(folder, name) is None:
-        raise NotFound(
-            f"there is no stream {command.stream!r}: `steno stream {command.session}` lists the"
-            " existing ones",
-            session=place.session,
-        )
+    stat = disk.stat_name(folder, name)
+    if stat is None:
+        raise _missing(place, command.stream)
     _check_head(disk, folder, place, command, failed_syncs)
+    if command.successor and not _part(disk, folder, command.successor, failed_syncs):
+        raise _missing(place, command.successor)
+    for void in void_deletions(disk, folder, command.stream):
+        disk.unlink(folder, void.file)
     before = deleted_streams(disk, folder, command.stream)
     number = before[-1].number + 1 if before else 1
     deleted = DeletedStream(command.stream, number, int(now), command.key)
     try:
-        disk.rename(folder, name, deleted.file)  # the instant
+        if command.successor:
+            disk.link(folder, name, deleted.file)
+            # Without its second name on the disk, a power cut after the rename loses the records.
+            disk.fsync(folder)
+            disk.rename(folder, paths.stream_file(command.successor), name)  # the instant
+        else:
+            disk.rename(folder, name, deleted.file)  # the instant
         disk.fsync(folder)  # durable from here on
     except OSError as error:
-        if disk.stat_name(folder, name) is not None:
+        present = disk.stat_name(folder, name)
+        if present is not None and present.inode == stat.inode:
             raise
         raise OutcomeUnknown(
             f"the stream may be deleted, but the disk failed to sync it ({error}): send the command"
@@ -170,9 +185,17 @@ def discard(
             key=command.key,
         ) from None
     # Without its stream it is of no use: another generation never begins from it.
-    with suppress(OSError):
-        remove(disk, folder, paths.recovery_point_file(name))
+    for each in filter(None, (command.stream, command.successor)):
+        with suppress(OSError):
+            remove(disk, folder, paths.recovery_point_file(paths.stream_file(each)))
     return _answer(place, deleted, expiry_s)
+
+
+def _missing(place: Place, stream: str) -> NotFound:
+    return NotFound(
+        f"there is no stream {stream!r}: `steno stream {place.session}` lists the existing ones",
+        session=place.session,
+    )
 
 
 def _check_head(

@@ -45,11 +45,31 @@ def streams_among(names: Iterable[str]) -> list[str]:
 
 def deleted_streams(disk: Disk, folder: int, stream: str | None = None) -> list[DeletedStream]:
     """List a session's deleted streams in order of their deletion; `stream` names one of them."""
+    found = _named_deletions(disk, folder, stream)
+    return [each for each in found if not _is_void(disk, folder, each)]
+
+
+def void_deletions(disk: Disk, folder: int, stream: str) -> list[DeletedStream]:
+    """List the deletions of a stream that were interrupted before its successor took its name."""
+    found = _named_deletions(disk, folder, stream)
+    return [each for each in found if _is_void(disk, folder, each)]
+
+
+def _named_deletions(disk: Disk, folder: int, stream: str | None) -> list[DeletedStream]:
     found = (paths.deleted_stream_of(name) for name in disk.names(folder))
     return sorted(
         (each for each in found if each is not None and stream in {None, each.stream}),
         key=lambda each: (each.stream, each.number),
     )
+
+
+def _is_void(disk: Disk, folder: int, deleted: DeletedStream) -> bool:
+    """True if the file still has the stream's own name, too."""
+    named = disk.stat_name(folder, deleted.file)
+    if named is None or named.links == 1:
+        return False
+    present = disk.stat_name(folder, paths.stream_file(deleted.stream))
+    return present is not None and present.inode == named.inode
 
 
 def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:

@@ -68,3 +68,50 @@ async def test_deletion_answers_queued_appends_first() -> None:
         ack = await ask(daemon, "c", append("k3"), b'{"n":3}')
         assert isinstance(ack, Ack)
         assert ack.first == "1:0"
+
+
+async def test_a_successor_takes_the_name_with_its_records_and_keys() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", Open(session=SESSION))
+        await ask(daemon, "a", append("k1"), b'{"n":1}')
+        await ask(daemon, "b", append("k2"), b'{"n":2}')
+        kept = AppendStream(session=SESSION, stream="next", key="k2")
+        await ask(daemon, "c", kept, b'{"n":2}')
+        late = DeleteStream(
+            session=SESSION, stream="notes", key="d", expect="0:1", successor="next"
+        )
+        refused = await ask(daemon, "d", late)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.head) == ("conflict", "0:2")
+        replacement = DeleteStream(
+            session=SESSION, stream="notes", key="e", expect="0:2", successor="next"
+        )
+        deleted = await ask(daemon, "e", replacement)
+        assert isinstance(deleted, Deleted)
+        assert daemon.disk.content(deleted.trash).count(b"\n") == 2
+        assert await ask(daemon, "f", replacement) == deleted
+        again = await ask(daemon, "g", append("k2"), b'{"n":2}')
+        assert isinstance(again, Ack)
+        assert (again.first, again.duplicate) == ("1:0", True)
+        ack = await ask(daemon, "h", append("k3"), b'{"n":3}')
+        assert isinstance(ack, Ack)
+        assert ack.first == "1:1"
+        listed = await ask(daemon, "i", Streams(session=SESSION))
+        assert isinstance(listed, StreamList)
+        assert [(each.stream, each.head) for each in listed.streams] == [("notes", "1:2")]
+
+
+@pytest.mark.parametrize(("successor", "code"), [("notes", "bad_request"), ("other", "not_found")])
+async def test_a_stream_without_another_successor_is_not_deleted(successor: str, code: str) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", Open(session=SESSION))
+        await ask(daemon, "a", append("k1"), b'{"n":1}')
+        deletion = DeleteStream(session=SESSION, stream="notes", key="d", successor=successor)
+        refused = await ask(daemon, "d", deletion)
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == (code, "not_applied")
+        reply = await ask(daemon, "r", ReadStream(session=SESSION, stream="notes", last=1))
+        assert isinstance(reply, Lines)
+        assert reply.head == "0:1"
