@@ -318,6 +318,17 @@ def test_a_record_that_takes_too_much_work_is_masked_whole(monkeypatch: pytest.M
     assert Redactor().text(KEY * 100) == f"[redacted: {TOO_LONG}]"
 
 
+@pytest.mark.parametrize("step", ["eyJ\n", "\\ngh", "\u200bx", "TOKEN=a "])
+def test_escapes_breaks_and_matches_count_as_work(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redactor_module, "RECORD_CHARS_MAX", 20_000)
+    record = {"role": "tool", "content": step * 1000, "x": KEY}
+    assert Redactor().value(record) == {"role": "tool", "content": f"[redacted: {TOO_LONG}]"}
+    # Line breaks of a text without a vendor's key take no work of their own.
+    assert Redactor().text("1\n" * 1000) == "1\n" * 1000
+
+
 def test_a_deep_value_is_masked_whole_and_not_an_error() -> None:
     deep: Any = KEY
     for _ in range(900):
