@@ -32,7 +32,7 @@ from steno_redact.limits import (
     VENDOR_CHARS_MIN,
 )
 from steno_redact.normal import Copy, Span, breaks, copies, escapes, joined, lowered
-from steno_redact.vendors import HINTED, NAMES, ROWS, vendors_of
+from steno_redact.vendors import BEGIN, HINTED, NAMES, ROWS, vendors_of
 
 
 class Match(NamedTuple):
@@ -230,7 +230,7 @@ class BuiltIn:
         return None
 
 
-FORMS: Final = (_TEXTS, ROWS, HINTED, named.FORMS)
+FORMS: Final = (_TEXTS, BEGIN, ROWS, HINTED, named.FORMS)
 """All that the built-in patterns look for."""
 
 

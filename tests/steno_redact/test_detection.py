@@ -164,6 +164,11 @@ def test_a_key_that_a_line_break_cuts_is_masked_whole(cut: int, line_break: str)
     assert masked == "the key\n[redacted: openai-key]\nand more"
 
 
+@pytest.mark.parametrize("before", ["-", "-old\n-", "a line\r\n-", "\x1b[31m-"])
+def test_a_key_in_a_line_that_a_diff_removes_is_masked(before: str) -> None:
+    assert Redactor().text(f"{before}{KEY}\n+new") == f"{before}[redacted: openai-key]\n+new"
+
+
 @pytest.mark.parametrize("line", ["sk-a1", "AAAA", "ya29.a1"])
 def test_a_line_of_a_key_of_many_lines_is_looked_at_once(line: str) -> None:
     lines = 20_000
