@@ -222,6 +222,7 @@ def test_a_value_is_masked_by_its_name_whatever_it_looks_like(text: str) -> None
 
 SHORT = (
     ("TOKEN=", "a"), ("PASS=", "1"), ("DB_PASS=", "12"), ("PASSWORD=", "the"), ("TOKEN: ", "5"),
+    ("password=", "supersecret"), ("passwd: ", "letmeinpassword"), ("secret: ", "hunter2pass"),
     ("API_KEY=", "password"), ("TOKEN = ", "none"), ("password=", "a"), ("token=", "5"),
     ('token = "', "on"), ('password: "', "is"), ('{"password": "', "no"), ("--pass ", "1"),
     ("Authorization: ", "a"), ("Cookie: ", "1"),
@@ -246,6 +247,7 @@ HARMLESS = (
     "the password is required", "password: str", "password: Optional[str] = None", "token: Token",
     "password = None", "secret: true", "token = self.token", "token=get_token()",
     "password=$PASSWORD", "password: ${DB_PASSWORD}", 'token: "{token}"', "password=password",
+    "password=db_password", "password = dbPassword", "api_key=apikey",
     "Cookie: {session}", "Authorization = %s", 'cookie: "${SID}"', "Authorization: Bearer {token}",
     "api_key = os.environ['OPENAI_API_KEY']", "next_token: abcdef", "pad_token='<pad>'",
     "primary key: id", "key: value", "for key in mapping:", "tests pass: 12", "PASS: tests/a.sh",
