@@ -118,12 +118,14 @@ _NAME_LIKE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\??[;,.]?")
 _PASSWORD: Final = re.compile("pass[wpc]|pwd|secret", re.IGNORECASE)
 """The names whose values may be numbers, wherever they stand."""
 
+# At the end of a word.
+_PASSWORD_WORD: Final = re.compile(r"(?:pass[a-z]{0,6}|pwd|secret)[0-9]{0,2}$", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9][0-9_.,]*[kKmM]?")
 
 
 FORMS: Final = (
     _KEYS, _HARMLESS, sorted(_TAILS.items()), _IS, sorted(_VALUES.items()), sorted(_LITERALS),
-    sorted(_WORDS), _REFERENCE.pattern,
+    sorted(_WORDS), _REFERENCE.pattern, _PASSWORD_WORD.pattern,
 )  # fmt: skip
 """The rule; another one masks other texts."""
 
@@ -239,6 +241,19 @@ def is_value(name: str, value: str) -> bool:
     return name.lower() != "auth" or (len(stripped) >= _AUTH_CHARS_MIN and " " not in stripped)
 
 
+def _is_name(word: str) -> bool:
+    """Whether a word is a variable or a type that has the name of a secret itself.
+
+    `my_secret` and `dbPassword` are; `supersecret` and `hunter2pass` are passwords.
+    """
+    if key_name(word) is None:
+        return False
+    last = _PASSWORD_WORD.search(word)
+    if last is None or not last.start():
+        return True
+    return last[0][0].isupper() or word[last.start() - 1] == "_"
+
+
 def _is_value(match: re.Match[str]) -> bool:
     """Whether what stands behind a name in a text may be a secret."""
     name, bare = match["name"], match["bare"]
@@ -246,8 +261,7 @@ def _is_value(match: re.Match[str]) -> bool:
         return False
     if bare is None or name.isupper():
         return True
-    # A variable or a type that has such a name itself.
-    if _NAME_LIKE.fullmatch(bare) is not None and key_name(bare.rstrip("?;,.")) is not None:
+    if _NAME_LIKE.fullmatch(bare) is not None and _is_name(bare.rstrip("?;,.")):
         return False
     word, sign = bare.lower().rstrip(";,."), match["sign"]
     if sign.strip() and match.string[match.start("bare") - 1] == "=":

@@ -121,6 +121,23 @@ def _has_escapes(text: str) -> bool:
     return not text.isascii() and _NOT_ASCII.search(text) is not None
 
 
+def escapes(text: str) -> int:
+    """The number of characters that may begin an escape: the copies have at most so many runs."""
+    if not _has_escapes(text):
+        return 0
+    signs = sum(map(text.count, "\\%&\x1b^["))
+    return signs if text.isascii() else signs + _number(_NOT_ASCII, text)
+
+
+def breaks(text: str) -> int:
+    """The number of line breaks that the copy without them leaves out."""
+    return _number(_BREAK, text) if has_breaks(text) else 0
+
+
+def _number(expression: re.Pattern[str], text: str) -> int:
+    return sum(1 for _ in expression.finditer(text))
+
+
 def long_words(text: str, chars: int) -> str:
     """The words of at least so many characters."""
     return " ".join([word for word in text.split() if len(word) >= chars])

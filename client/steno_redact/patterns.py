@@ -13,7 +13,7 @@ none either, and holds the interpreter while it searches.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -31,8 +31,8 @@ from steno_redact.limits import (
     SCAN_CHARS_MAX,
     VENDOR_CHARS_MIN,
 )
-from steno_redact.normal import Copy, Span, copies, joined, lowered
-from steno_redact.vendors import HINTED, NAMES, ROWS, vendors_of
+from steno_redact.normal import Copy, Span, breaks, copies, escapes, joined, lowered
+from steno_redact.vendors import BEGIN, HINTED, NAMES, ROWS, vendors_of
 
 
 class Match(NamedTuple):
@@ -41,6 +41,14 @@ class Match(NamedTuple):
     start: int
     end: int
     name: str
+
+
+Steps = Callable[[int], None]
+"""Is called with a number of steps of a search before they are made."""
+
+
+def unbounded(_: int) -> None:
+    """Let a search make all its steps."""
 
 
 class Own:
@@ -157,20 +165,23 @@ class BuiltIn:
         self._vendors = vendors_of(frozenset(self.names) & frozenset(NAMES))
         self._named = frozenset(self.names) & frozenset(_NAMED)
 
-    def matches(self, text: str) -> list[Match]:
-        """The secrets in a text, the more exact patterns first."""
-        return [match for copy in copies(text) for match in self._in_copy(copy)]
+    def matches(self, text: str, take: Steps = unbounded) -> list[Match]:
+        """The secrets in a text, the more exact patterns first; see `Redactor.find`."""
+        take(escapes(text))
+        return [match for copy in copies(text) for match in self._in_copy(copy, take)]
 
-    def _in_copy(self, copy: Copy) -> list[Match]:
+    def _in_copy(self, copy: Copy, take: Steps) -> list[Match]:
         low = lowered(copy.text)
         spans = list(self._in_texts(copy.text, low))
         if len(copy.text) >= VENDOR_CHARS_MIN and self._vendors.may_match(copy.text):
             spans += self._vendors.spans(copy.text)
+            take(breaks(copy.text))
             broken = joined(copy.text)
             if broken is not None:
                 spans += self._broken(copy.text, broken)
         if self._named:
             spans += [each for each in named.spans(copy.text, low) if each[2] in self._named]
+        take(len(spans))
         return [Match(*copy.span(start, end), name) for start, end, name in spans]
 
     def key_name(self, key: str) -> str | None:
@@ -219,7 +230,7 @@ class BuiltIn:
         return None
 
 
-FORMS: Final = (_TEXTS, ROWS, HINTED, named.FORMS)
+FORMS: Final = (_TEXTS, BEGIN, ROWS, HINTED, named.FORMS)
 """All that the built-in patterns look for."""
 
 

@@ -24,10 +24,11 @@ from steno_redact.limits import (
     PREVIEW_CHARS_MAX,
     RECORD_CHARS_MAX,
     SEARCH_CHARS_MIN,
+    STEP_CHARS,
 )
 from steno_redact.named import STEMS, is_value
 from steno_redact.normal import lowered
-from steno_redact.patterns import DEFAULT, FORMS, Match, Patterns
+from steno_redact.patterns import DEFAULT, FORMS, Match, Patterns, Steps, unbounded
 
 _OPENING: Final = "[redacted: "
 TOO_LONG: Final = "too long to search"
@@ -154,15 +155,20 @@ class Redactor:
             longer += len(mask) - (match.end - match.start)
         return located
 
-    def find(self, text: str) -> list[Match]:
-        """The secrets in a text, in order; they do not overlap."""
+    def find(self, text: str, take: Steps = unbounded) -> list[Match]:
+        """The secrets in a text, in order; they do not overlap.
+
+        Args:
+            text: what is searched.
+            take: is called with a number of steps before they are made, and may raise.
+        """
         found = [
             Match(start, end, pattern.name)
             for pattern in self._own
             for start, end in pattern.spans(text)
             if 0 <= start < end
         ]
-        found += self._built_in.matches(text)
+        found += self._built_in.matches(text, take)
         return _merged(found, self._masks_in(text)) if found else found
 
     def key_name(self, key: str) -> str | None:
@@ -379,10 +385,16 @@ class _Masking:
 
     def _find(self, texts: list[str]) -> list[Match]:
         text = texts[0] if len(texts) == 1 else "".join(texts)
-        self._left -= len(text) + SEARCH_CHARS_MIN
+        self._spend(len(text) + SEARCH_CHARS_MIN)
+        return self._redactor.find(text, self._take)
+
+    def _take(self, steps: int) -> None:
+        self._spend(STEP_CHARS * steps)
+
+    def _spend(self, chars: int) -> None:
+        self._left -= chars
         if self._left < 0:
             raise _TooMuch
-        return self._redactor.find(text)
 
 
 def _wholly(value: Any) -> Any:

@@ -23,8 +23,9 @@ _B: Final = "[A-Za-z0-9+/_-]"
 _X: Final = "[a-fA-F0-9]"
 # A digit tells a key from words in kebab case.
 _DIGIT: Final = r"(?=[A-Za-z_-]{0,200}[0-9])"
-# A key begins where no word goes on, so that a long word is looked at once.
-_BEGIN: Final = r"(?<![A-Za-z0-9_-])"
+# A key begins where no word goes on, so that a long word is looked at once. The dash in front of a
+# line that a diff removes is no word.
+BEGIN: Final = r"(?<![A-Za-z0-9_])(?:(?<!-)|(?<=\s-)|(?<=\A-))"
 # What may not stand behind a key, and all behind the first characters of a JSON token.
 _EXACT: Final = re.compile(r"\(\?!\[[^\]]*\]\)|(?<=\{8),2000(?=\})|(?<=\{8,2000\}).*?(?=\(\?P<)")
 _UUID: Final = rf"{_X}{{8}}-{_X}{{4}}-{_X}{{4}}-{_X}{{4}}-{_X}{{12}}"
@@ -172,7 +173,7 @@ class Vendors:
     def __init__(self, names: Collection[str]) -> None:
         rows = [row for row in ROWS if row[0] in names]
         tree, self._names = _tree(rows)
-        self.expression = re.compile(f"{_BEGIN}{tree}") if rows else None
+        self.expression = re.compile(f"{BEGIN}{tree}") if rows else None
         self._tree = tree
         self._anywhere: re.Pattern[str] | None = None
         # It finds at least as much, and looks at few characters: it may begin inside of a word.

@@ -87,3 +87,15 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(folder, 12345, 12345)
     with pytest.raises(Unauthorized, match="belongs to user 12345"):
         own_private(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_nothing_is_made_in_a_folder_of_another_user(tmp_path: Path) -> None:
+    root = tmp_path / "theirs"
+    root.mkdir(mode=0o700)
+    os.chown(root, 12345, 12345)
+    steno = Steno(root)
+    for words in (("keys", "new", "laptop"), ("start",)):
+        ran = steno(*words)
+        assert (ran.code, "belongs to user 12345" in ran.err) == (1, True), (words, ran.err)
+    assert list(root.iterdir()) == []

@@ -164,6 +164,11 @@ def test_a_key_that_a_line_break_cuts_is_masked_whole(cut: int, line_break: str)
     assert masked == "the key\n[redacted: openai-key]\nand more"
 
 
+@pytest.mark.parametrize("before", ["-", "-old\n-", "a line\r\n-", "\x1b[31m-"])
+def test_a_key_in_a_line_that_a_diff_removes_is_masked(before: str) -> None:
+    assert Redactor().text(f"{before}{KEY}\n+new") == f"{before}[redacted: openai-key]\n+new"
+
+
 @pytest.mark.parametrize("line", ["sk-a1", "AAAA", "ya29.a1"])
 def test_a_line_of_a_key_of_many_lines_is_looked_at_once(line: str) -> None:
     lines = 20_000
@@ -217,6 +222,7 @@ def test_a_value_is_masked_by_its_name_whatever_it_looks_like(text: str) -> None
 
 SHORT = (
     ("TOKEN=", "a"), ("PASS=", "1"), ("DB_PASS=", "12"), ("PASSWORD=", "the"), ("TOKEN: ", "5"),
+    ("password=", "supersecret"), ("passwd: ", "letmeinpassword"), ("secret: ", "hunter2pass"),
     ("API_KEY=", "password"), ("TOKEN = ", "none"), ("password=", "a"), ("token=", "5"),
     ('token = "', "on"), ('password: "', "is"), ('{"password": "', "no"), ("--pass ", "1"),
     ("Authorization: ", "a"), ("Cookie: ", "1"),
@@ -241,6 +247,7 @@ HARMLESS = (
     "the password is required", "password: str", "password: Optional[str] = None", "token: Token",
     "password = None", "secret: true", "token = self.token", "token=get_token()",
     "password=$PASSWORD", "password: ${DB_PASSWORD}", 'token: "{token}"', "password=password",
+    "password=db_password", "password = dbPassword", "api_key=apikey",
     "Cookie: {session}", "Authorization = %s", 'cookie: "${SID}"', "Authorization: Bearer {token}",
     "api_key = os.environ['OPENAI_API_KEY']", "next_token: abcdef", "pad_token='<pad>'",
     "primary key: id", "key: value", "for key in mapping:", "tests pass: 12", "PASS: tests/a.sh",
@@ -316,6 +323,17 @@ def test_a_record_that_takes_too_much_work_is_masked_whole(monkeypatch: pytest.M
     assert Redactor().value(record) == {"role": "tool", "content": f"[redacted: {TOO_LONG}]"}
     assert found[-1].name == TOO_LONG
     assert Redactor().text(KEY * 100) == f"[redacted: {TOO_LONG}]"
+
+
+@pytest.mark.parametrize("step", ["eyJ\n", "\\ngh", "\u200bx", "TOKEN=a "])
+def test_escapes_breaks_and_matches_count_as_work(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redactor_module, "RECORD_CHARS_MAX", 20_000)
+    record = {"role": "tool", "content": step * 1000, "x": KEY}
+    assert Redactor().value(record) == {"role": "tool", "content": f"[redacted: {TOO_LONG}]"}
+    # Line breaks of a text without a vendor's key take no work of their own.
+    assert Redactor().text("1\n" * 1000) == "1\n" * 1000
 
 
 def test_a_deep_value_is_masked_whole_and_not_an_error() -> None:

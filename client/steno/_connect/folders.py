@@ -37,17 +37,17 @@ def make_private(folder: Path) -> list[Path]:
 def own_private(folder: Path) -> None:
     """Make a private folder, or refuse one that another user owns or may replace.
 
+    Nothing is made in the folder of another user either: what the superuser makes there, its owner
+    could not open.
+
     Raises:
         Unauthorized: another user could put files there.
         OSError: it cannot be made.
     """
+    above = (folder, *folder.absolute().parents)
+    _refuse_foreign(next(each for each in above if each.is_dir()))
     make_private(folder)
-    found = folder.stat()
-    if found.st_uid not in {system.own_user(), 0}:
-        raise Unauthorized(
-            f"{folder} belongs to user {found.st_uid}, who could replace the files in it: move it"
-            " away, or name another place"
-        )
+    _refuse_foreign(folder)
     for each in (folder, *folder.absolute().parents):
         mode = each.stat().st_mode
         # In a sticky folder such as /tmp, nobody can rename what belongs to this user.
@@ -56,6 +56,15 @@ def own_private(folder: Path) -> None:
                 f"every user may write to {each} and replace the files in it: check them, then run"
                 f" `chmod o-w {shlex.quote(str(each))}`"
             )
+
+
+def _refuse_foreign(folder: Path) -> None:
+    found = folder.stat()
+    if found.st_uid not in {system.own_user(), 0}:
+        raise Unauthorized(
+            f"{folder} belongs to user {found.st_uid}, who could replace the files in it: move it"
+            " away, or name another place"
+        )
 
 
 def sync_folder(folder: Path) -> None:

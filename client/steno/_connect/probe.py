@@ -140,15 +140,14 @@ class Attempt:
         doubtful = until if self._is_allowed else self._began + limits.SOCKET_DOUBT_S
         if connection.wait_until_ready(min(until, doubtful)):
             return True
-        is_lost = connection.is_lost()
-        if not self._is_allowed and (is_lost or time.monotonic() >= doubtful):
+        if not connection.is_lost() and not self._is_allowed and time.monotonic() >= doubtful:
             self._is_allowed = True
-            if not connection.was_accepted:
-                # Imported only now: a client that finds its daemon does not need it.
-                from steno._connect.forbidden import check_allowed  # noqa: PLC0415
-
-                check_allowed(connection.endpoint, connects=is_lost)
-        return not is_lost and connection.wait_until_ready(until)
+            _check_allowed(connection, connects=False)
+        if not connection.is_lost() and connection.wait_until_ready(until):
+            return True
+        if connection.is_lost():
+            _check_allowed(connection, connects=True)
+        return False
 
     def _unready(self, connection: Connection) -> Outcome | None:
         if not connection.is_lost() and time.monotonic() < self._deadline:
@@ -190,6 +189,14 @@ class Attempt:
             if now >= until:
                 return None
             connection.wait(min(until, self._asks_version_1_at))
+
+
+def _check_allowed(connection: Connection, *, connects: bool) -> None:
+    if not connection.was_accepted:
+        # Imported only now: a client that finds its daemon does not need it.
+        from steno._connect.forbidden import check_allowed  # noqa: PLC0415
+
+        check_allowed(connection.endpoint, connects=connects)
 
 
 def _silence(target: Target, connection: Connection) -> str:

@@ -12,7 +12,7 @@ from steno_cli.render.output import Output
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
     parser = command(commands, "restart", run, example="steno restart")
-    parser.set_defaults(makes_root=True)
+    parser.set_defaults(changes=True, makes_root=True)
 
 
 def run(options: Namespace, output: Output) -> int:

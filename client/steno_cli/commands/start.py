@@ -14,7 +14,7 @@ def add_parser(commands: Subcommands) -> None:
         commands, "start", run, "A daemon that already runs is left as it is.",
         example="steno start --root ~/work",
     )  # fmt: skip
-    parser.set_defaults(makes_root=True)
+    parser.set_defaults(changes=True, makes_root=True)
 
 
 def run(options: Namespace, output: Output) -> int:

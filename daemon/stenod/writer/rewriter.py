@@ -23,8 +23,10 @@ from stenod.recovery.opened import Opened
 from stenod.recovery.recovery_points import recovery_point_of
 from stenod.rewrite import delivery, planner
 from stenod.rewrite.plan import Plan
+from stenod.runtime.quotas import Account
 from stenod.store.jsonl import JsonlLog, Replaced
 from stenod.store.log import Copy
+from stenod.store.usage import BLOCK_BYTES
 from stenod.writer.services import Services
 
 
@@ -52,11 +54,16 @@ class Rewriter:
         self._feed = feed
         self._timeline = timeline
 
-    async def carry_out(self, opened: Opened, decision: Rewrite | Mailing) -> Ack:
+    async def carry_out(self, opened: Opened, decision: Rewrite | Mailing, account: Account) -> Ack:
         """Apply a decision; durable on return. Every line of the session must be durable before.
 
+        Args:
+            opened: the session's files.
+            decision: what is applied.
+            account: the room for the new file of a rewrite: the old one stays as a generation.
+
         Raises:
-            StenoError: the command cannot be applied; nothing changed.
+            StenoError: the command cannot be applied, or does not fit; nothing changed.
             OSError: the files could not be read; nothing changed.
             InDoubt: it may have been applied.
         """
@@ -64,14 +71,16 @@ class Rewriter:
         assert isinstance(opened.machine, Machine)
         if isinstance(decision, Mailing):
             return await self._send(opened.log, opened.machine, decision)
-        return await self._rewrite(opened.log, opened.machine, decision)
+        return await self._rewrite(opened.log, opened.machine, decision, account)
 
-    async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
+    async def _rewrite(
+        self, log: JsonlLog, machine: Machine, decision: Rewrite, account: Account
+    ) -> Ack:
         command = decision.command
         self._check_incarnation(command, machine)
         async with self._timeline:
             done = await self._services.read(
-                lambda: _carried_out(log, machine, decision, self._services.wall())
+                lambda: _carried_out(log, machine, decision, account, self._services.wall())
             )
         chosen = done.plan
         ack = machine.rewritten(command.key, done.applied, chosen.head, chosen.counters)
@@ -143,13 +152,23 @@ class _Done(NamedTuple):
     seek_index: SeekIndex
 
 
-def _carried_out(log: JsonlLog, machine: Machine, decision: Rewrite, now: float) -> _Done:
+def _carried_out(
+    log: JsonlLog, machine: Machine, decision: Rewrite, account: Account, now: float
+) -> _Done:
     """Plan a rewrite and make it true; blocks. The machine still has the state before it.
 
     Raises: as `Rewriter.carry_out`.
     """
     key = decision.command.key
     chosen = planner.plan(log, machine, decision)
+    size = BLOCK_BYTES
+    for piece in chosen.pieces:
+        size += piece.size if isinstance(piece, Copy) else len(piece)
+    if account.left <= size:
+        account.check(decision.command, size)
+    else:
+        account.left -= size
+        account.taken += size
     entry = planner.intent(log, chosen, decision.command, now)
     seek_index = machine.seek_index.up_to(_bytes_kept(log.generation, chosen))
     try:

@@ -483,14 +483,13 @@ class Writer:
                 " again",
                 session=self.session,
             )
+        if self._account.left <= opened.log.size:
+            self._renew(self._account)
         try:
-            ack = await self._rewriter.carry_out(opened, decision)
+            ack = await self._rewriter.carry_out(opened, decision, self._account)
         except InDoubt as doubt:
             ack = await self._commit_failures.settle(item.command.key, doubt.error)
         item.acknowledge(ack)
-        if isinstance(decision, Rewrite):
-            # The file that it left behind takes its room still.
-            self._account.taken += opened.log.size
         if self.opened is not opened:
             return
         if isinstance(decision, Rewrite):

@@ -1,11 +1,16 @@
 """The greeting of a daemon by the client's probe."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import steno
+from steno._connect import forbidden
+from steno._connect.connection import Connection
+from steno._connect.probe import probe
+from steno._connect.target import make_target
 from steno_protocol import limits
 from stenod.daemon import Daemon
 from support.daemon_in_thread import DaemonInThread
@@ -53,3 +58,23 @@ def test_client_that_is_always_turned_away_gets_an_error_in_time(
 
     with pytest.raises(steno.Unreachable):
         ask_until_the_end()
+
+
+def test_a_connection_that_fails_after_the_doubt_is_tried_again_for_its_reason(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, is_lost = Connection.wait_until_ready, Connection.is_lost
+    slow_waits, early_looks, tried = iter([False]), iter([False]), list[bool]()
+
+    def waited(connection: Connection, deadline: float) -> bool:
+        return next(slow_waits, True) and wait(connection, deadline)
+
+    def looked(connection: Connection) -> bool:
+        return next(early_looks, True) and is_lost(connection)
+
+    monkeypatch.setattr(limits, "SOCKET_DOUBT_S", 0.0)
+    monkeypatch.setattr(Connection, "wait_until_ready", waited)
+    monkeypatch.setattr(Connection, "is_lost", looked)
+    monkeypatch.setattr(forbidden, "check_allowed", lambda _, *, connects: tried.append(connects))
+    probe(make_target(str(root), None, None, spawn=False), time.monotonic() + 30)
+    assert tried == [False, True]

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,25 @@ def test_fork_beyond_the_quota_is_refused_and_leaves_no_session(root: Path) -> N
         with pytest.raises(steno.TooLarge):
             session.fork("copy")
         assert [entry.session for entry in client.sessions()] == ["demo"]
+
+
+@pytest.mark.parametrize("quota", ["session_bytes", "root_bytes"])
+def test_each_file_that_a_rewrite_makes_counts_at_once(root: Path, quota: str) -> None:
+    _configure(root, **{quota: 256 * KIB})
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        first = session.checkpoint()
+        session.append_message(_message(48 * KIB))
+        made = 0
+        with suppress(steno.TooLarge):
+            for _ in range(20):
+                session.revert_to(session.checkpoint())
+                made += 1
+        assert made >= 3
+        with pytest.raises(steno.TooLarge, match=rf"disk\.{quota}") as raised:
+            session.restore_generation(0)
+        assert raised.value.outcome is Outcome.NOT_APPLIED
+        assert tree_bytes(str(root / "sessions")) <= 256 * KIB
+        # One that leaves little behind fits.
+        session.revert_to(first)
+        session.clear()
