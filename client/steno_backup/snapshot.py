@@ -52,8 +52,10 @@ def present_generation(folder: Path) -> int:
 
 
 def past_generations(folder: Path) -> dict[int, Path]:
-    """Return the files `context_N.jsonl` by N."""
-    found = ((paths.generation_of(path.name), path) for path in folder.iterdir())
+    """Return the files `context_N.jsonl` by N, or the compressed one if it is the only one."""
+    # The plain name is the last of the two.
+    listed = sorted(folder.iterdir(), key=lambda path: len(path.name), reverse=True)
+    found = ((paths.generation_of(path.name), path) for path in listed)
     return {number: path for number, path in found if number is not None and regular(path)}
 
 
