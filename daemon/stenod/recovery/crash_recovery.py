@@ -163,7 +163,7 @@ def _is_completed(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
     begins with other bytes.
     """
     followed = paths.generation_file(rewrite.generation + 1)
-    if stat_file(disk, folder, followed) is None:
+    if disk.stat_name(folder, followed) is None:
         followed = paths.CONTEXT
     old = timeline.fingerprint_of(rewrite, "old")
     new = timeline.fingerprint_of(rewrite, "new")
