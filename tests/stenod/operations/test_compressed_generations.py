@@ -1,6 +1,5 @@
 """Past generations that a rule compresses: everything that reads them reads them as before."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,7 +149,7 @@ def test_restore_and_fork_take_compressed_generations(
     client.session("demo").fork("whole")
     fork = Path(client.stat("whole").folder)
     assert names(fork) == names(folder)
-    assert os.path.samefile(fork / "context_1.jsonl.zst", folder / "context_1.jsonl.zst")
+    assert (fork / "context_1.jsonl.zst").samefile(folder / "context_1.jsonl.zst")
     assert [lines(client, number, "whole") for number in range(2)] == before
     client.session("demo").fork("early", at=steno.Position(0, 10))
     assert list(client.session("early").lines())[:10] == before[0][:10]

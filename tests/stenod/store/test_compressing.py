@@ -1,4 +1,4 @@
-"""Compression of past generations over the simulated disk, with a death and an error at each call."""
+"""Compression of past generations, with a death and an error at each call of the disk."""
 
 import errno
 import io
