@@ -208,7 +208,6 @@ def _transcript_in(folder: Path) -> tuple[str, type[Counted]]:
 def _past_generations(folder: Path) -> list[Path]:
     with os.scandir(folder) as entries:
         names = {each.name for each in entries}
-    # The plain one, if a file has both names while it is being compressed.
-    numbered = {paths.generation_of(each): each for each in sorted(names, reverse=True)}
-    numbered.pop(None, None)
+    # One that is being compressed has two names for a moment.
+    numbered = {number: each for each in names if (number := paths.generation_of(each))}
     return [folder / name for _, name in sorted(numbered.items())]

@@ -52,10 +52,8 @@ def present_generation(folder: Path) -> int:
 
 
 def past_generations(folder: Path) -> dict[int, Path]:
-    """Return the files `context_N.jsonl` by N, or the compressed one if it is the only one."""
-    # The plain name is the last of the two.
-    listed = sorted(folder.iterdir(), key=lambda path: len(path.name), reverse=True)
-    found = ((paths.generation_of(path.name), path) for path in listed)
+    """Return the files `context_N.jsonl` by N, compressed or not."""
+    found = ((paths.generation_of(path.name), path) for path in folder.iterdir())
     return {number: path for number, path in found if number is not None and regular(path)}
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from steno.local import NotRegular, expanded
 from steno_cli.command_limits import CHECK_HANDLES_MAX
 from steno_follow.recognition import foreign_format
-from steno_protocol import limits, paths
+from steno_protocol import compression, limits, paths
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.private_files import kind_of
@@ -130,7 +130,11 @@ class LocalFolder:
         except FileNotFoundError:
             if not self._is_compressed(name):
                 return None
-            found = os.fstat(self.open(name))
+            packed = self.open(paths.compressed_file(name))
+            found = os.fstat(packed)
+            # Without a whole head it is damaged, which the check of its lines reports.
+            size = compression.plain_size(os.pread(packed, compression.HEAD_BYTES, 0))
+            return Facts(found.st_size if size is None else size, found.st_ino)
         return Facts(found.st_size, found.st_ino)
 
     def _is_compressed(self, name: str) -> bool:
