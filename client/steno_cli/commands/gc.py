@@ -12,6 +12,7 @@ from steno_cli.render.output import Output
 from steno_cli.render.printed_commands import destination
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
+from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, size
@@ -93,7 +94,8 @@ def run(options: Namespace, output: Output) -> int:
         trash=options.trash,
         retention=options.retention,
     )
-    with connected(options) as client, Progress(output, "looking for files to remove"):
+    # A rule may compress gigabytes.
+    with connected(patient(options)) as client, Progress(output, "looking for files to remove"):
         report, _ = client.request(command, GcReport)
     _print_result(report, output)
     if is_overview and (report.files or report.sessions or report.compressed):

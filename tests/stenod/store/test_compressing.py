@@ -4,6 +4,7 @@ import errno
 import io
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -13,6 +14,8 @@ from steno_protocol.errors import BadRequest
 from stenod.store.compressing import compress_generation
 from stenod.store.handles import closing, open_file
 from stenod.store.names import past_generations, remove_generation, stat_generation, stat_stored
+from stenod.store.posix import PosixDisk
+from stenod.store.read_only import ReadOnlyDisk
 from support.simulated_disk import MOMENTS, Death, Effect, SimulatedDisk, Survival
 
 FOLDER = "/root/demo"
@@ -69,6 +72,20 @@ def test_a_compressed_generation_takes_less_and_reads_the_same() -> None:
     assert read(tried) == CONTENT
     with closing(tried, tried.open_root(FOLDER)) as folder:
         assert stat_stored(tried, folder, 0).size < len(CONTENT) / 3
+
+
+def test_a_disk_that_is_only_read_expands_it(tmp_path: Path) -> None:
+    made = PosixDisk()
+    (tmp_path / NAME).write_bytes(CONTENT)
+    with closing(made, made.open_root(str(tmp_path))) as folder:
+        assert compress_generation(made, folder, 0) > 0
+    only_read = ReadOnlyDisk()
+    with (
+        closing(only_read, only_read.open_root(str(tmp_path))) as folder,
+        closing(only_read, open_file(only_read, folder, NAME)) as handle,
+    ):
+        assert only_read.read(handle, len(CONTENT) + 1, 0) == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == [PACKED]
 
 
 def test_other_programs_for_zstd_read_it() -> None:
