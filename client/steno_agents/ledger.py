@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from steno import BlockingClient
-from steno.local import open_regular
+from steno.local import expanded, open_regular
 from steno_agents.detection import FORMATS
 from steno_agents.limits import SPENDING_LINE_BYTES_MAX
 from steno_agents.origin import reader_among
@@ -153,7 +153,7 @@ class Ledger:
                 read.offset += len(line)
 
     def _add_past(self, account: Account, path: Path) -> None:
-        with suppress(OSError), open_regular(path) as file:
+        with suppress(OSError), expanded(open_regular(path), path.name) as file:
             while line := file.readline(SPENDING_LINE_BYTES_MAX):
                 account.add(line, is_past=True)
 
@@ -208,5 +208,6 @@ def _transcript_in(folder: Path) -> tuple[str, type[Counted]]:
 def _past_generations(folder: Path) -> list[Path]:
     with os.scandir(folder) as entries:
         names = {each.name for each in entries}
-    numbered = [(number, each) for each in names if (number := paths.generation_of(each))]
-    return [folder / name for _, name in sorted(numbered)]
+    # One that is being compressed has two names for a moment.
+    numbered = {number: each for each in names if (number := paths.generation_of(each))}
+    return [folder / name for _, name in sorted(numbered.items())]

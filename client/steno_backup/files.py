@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from steno.local import open_private, sync_file, sync_folder
+from steno.local import expanded, open_private, sync_file, sync_folder
 from steno_backup.limits import CHUNK_BYTES, TAIL_BYTES
 
 _NO_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK)
@@ -42,6 +42,18 @@ def open_part(path: Path) -> Part:
     handle = open_private(path)
     found = os.fstat(handle)
     return Part(handle, found.st_size, found.st_mtime_ns)
+
+
+def open_expanded(path: Path) -> Part:
+    """Open the plain bytes of a compressed past generation; errors are those of `open_part`.
+
+    Raises:
+        BadRequest: nothing that is installed can expand it.
+    """
+    packed = open_part(path)
+    with expanded(os.fdopen(packed.handle, "rb"), path.name) as file:
+        handle = os.dup(file.fileno())
+    return Part(handle, os.fstat(handle).st_size, packed.modified_ns)
 
 
 def is_same(part: os.stat_result, copy: Path) -> bool:

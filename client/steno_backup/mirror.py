@@ -14,7 +14,17 @@ import msgspec
 from steno.local import make_private, open_private, own_private, read_private, replace, sync_folder
 from steno.parts import new_key
 from steno_backup.ends import settled
-from steno_backup.files import Part, is_same, open_part, place, regular, remove, rename, twin
+from steno_backup.files import (
+    Part,
+    is_same,
+    open_expanded,
+    open_part,
+    place,
+    regular,
+    remove,
+    rename,
+    twin,
+)
 from steno_backup.limits import FOLDER_DEPTH_MAX, TRASH_KEPT_S
 from steno_backup.snapshot import Snapshot, State, past_generations, present_generation, taken
 from steno_protocol import paths
@@ -100,12 +110,17 @@ class Mirror:
                 self._copy_plain(path, self._folder / _KEYS / path.name)
 
     def _copy_plain(self, path: Path, copy: Path) -> None:
-        """Copy a file that is replaced as a whole."""
+        """Copy a file that is replaced as a whole; a compressed one to a plain name is expanded."""
         found = regular(path)
+        if found is None and paths.generation_of(path.name) is not None:
+            # It was compressed meanwhile.
+            path = path.with_name(paths.compressed_file(path.name))
+            found = regular(path)
         if found is None or is_same(found, copy):
             return
+        is_expanded = paths.is_compressed(path.name) and not paths.is_compressed(copy.name)
         try:
-            part = open_part(path)
+            part = open_expanded(path) if is_expanded else open_part(path)
         except FileNotFoundError:
             return
         except StenoError as error:
@@ -183,6 +198,8 @@ class Mirror:
                 self._copy_plain(path, copy / path.name)
             elif number == have + 1:
                 self._rewrite(snapshot, copy, number)
+                if paths.is_compressed(path.name):
+                    self._copy_plain(path, copy / path.name)
                 have = number
             else:
                 # Generations in between were collected: the number comes from this file's name.

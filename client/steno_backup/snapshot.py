@@ -52,7 +52,7 @@ def present_generation(folder: Path) -> int:
 
 
 def past_generations(folder: Path) -> dict[int, Path]:
-    """Return the files `context_N.jsonl` by N."""
+    """Return the files `context_N.jsonl` by N, compressed or not."""
     found = ((paths.generation_of(path.name), path) for path in folder.iterdir())
     return {number: path for number, path in found if number is not None and regular(path)}
 

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
-from steno.local import sync_folder
+from steno.local import expanded, sync_folder
 from steno.values import decode_line
 from steno_follow.aside import new_file
 from steno_follow.lines import LineLength, whole_lines
@@ -96,8 +96,12 @@ class ImportSource:
             if not target.parts and name.endswith(_SKIPPED_SUFFIXES):
                 continue
             inside = folder / name
+            plain = paths.plain_file(name) if not target.parts else name
+            if plain != name and self.tree.has_file(folder / plain):
+                # It was being compressed.
+                continue
             if not is_folder:
-                yield SourceFile(inside, target / name, is_folder=False)
+                yield SourceFile(inside, target / plain, is_folder=False)
             elif not self.tree.has_file(inside / paths.CONTEXT):
                 yield SourceFile(inside, target / name, is_folder=True)
                 yield from self._below(inside, target / name)
@@ -273,13 +277,15 @@ def copy_session(source: ImportSource, folder: Path, show: Callable[[int], None]
             continue
         # A daemon reads the lines of these files, and keeps one at a time in memory.
         line = LineLength(source.tree.path(inside)) if _has_lines(below) else None
-        with source.tree.open(inside) as old, new_file(target) as new:
+        stat = source.tree.stat(inside)
+        # The copy is plain, so that its secrets can be masked; one deeper is no generation.
+        name = inside.name if len(below.parts) == 1 else ""
+        with expanded(source.tree.open(inside), name) as old, new_file(target) as new:
             while block := old.read(limits.COPY_BYTES):
                 if line is not None:
                     line.feed(block)
                 new.write(block)
                 show(len(block))
-            stat = os.fstat(old.fileno())
         os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     for each in folders:
         sync_folder(each)
@@ -297,7 +303,7 @@ def check_same(source: ImportSource, target: Path, redactor: Redactor | None) ->
     """
     contexts = [
         path
-        for path in sorted(target.glob("context*.jsonl"))
+        for path in sorted(target.glob("context*.jsonl*"))
         if path.name == paths.CONTEXT or paths.generation_of(path.name) is not None
     ]
     if not any(_begins_with(path, source, redactor) for path in contexts):
@@ -313,7 +319,10 @@ def _begins_with(path: Path, source: ImportSource, redactor: Redactor | None) ->
 
     Opening for writing truncates a partial line.
     """
-    with source.tree.open(source.context) as wanted, path.open("rb") as file:
+    with (
+        source.tree.open(source.context) as wanted,
+        expanded(path.open("rb"), path.name) as file,
+    ):
         lines = whole_lines(wanted, source.origin)
         first = next(lines, None)
         if first is None:

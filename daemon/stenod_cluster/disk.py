@@ -86,6 +86,10 @@ class ReplicatedDisk:
             owned.inodes.pop(self._disk.stat(handle).inode, None)
             return self._noted(owned, name, handle)
 
+    def open_scratch(self, blocks: Iterable[bytes]) -> int:
+        """Open a file without a name."""
+        return self._disk.open_scratch(blocks)
+
     def _noted(self, owned: OwnedFolder, name: str, handle: int) -> int:
         owned.note_file(name, self._disk.stat(handle))
         owned.handles.add(handle)

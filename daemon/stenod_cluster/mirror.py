@@ -85,6 +85,9 @@ def is_replicated(name: str) -> bool:
     """
     if name.startswith((".", paths.JOURNAL_MARK)) or not _is_text(name):
         return False
+    if paths.is_compressed(name):
+        # From before the root joined the cluster.
+        return True
     return name.endswith((".jsonl", ".jsonl.new")) or is_hint(name) or name in _STATES
 
 

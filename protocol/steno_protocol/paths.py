@@ -51,7 +51,7 @@ _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
 _OWN_FILE = re.compile(
     r"quarantine|(?:context|wire|timeline|state)\..*|(?:journal|stream-.*)\.mark(?:\.new)?"
-    r"|.*\.jsonl"
+    r"|.*\.jsonl|context_[1-9][0-9]{0,8}\.jsonl\.zst"
 )
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
@@ -64,7 +64,8 @@ _DELETED_STREAM = re.compile(
     r"stream-([a-z0-9._-]{1,64})~([1-9][0-9]{0,8})~([0-9]{1,12})~([A-Za-z0-9_-]{1,64})\.jsonl",
     re.ASCII,
 )
-_GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
+_COMPRESSED: Final = ".zst"
+_GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl(?:\.zst)?", re.ASCII)
 
 
 class DeletedStream(msgspec.Struct, frozen=True):
@@ -329,6 +330,25 @@ def generation_file(number: int) -> str:
     return f"context_{number}.jsonl"
 
 
+def compressed_file(name: str) -> str:
+    """Return the name of the compressed form of a past generation.
+
+    >>> compressed_file("context_2.jsonl")
+    'context_2.jsonl.zst'
+    """
+    return f"{name}{_COMPRESSED}"
+
+
+def is_compressed(name: str) -> bool:
+    """Whether a name is that of a compressed past generation."""
+    return name.endswith(_COMPRESSED) and generation_of(name) is not None
+
+
+def plain_file(name: str) -> str:
+    """Return the name of a file before its compression; any other name as it is."""
+    return name.removesuffix(_COMPRESSED) if is_compressed(name) else name
+
+
 def check_stream(stream: str) -> str:
     """Return `stream` if it can name a stream, else raise BadRequest."""
     if not _is_text_of(_STREAM_NAME, stream):
@@ -393,7 +413,7 @@ def damaged_state_file(number: int) -> str:
 
 
 def generation_of(name: str) -> int | None:
-    """Return N of `context_N.jsonl`, or None for any other name."""
+    """Return N of `context_N.jsonl` or of its compressed form, or None for any other name."""
     match = _GENERATION.fullmatch(name)
     return int(match[1]) if match is not None else None
 

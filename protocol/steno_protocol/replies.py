@@ -758,6 +758,7 @@ class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
         bytes: the freed bytes; 0 while a fork shares the file.
         rule: the option or the field of the command that names it.
         trashed: it is a session, and goes to the trash; its bytes are freed when it expires.
+        compressed: it stays, compressed; with `dry_run` its bytes are those that it takes now.
     """
 
     session: str
@@ -765,16 +766,18 @@ class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     rule: str = ""
     trashed: bool = False
+    compressed: bool = False
 
 
 class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
     """The reply to `gc`.
 
     Attributes:
-        entries: the first thousand removed files.
+        entries: the first thousand removed or compressed files.
         files: the number of removed files.
         bytes: the freed bytes.
         sessions: the number of sessions that went to the trash; they are among the entries.
+        compressed: the number of compressed files; they are among the entries.
         failed: sessions and folders of the trash that could not be collected, with the reason.
         dry_run: nothing was removed; the other fields describe what would be.
     """
@@ -783,6 +786,7 @@ class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
     files: int
     bytes: int
     sessions: int = 0
+    compressed: int = 0
     failed: list[str] = []
     dry_run: bool = False
 

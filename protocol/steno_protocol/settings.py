@@ -32,6 +32,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of the log, the most verbose first."""
 
 _MOUNTS: Final = "mounts"
+_COMPRESSED_DAYS: Final = "retention.generations_compressed_days"
 _REDACT: Final = "redact"
 _REDACTION: Final = "redaction"
 """Another name of the table."""
@@ -194,6 +195,10 @@ OPTIONS: Final = (
     Option(
         "retention.generations_bytes", "bytes", 0,
         "size of a session's past generations, of which the oldest go; 0 is no rule",
+    ),
+    Option(
+        _COMPRESSED_DAYS, "days", 0,
+        "days after which a past generation is compressed; 0 is no rule",
     ),
     Option(
         "retention.sessions_days", "days", 0,
@@ -402,10 +407,20 @@ def _check_replication(settings: Settings) -> None:
 
 
 def _check_retention(settings: Settings) -> None:
-    """Refuse rules for sessions in a cluster, where another daemon may use what is cold here."""
+    """Refuse the rules that a daemon of a cluster cannot follow.
+
+    Another daemon may use a session that is cold here, and the journal has plain files.
+    """
+    if not settings.values["replication.cluster"]:
+        return
+    if settings.values[_COMPRESSED_DAYS]:
+        raise BadRequest(
+            f"{settings.source(_COMPRESSED_DAYS)}: {_COMPRESSED_DAYS} is set, and a cluster shares"
+            " plain files: remove it"
+        )
     rules = [name for name in _BY_NAME if name.startswith("retention.sessions_")]
     chosen = next((name for name in rules if settings.values[name]), None)
-    if chosen is not None and settings.values["replication.cluster"]:
+    if chosen is not None:
         raise BadRequest(
             f"{settings.source(chosen)}: {chosen} is set, and a daemon of a cluster does not know"
             " how cold the sessions of the others are: remove it, and delete sessions by hand"

@@ -34,3 +34,23 @@ def test_gc_fails_when_something_cannot_be_removed(root: Path, daemon: DaemonInT
     (trash / "1000000000.key.link").symlink_to(root)
     ran = Steno(root)("gc", "--trash", "--json")
     assert (ran.code, ran.document["files"], len(ran.document["failed"])) == (1, 0, 1)
+
+
+def test_gc_says_what_it_compresses(root: Path, daemon: DaemonInThread) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        for number in range(3):
+            session.append_message({"role": "user", "content": f"{number} " + "again " * 2000})
+            session.clear()
+    (root / paths.CONFIG).write_text("[retention]\ngenerations_compressed_days = 1e-9\n")
+    daemon.reload()
+    call = Steno(root)
+    dry = call("gc", "--retention", "--dry-run")
+    assert "context_1.jsonl  compressed: retention.generations_compressed_days = 1e-09" in dry.out
+    assert "2 files would be compressed" in dry.err
+    assert "2 files are compressed" in call("gc", "--retention").err
+    kimi = root / "kimi"
+    assert call("export", "demo", "--format", "kimi", "-o", str(kimi)).code == 0
+    assert {path.name for path in kimi.rglob("context_*")} == {
+        "context_1.jsonl", "context_2.jsonl", "context_3.jsonl",
+    }  # fmt: skip

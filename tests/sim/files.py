@@ -1,11 +1,14 @@
 """A session's folder after a simulation, read as any JSON program reads it."""
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import zstandard
 
 from steno_protocol import paths
 from steno_protocol.positions import Position
@@ -143,6 +146,7 @@ class Folder:
 
 def read_folder(tree: Mapping[str, bytes], folder: str) -> Folder:
     """A session's folder in a tree of files."""
+    tree = {**dict(_expanded(tree, folder)), **tree}
     found = (other for other in tree if other.startswith(f"{folder}/"))
     count = sum(1 for other in found if _GENERATION.fullmatch(other[len(folder) + 1 :]))
     names = [*(paths.generation_file(each + 1) for each in range(count)), paths.CONTEXT]
@@ -152,6 +156,16 @@ def read_folder(tree: Mapping[str, bytes], folder: str) -> Folder:
         tree.get(f"{folder}/{paths.WIRE}", b"").splitlines(keepends=True),
         tree.get(f"{folder}/stream-notes.jsonl", b"").splitlines(keepends=True),
     )
+
+
+def _expanded(tree: Mapping[str, bytes], folder: str) -> Iterator[tuple[str, bytes]]:
+    """The compressed generations of a folder, each at its plain name."""
+    for path, data in tree.items():
+        above, _, name = path.rpartition("/")
+        if above == folder and paths.is_compressed(name):
+            read = io.BytesIO(data)
+            plain = zstandard.ZstdDecompressor().stream_reader(read, read_across_frames=True)
+            yield f"{folder}/{paths.plain_file(name)}", plain.read()
 
 
 def folders_of(tree: Mapping[str, bytes], sessions: str) -> dict[str, Folder]:

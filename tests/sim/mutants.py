@@ -3,7 +3,7 @@
 This is the only file of the simulation that names product functions to replace them.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +50,7 @@ from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions import registry, rename
 from stenod.sessions.moves import Moves
 from stenod.sessions.session import _StreamOpener
-from stenod.store import jsonl
+from stenod.store import jsonl, names
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
@@ -344,6 +344,13 @@ def _own_by_reading(self: Ownership, path: str, identity: str) -> Any:
     return last.sequence, last
 
 
+_generations_among = names.generations_among
+
+
+def _plain_among(found: Iterable[str]) -> list[int]:
+    return _generations_among(name for name in found if not name.endswith(".zst"))
+
+
 def _held_by_itself(self: Holds, identity: str) -> Any:
     return [each for each in _held(self, identity) if each.holder == identity]
 
@@ -570,6 +577,9 @@ MUTANTS = {
     ),
     "a follower that keeps what a rewrite dropped": Mutant(
         [(ContextState, "reset", _keep_all)], {"model": 0}
+    ),
+    "a compressed generation that counts as removed": Mutant(
+        [(names, "generations_among", _plain_among)], {"context": 0}
     ),
     # Replication.
     "a message that the journal takes behind any other": Mutant(

@@ -1,7 +1,10 @@
 """The simulation of one session's writers: orders, followers, faults, deaths, foreign lines."""
 
 import contextlib
+import math
 import random
+from functools import partial
+from unittest.mock import patch
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,6 +25,13 @@ from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import Conflict, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
+from stenod.core import garbage, timeline
+from stenod.core.garbage import Past
+from stenod.recovery import crash_recovery
+from stenod.store import compressing
+from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing
+from stenod.store.names import past_generations, read_file
 from support.lines import SESSION, compact_begin, foreign, user
 from support.simulated_disk import MOMENTS, PowerCut, SimulatedDisk, Survival
 from support.stored_session import StoredSession
@@ -54,6 +64,7 @@ class SessionSimulation(Simulation):
         self._clocks = random.Random(seed)
         self._storms = random.Random(seed)
         self._misuses = random.Random(seed)
+        self._compressions = random.Random(seed)
         self._skew_s = 0.0
         self._drawing = WriterDrawing(self._chance, self._client_wall_s)
         self._misused: list[tuple[Order, Sent]] = []
@@ -161,6 +172,8 @@ class SessionSimulation(Simulation):
             self._misuse_keys(daemon, 1)
         if chance.random() < 0.3:
             self._compact(daemon)
+        if world.compresses and self._compressions.random() < 0.7:
+            daemon.spawn(partial(self._compress, daemon.failed_syncs))
         if chance.random() < 0.3:
             self._follow(daemon)
         if chance.random() < 0.3:
@@ -239,6 +252,23 @@ class SessionSimulation(Simulation):
                     self._drawing.begun.append(answer)
 
         desk.spawn(begin)
+
+    async def _compress(self, failed_syncs: FailedSyncs) -> None:
+        """Compress the past generations that a rule may name, large or small."""
+        with (
+            contextlib.suppress(OSError),
+            patch.object(compressing, "BLOCK_BYTES", 1),
+            closing(self.disk, self.disk.open_root(PATH)) as folder,
+        ):
+            entries = timeline.decode(read_file(self.disk, folder, paths.TIMELINE))
+            present = crash_recovery.present_generation(self.disk, folder)
+            known = past_generations(self.disk, folder)
+            past = [Past(each, 0, 0.0) for each in known if each < present]
+            for each in garbage.compressible(past, entries, math.inf):
+                name = paths.generation_file(each.generation + 1)
+                found = self.disk.stat_name(folder, name)
+                if found is not None and not failed_syncs.has(found):
+                    compressing.compress_generation(self.disk, folder, each.generation)
 
     def _follow(self, desk: Writers) -> None:
         if desk.writer.opened is None:

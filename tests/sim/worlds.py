@@ -34,6 +34,7 @@ class World:
         narrow_queues: connections take few messages.
         short_pauses: much happens between a write and its sync.
         has_all: agents also write events, compact, and send D-Mails.
+        compresses: past generations are compressed meanwhile, as by a rule of retention.
         has_groups: messages of all agents often come at once, and syncs of several files fail.
         has_moves: agents also rename sessions and restore deleted ones.
         has_forks: hosts fork the session, and write, shorten and remove the forks.
@@ -59,6 +60,7 @@ class World:
     narrow_queues: bool = False
     short_pauses: bool = False
     has_all: bool = False
+    compresses: bool = False
     has_groups: bool = False
     has_moves: bool = False
     has_forks: bool = False
@@ -81,6 +83,7 @@ def _context(seed: int) -> World:
         clock_jumps=clock_jumps,
         few_keys=clock_jumps,
         at_once=seed // 8 % 2 == 0,
+        compresses=seed % 16 in {0, 1, 5, 6, 12},
     )
 
 

@@ -10,6 +10,7 @@ import steno
 from steno_agents.ledger import Ledger
 from steno_agents.spending import Account
 from support.agent_files import claude_answer
+from support.compressed import compress_past
 from support.daemon_in_thread import DaemonInThread
 
 
@@ -91,6 +92,20 @@ def test_a_new_ledger_counts_past_generations(ledger: Ledger, client: steno.Bloc
     session.update_token_count(20)
     update(ledger, client)
     assert tokens(ledger, "own") == 120
+
+
+def test_a_new_ledger_counts_compressed_generations(
+    ledger: Ledger, client: steno.BlockingClient, root: Path
+) -> None:
+    session = client.open("own", follow=False)
+    for count in (100, 30, 20):
+        session.append_message({"role": "user", "content": "again " * 50})
+        session.update_token_count(count)
+        session.clear()
+    names = compress_past(root / "sessions" / "own")
+    assert names == ["context_1.jsonl.zst", "context_2.jsonl.zst", "context_3.jsonl"]
+    update(ledger, client)
+    assert tokens(ledger, "own") == 150
 
 
 def test_an_update_may_be_interrupted_and_sessions_forgotten(

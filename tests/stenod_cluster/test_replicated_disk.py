@@ -21,6 +21,7 @@ from stenod.store.posix import PosixDisk
 from stenod_cluster import limits
 from stenod_cluster.journal import Fenced, ForeignMessage, JournalLost, Publication
 from stenod_cluster.owned_folder import OwnedFolder
+from support.compressed import compress_past
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
@@ -150,6 +151,24 @@ def test_a_session_from_before_joins_whole(one: Host, two: Host, stream: MemoryS
     succeed(two, one)
     two.open("old")
     assert two.content("old") == one.content("old")
+
+
+def test_a_session_from_before_joins_with_its_compressed_generations(one: Host, two: Host) -> None:
+    folder = Path(one.tree, "old")
+    folder.mkdir()
+    for number in (1, 2, 3):
+        (folder / f"context_{number}.jsonl").write_bytes(line(str(number)) * 50)
+    (folder / "context.jsonl").write_bytes(line("4"))
+    compress_past(folder)
+    one.open("old")
+    succeed(two, one)
+    log = two.open("old").log
+    assert two.content("old") == one.content("old")
+    assert log.generations() == [0, 1, 2, 3]
+    assert [log.read(number, 0, 10_000) for number in (0, 1)] == [
+        line("1") * 50,
+        line("2") * 50,
+    ]
 
 
 def test_a_file_whose_name_is_not_utf8_stays_on_its_host(one: Host, two: Host) -> None:

@@ -20,7 +20,7 @@ import copy
 import errno
 import os
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
@@ -189,6 +189,17 @@ class SimulatedDisk:
             return self._handle(names.cached[name], name, writable=True)
 
         return self._change(Call("open_new", name), effect)
+
+    def open_scratch(self, blocks: Iterable[bytes]) -> int:
+        """See `Disk`."""
+        data = b"".join(blocks)
+
+        def effect() -> int:
+            file = self.new_file()
+            file.change(Written(0, data), self.now_s)
+            return self._handle(file, "scratch")
+
+        return self._look(Call("open_scratch", "scratch"), effect)
 
     def close(self, handle: int) -> None:
         """See `Disk`."""

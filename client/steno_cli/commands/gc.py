@@ -12,6 +12,7 @@ from steno_cli.render.output import Output
 from steno_cli.render.printed_commands import destination
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
+from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, size
@@ -93,10 +94,11 @@ def run(options: Namespace, output: Output) -> int:
         trash=options.trash,
         retention=options.retention,
     )
-    with connected(options) as client, Progress(output, "looking for files to remove"):
+    # A rule may compress gigabytes.
+    with connected(patient(options)) as client, Progress(output, "looking for files to remove"):
         report, _ = client.request(command, GcReport)
     _print_result(report, output)
-    if is_overview and (report.files or report.sessions):
+    if is_overview and (report.files or report.sessions or report.compressed):
         output.say(f"to remove them: {_removal(options)}")
     return Exit.FAILED if report.failed else Exit.DONE
 
@@ -122,6 +124,9 @@ def _print_result(report: GcReport, output: Output) -> None:
         output.say(f"not removed: {line}")
     did = "would free" if report.dry_run else "freed"
     output.say(f"{count(report.files, 'file')}, {did} {size(report.bytes)}")
+    if report.compressed:
+        are = "would be" if report.dry_run else "is" if report.compressed == 1 else "are"
+        output.say(f"{count(report.compressed, 'file')} {are} compressed")
     if report.sessions:
         go = "would go" if report.dry_run else "went"
         output.say(f"{count(report.sessions, 'session')} {go} to the trash (steno undelete)")
@@ -133,4 +138,5 @@ def _reason(entry: GarbageEntry) -> str:
     for name, option in _OPTIONS.items():
         rule = rule.replace(f"{name} = ", f"{option} ")
     days = _OLDER.sub(lambda found: f"{found[1]}{int(found[2]) / limits.DAY_S:g}", rule)
-    return f"to the trash: {days}" if entry.trashed else days
+    what = "to the trash: " if entry.trashed else "compressed: " if entry.compressed else ""
+    return f"{what}{days}"

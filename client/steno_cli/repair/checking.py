@@ -174,7 +174,7 @@ def _without_context(session: str) -> Verification:
 
 
 def patient(options: Namespace) -> Namespace:
-    """The options, with a timeout for the check of a large session."""
+    """The options, with a timeout for work on all bytes of large sessions."""
     if options.timeout is None:
         options.timeout = VERIFY_TIMEOUT_S
     return options

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno.local import NotRegular
+from steno.local import NotRegular, expanded
 from steno_cli.command_limits import CHECK_HANDLES_MAX
 from steno_follow.recognition import foreign_format
-from steno_protocol import limits, paths
+from steno_protocol import compression, limits, paths
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.private_files import kind_of
@@ -113,7 +113,7 @@ class LocalFolder:
     def names(self, below: str = "") -> list[str]:
         """The names in it, or in the folder `below`; empty if that does not exist."""
         if not below:
-            return _names(self.handle)
+            return list(dict.fromkeys(map(paths.plain_file, _names(self.handle))))
         try:
             nest = os.open(below, _FOLDER | os.O_NOFOLLOW, dir_fd=self.handle)
         except OSError:
@@ -128,8 +128,19 @@ class LocalFolder:
         try:
             found = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
         except FileNotFoundError:
-            return None
+            if not self._is_compressed(name):
+                return None
+            packed = self.open(paths.compressed_file(name))
+            found = os.fstat(packed)
+            # Without a whole head it is damaged, which the check of its lines reports.
+            size = compression.plain_size(os.pread(packed, compression.HEAD_BYTES, 0))
+            return Facts(found.st_size if size is None else size, found.st_ino)
         return Facts(found.st_size, found.st_ino)
+
+    def _is_compressed(self, name: str) -> bool:
+        return paths.generation_of(name) is not None and paths.compressed_file(name) in _names(
+            self.handle
+        )
 
     def read(self, name: str, size: int, offset: int) -> bytes:
         """Up to `size` bytes of a file from `offset`."""
@@ -143,17 +154,27 @@ class LocalFolder:
         """
         handle = self._files.pop(name, None)
         if handle is None:
-            mode = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_mode
-            if not stat.S_ISREG(mode):
-                raise NotRegular(f"it is {kind_of(mode)}, and has to be a regular file")
             if len(self._files) >= CHECK_HANDLES_MAX:
                 os.close(self._files.pop(next(iter(self._files))))
-            handle = os.open(name, _READ, dir_fd=self.handle)
+            try:
+                handle = self._open(name)
+            except FileNotFoundError:
+                if not self._is_compressed(name):
+                    raise
+                packed = paths.compressed_file(name)
+                with expanded(os.fdopen(self._open(packed), "rb"), packed) as file:
+                    handle = os.dup(file.fileno())
         # Inserted again, so that the order of the dictionary is the order of use.
         self._files[name] = handle
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise NotRegular("it was just replaced by something that is no regular file")
         return handle
+
+    def _open(self, name: str) -> int:
+        mode = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_mode
+        if not stat.S_ISREG(mode):
+            raise NotRegular(f"it is {kind_of(mode)}, and has to be a regular file")
+        return os.open(name, _READ, dir_fd=self.handle)
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """The content of a file, block by block."""

@@ -117,6 +117,23 @@ def named(
     return [(each, rule) for each, rule in rules.excess(aged, now) if each.generation in may_go]
 
 
+def compressible(
+    past: Sequence[Past], entries: Sequence[TimelineEntry], before: float
+) -> list[Past]:
+    """Return the generations that may be compressed, oldest first.
+
+    The newest past generation stays plain, because a crash of the rewrite that made it is settled
+    by its file. So does one that another program left, whose age is that of its file.
+
+    Args:
+        past: all past generations, oldest first.
+        entries: the session's timeline.
+        before: those that a rewrite replaced before this Unix time in seconds.
+    """
+    left_at = _left_at(entries)
+    return [each for each in past[:-1] if left_at.get(each.generation, before) < before]
+
+
 def _left_at(entries: Iterable[TimelineEntry]) -> dict[int, float]:
     """Return the time at which each generation was replaced, from the rewrite to the next one."""
     return {

@@ -90,4 +90,10 @@ def rules_of(kind: str, settings: Settings) -> Rules:
 
 def is_configured(settings: Settings) -> bool:
     """Whether any rule is configured."""
-    return any(rules_of(kind, settings).are_set for kind in _KINDS)
+    is_compressing = bool(compressed_days(settings))
+    return is_compressing or any(rules_of(kind, settings).are_set for kind in _KINDS)
+
+
+def compressed_days(settings: Settings) -> float:
+    """Return the days after which past generations are compressed; 0 is no rule."""
+    return settings.number("retention.generations_compressed_days")

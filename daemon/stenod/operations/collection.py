@@ -8,16 +8,19 @@ reason. 2. The removable generations are determined again, since a rewrite may h
 3. The files are removed, the oldest first, and the folder is synced.
 
 After a crash the next collection removes the rest.
+
+A rule may also compress past generations; see `store.compressing`.
 """
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
+import anyio
 import msgspec
 
-from steno_protocol import limits, paths, timeline_entries
+from steno_protocol import compression, limits, paths, timeline_entries
 from steno_protocol.commands import Gc
-from steno_protocol.errors import ShuttingDown, StenoError
+from steno_protocol.errors import BadRequest, ShuttingDown, StenoError
 from steno_protocol.replies import GarbageEntry, GcReport, SessionEntry
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, retention, timeline
@@ -29,9 +32,10 @@ from stenod.recovery import crash_recovery, inspection
 from stenod.sessions import streams, trash
 from stenod.sessions.session_folders import Place
 from stenod.sessions.streams import Expired
+from stenod.store.compressing import compress_generation
 from stenod.store.handles import closing
-from stenod.store.names import past_generations, read_file, stat_generation
-from stenod.store.usage import tree_bytes
+from stenod.store.names import past_generations, read_file, remove_generation, stat_stored
+from stenod.store.usage import BLOCK_BYTES, tree_bytes
 
 Chosen = list[tuple[Past, str]]
 """Generations, each with the rule that names it."""
@@ -52,6 +56,7 @@ class _Found(msgspec.Struct):
     files: int = 0
     size: int = 0
     sessions: int = 0
+    compressed: int = 0
     failed: list[str] = msgspec.field(default_factory=list[str])
 
     def add(self, session: str, file: str, size: int, rule: str) -> None:
@@ -59,6 +64,12 @@ class _Found(msgspec.Struct):
         self.files += 1
         self.size += size
         self._list(GarbageEntry(session=session, file=file, bytes=size, rule=rule))
+
+    def add_compressed(self, session: str, file: str, size: int, rule: str, freed: int) -> None:
+        """Count one file that stays, compressed."""
+        self.compressed += 1
+        self.size += freed
+        self._list(GarbageEntry(session=session, file=file, bytes=size, rule=rule, compressed=True))
 
     def add_session(self, entry: GarbageEntry) -> None:
         """Count one session that goes to the trash."""
@@ -82,6 +93,8 @@ class Collector(Operation):
         super().__init__(parts)
         self._cold = ColdSessions(parts, deletions)
         self._collected_at: float | None = None
+        # No collection removes a file that another one is compressing.
+        self._lock = anyio.Lock()
 
     async def when_due(self) -> None:
         """Follow the rules of retention once a day."""
@@ -101,14 +114,22 @@ class Collector(Operation):
         Raises:
             ShuttingDown: the daemon is ending.
         """
+        async with nullcontext() if command.dry_run else self._lock:
+            return await self._collect(command)
+
+    async def _collect(self, command: Gc) -> GcReport:
         self._sessions.check_taking()
         found = _Found()
         entries = await self._services.read(lambda: self._entries(command.prefix))
+        compressed_days = self._compressed_days(command, found)
         if _names_by_options(command) or command.retention:
             for entry in entries:
                 # One past generation always stays.
                 if entry.generations > 1:
-                    await self._collect_from(entry.session, command, found)
+                    gone = await self._collect_from(entry.session, command, found)
+                    if compressed_days:
+                        days = compressed_days
+                        await self._compress_in(entry.session, command, found, gone, days)
         if command.trash or command.retention:
             await self._collect_trash(command, entries, found)
         if command.retention:
@@ -120,6 +141,7 @@ class Collector(Operation):
                 files=found.files,
                 bytes=found.size,
                 sessions=found.sessions,
+                compressed=found.compressed,
                 failed=found.failed,
             )
         return GcReport(
@@ -127,6 +149,7 @@ class Collector(Operation):
             files=found.files,
             bytes=found.size,
             sessions=found.sessions,
+            compressed=found.compressed,
             failed=found.failed,
             dry_run=command.dry_run,
         )
@@ -157,7 +180,8 @@ class Collector(Operation):
         except (StenoError, OSError) as error:
             found.failed.append(f"{session}: {error}")
 
-    async def _collect_from(self, session: str, command: Gc, found: _Found) -> None:
+    async def _collect_from(self, session: str, command: Gc, found: _Found) -> set[int]:
+        """Remove generations of a session, and return their numbers."""
         place = self._trees.place(session)
         try:
             chosen = await self._services.read(lambda: self._droppable(place, command))
@@ -165,9 +189,68 @@ class Collector(Operation):
                 chosen = await self._drop(place, command, chosen)
         except (StenoError, OSError) as error:
             found.failed.append(f"{session}: {error}")
-            return
+            return set()
         for past, rule in chosen:
             found.add(session, paths.generation_file(past.generation + 1), past.size, rule)
+        return {past.generation for past, _ in chosen}
+
+    def _compressed_days(self, command: Gc, found: _Found) -> float:
+        """Return the days of the rule that compresses; 0 if it is not to be followed."""
+        days = retention.compressed_days(self._services.settings()) if command.retention else 0.0
+        try:
+            if days:
+                compression.check_installed()
+        except BadRequest as error:
+            found.failed.append(error.message)
+            return 0.0
+        return days
+
+    async def _compress_in(
+        self, session: str, command: Gc, found: _Found, gone: set[int], days: float
+    ) -> None:
+        """Compress the past generations of a session that the rule names and that did not go."""
+        place = self._trees.place(session)
+        if place.shared:
+            # Their other programs read plain files.
+            return
+
+        def compress(past: Past) -> int:
+            with self._trees.opened(place) as folder:
+                return compress_generation(self._disk, folder, past.generation)
+
+        try:
+            before = self._services.wall() - days * limits.DAY_S
+            for past in await self._services.read(lambda: self._compressible(place, before)):
+                if past.generation in gone:
+                    continue
+                freed = 0
+                if not command.dry_run:
+                    freed = await self._services.read(partial(compress, past))
+                if freed or command.dry_run:
+                    file = paths.generation_file(past.generation + 1)
+                    rule = f"retention.generations_compressed_days = {days:g}"
+                    size = past.size if command.dry_run else freed
+                    found.add_compressed(session, file, size, rule, freed)
+        except (StenoError, OSError) as error:
+            found.failed.append(f"{session}: {error}")
+
+    def _compressible(self, place: Place, before: float) -> list[Past]:
+        with self._trees.opened(place) as folder:
+            entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
+            past = self._all_past(folder)
+            chosen = garbage.compressible(past, entries, before)
+            return [each for each in chosen if self._takes_less(folder, each.generation)]
+
+    def _takes_less(self, folder: int, generation: int) -> bool:
+        """Whether a plain file would take less room if it were compressed."""
+        found = self._disk.stat_name(folder, paths.generation_file(generation + 1))
+        return (
+            found is not None
+            and found.size > BLOCK_BYTES
+            # The other name, which a fork has, would keep the plain file.
+            and found.links == 1
+            and not self._trees.failed_syncs.has(found)
+        )
 
     async def _drop(self, place: Place, command: Gc, chosen: Chosen) -> Chosen:
         writer = await self._sessions.writer(place.session, "context")
@@ -193,7 +276,7 @@ class Collector(Operation):
         going = [(past, rule) for past, rule in chosen if past in still]
         with self._trees.opened(place) as folder:
             for past, _ in going:  # 3.
-                self._disk.unlink(folder, paths.generation_file(past.generation + 1))
+                remove_generation(self._disk, folder, past.generation)
             self._disk.fsync(folder)
         return going
 
@@ -202,11 +285,7 @@ class Collector(Operation):
         with self._trees.opened(place) as folder:
             entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
             present = crash_recovery.present_generation(self._disk, folder)
-            past = [
-                self._past(folder, generation)
-                for generation in past_generations(self._disk, folder)
-                if generation < present
-            ]
+            past = self._all_past(folder)
             mail = inspection.pending_mail(self._disk, folder)
         chosen: dict[int, tuple[Past, str]] = {}
         if _names_by_options(command):
@@ -220,8 +299,14 @@ class Collector(Operation):
                 chosen[each.generation] = each, rule
         return [chosen[generation] for generation in sorted(chosen)]
 
+    def _all_past(self, folder: int) -> list[Past]:
+        """Return the past generations, oldest first."""
+        present = crash_recovery.present_generation(self._disk, folder)
+        known = past_generations(self._disk, folder)
+        return [self._past(folder, generation) for generation in known if generation < present]
+
     def _past(self, folder: int, generation: int) -> Past:
-        found = stat_generation(self._disk, folder, generation)
+        found = stat_stored(self._disk, folder, generation)
         # A fork may share the file, which takes room until its last name is removed.
         size = found.size if found.links == 1 else 0
         return Past(generation, size, found.modified_s)

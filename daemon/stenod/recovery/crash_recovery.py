@@ -16,7 +16,7 @@ from stenod.recovery.tail_repair import fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import closing, copy_all, rewrite_in_place
+from stenod.store.handles import closing, copy_all, open_file, rewrite_in_place
 from stenod.store.log import Copy
 from stenod.store.names import (
     generations_among,
@@ -24,6 +24,7 @@ from stenod.store.names import (
     past_generations,
     read_file,
     remove,
+    stat_file,
 )
 from stenod.store.quarantine import quarantine
 
@@ -167,7 +168,7 @@ def _is_completed(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
     old = timeline.fingerprint_of(rewrite, "old")
     new = timeline.fingerprint_of(rewrite, "new")
     rotated = paths.generation_file(rewrite.generation)
-    if disk.stat_name(folder, rotated) is not None and _is_proven_completed(
+    if stat_file(disk, folder, rotated) is not None and _is_proven_completed(
         disk, folder, rewrite.generation
     ):
         return True
@@ -188,7 +189,7 @@ def _is_proven_completed(disk: Disk, folder: int, generation: int) -> bool:
 
 def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerprint | None) -> bool:
     try:
-        handle = disk.open_read(folder, name)
+        handle = open_file(disk, folder, name)
     except FileNotFoundError:
         return False
     with closing(disk, handle):

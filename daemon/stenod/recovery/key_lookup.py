@@ -91,7 +91,11 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
 
 def blocks(log: Log, generation: int, begin: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yields a generation's whole lines from `begin` with their offset, in `BLOCK_BYTES` reads."""
-    return blocks_of(lambda size, offset: log.read(generation, offset, size), begin)
+    view = log.view(generation)
+    try:
+        yield from blocks_of(view.read, begin)
+    finally:
+        view.release()
 
 
 def blocks_of(read: Callable[[int, int], bytes], begin: int = 0) -> Iterator[tuple[int, bytes]]:

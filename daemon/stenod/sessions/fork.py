@@ -320,6 +320,8 @@ def _put_in_place(
 def _share(disk: Disk, origin: int, folder: int, name: str) -> None:
     """Share an unchanging file by a hard link; copy it if links are not possible."""
     if disk.stat_name(origin, name) is None:
+        name = paths.compressed_file(name)
+    if disk.stat_name(origin, name) is None:
         # Another program removed it, so neither session has it.
         return
     try:

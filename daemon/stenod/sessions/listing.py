@@ -19,7 +19,7 @@ from stenod.sessions import metadata
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store.disk import Disk, FileStat
 from stenod.store.handles import closing
-from stenod.store.names import read_file
+from stenod.store.names import generations_among, read_file
 
 
 class Tree(NamedTuple):
@@ -225,7 +225,7 @@ class _Walk:
             session=address,
             bytes=context.size,
             modified_at=max(stat.modified_s for stat in (context, *streams) if stat is not None),
-            generations=sum(paths.generation_of(name) is not None for name in names),
+            generations=len(generations_among(names)),
             title=described.title,
             labels=described.labels,
             archived=described.archived,

@@ -9,9 +9,9 @@ from steno_protocol.replies import Verification
 from stenod.recovery import stream_opening
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import closing
+from stenod.store.handles import closing, open_file
 from stenod.store.log import View
-from stenod.store.names import streams_among
+from stenod.store.names import stat_file, streams_among
 
 
 class DiskFolder:
@@ -55,7 +55,7 @@ class DiskFolder:
 
     def facts(self, name: str) -> Facts | None:
         """Return size and inode of a file, None if it does not exist."""
-        found = self._disk.stat_name(self._folder, name)
+        found = stat_file(self._disk, self._folder, name)
         if found is None:
             return None
         view = self._views.get(name)
@@ -70,7 +70,7 @@ class DiskFolder:
             return view.read(size, offset)
         if self._opened is None or self._opened[0] != name:
             self.close()
-            self._opened = (name, self._disk.open_read(self._folder, name))
+            self._opened = (name, open_file(self._disk, self._folder, name))
         return self._disk.read(self._opened[1], size, offset)
 
     def close(self) -> None:
@@ -106,7 +106,8 @@ def verify(
         OSError: the folder cannot be read, or the process has no handle or memory left. An
             unreadable file is a finding.
     """
-    names = disk.names(folder) if names is None else names
+    listed = disk.names(folder) if names is None else names
+    names = list(dict.fromkeys(map(paths.plain_file, listed)))
     files = DiskFolder(disk, folder, names, views, live is not None)
     try:
         check = Check()

@@ -6,7 +6,7 @@ errno when it fails. After a failure of `write`, `fdatasync`, `fsync` or `rename
 assume that any part of the call took effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -106,6 +106,13 @@ class Disk(Protocol):
 
     def open_new(self, folder: int, name: str) -> int:
         """Create a file with mode 0600 for appending; FileExistsError if the name is taken."""
+        ...
+
+    def open_scratch(self, blocks: Iterable[bytes]) -> int:
+        """Open a file without a name for reading, which has these bytes and lasts until its close.
+
+        It may lie on another file system. An error of `blocks` leaves no handle open.
+        """
         ...
 
     def close(self, handle: int) -> None:

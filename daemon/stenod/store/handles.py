@@ -6,7 +6,7 @@ import threading
 from collections.abc import Generator
 from typing import Final
 
-from steno_protocol import limits
+from steno_protocol import compression, limits, paths
 from stenod.store.disk import Disk, FileStat
 from stenod.store.log import Copy
 
@@ -27,6 +27,25 @@ def close_with(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
     """Returns `handle`, which the disk closes when the stack is left."""
     stack.callback(disk.close, handle)
     return handle
+
+
+def open_file(disk: Disk, folder: int, name: str) -> int:
+    """Open a file of a session for reading; a compressed past generation is expanded.
+
+    Raises:
+        BadRequest: nothing that is installed can expand it.
+        OSError: it cannot be read, or its compressed form is damaged.
+    """
+    try:
+        return disk.open_read(folder, name)
+    except FileNotFoundError:
+        packed = paths.compressed_file(name)
+        # The compressed form has its name before the plain one loses its own.
+        if paths.generation_of(name) is None or disk.stat_name(folder, packed) is None:
+            raise
+    with closing(disk, disk.open_read(folder, packed)) as handle:
+        blocks = compression.expanded(lambda size, at: disk.read(handle, size, at), packed)
+        return disk.open_scratch(blocks)
 
 
 class SharedHandle:
@@ -134,7 +153,7 @@ class FileView:
 @contextlib.contextmanager
 def viewed(disk: Disk, folder: int, name: str, size: int | None = None) -> Generator[FileView]:
     """View a file, or its first `size` bytes, until the `with` block ends."""
-    shared = SharedHandle(disk, disk.open_read(folder, name))
+    shared = SharedHandle(disk, open_file(disk, folder, name))
     try:
         yield FileView(shared, disk.stat(shared.handle).size if size is None else size)
     finally:
@@ -144,7 +163,7 @@ def viewed(disk: Disk, folder: int, name: str, size: int | None = None) -> Gener
 @contextlib.contextmanager
 def measured(disk: Disk, folder: int, name: str) -> Generator[FileView]:
     """Open a view whose size the `with` block sets; it stays open unless the block fails."""
-    view = FileView(SharedHandle(disk, disk.open_read(folder, name)), 0)
+    view = FileView(SharedHandle(disk, open_file(disk, folder, name)), 0)
     try:
         yield view
     except BaseException:

@@ -58,6 +58,10 @@ class Log(Protocol):
         """Returns up to `size` durable bytes of a generation from `offset`."""
         ...
 
+    def view(self, generation: int) -> View:
+        """Returns a view of a generation's durable bytes, which the caller releases."""
+        ...
+
     def generations(self) -> list[int]:
         """Returns the existing generations, oldest first; the present one is the last."""
         ...

@@ -5,7 +5,9 @@ import errno
 import os
 from collections.abc import Generator, Iterable
 
-from steno_protocol import limits, paths
+import msgspec
+
+from steno_protocol import compression, limits, paths
 from steno_protocol.paths import DeletedStream
 from stenod.store.disk import Disk, FileStat
 from stenod.store.handles import closing
@@ -29,7 +31,8 @@ def past_generations(disk: Disk, folder: int) -> list[int]:
 def generations_among(names: Iterable[str]) -> list[int]:
     """Return the past generations among the names in a folder, oldest first."""
     numbers = map(paths.generation_of, names)
-    return sorted(number - 1 for number in numbers if number is not None)
+    # A file that is being compressed has both names.
+    return sorted({number - 1 for number in numbers if number is not None})
 
 
 def streams(disk: Disk, folder: int) -> list[str]:
@@ -73,12 +76,46 @@ def _is_void(disk: Disk, folder: int, deleted: DeletedStream) -> bool:
 
 
 def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
-    """Return the stat of a past generation; FileNotFoundError if it does not exist."""
+    """Return the stat of a past generation; FileNotFoundError if it does not exist.
+
+    That of a compressed one has the size of the plain file.
+    """
     name = paths.generation_file(generation + 1)
-    found = disk.stat_name(folder, name)
+    return _there(stat_file(disk, folder, name), name)
+
+
+def stat_stored(disk: Disk, folder: int, generation: int) -> FileStat:
+    """Return the stat of a past generation's file as it is stored, maybe compressed."""
+    name = paths.generation_file(generation + 1)
+    packed = paths.compressed_file(name)
+    return _there(disk.stat_name(folder, name) or disk.stat_name(folder, packed), name)
+
+
+def _there(found: FileStat | None, name: str) -> FileStat:
     if found is None:
         raise FileNotFoundError(f"there is no {name}")
     return found
+
+
+def stat_file(disk: Disk, folder: int, name: str) -> FileStat | None:
+    """Return the stat of a session's file; None if it does not exist, compressed or not."""
+    found = disk.stat_name(folder, name)
+    if found is not None or paths.generation_of(name) is None:
+        return found
+    packed = paths.compressed_file(name)
+    found = disk.stat_name(folder, packed)
+    if found is None:
+        return None
+    size = compression.plain_size(read_file(disk, folder, packed, compression.HEAD_BYTES))
+    # Without a whole head it is damaged, which a reader reports.
+    return found if size is None else msgspec.structs.replace(found, size=size)
+
+
+def remove_generation(disk: Disk, folder: int, generation: int) -> None:
+    """Remove a past generation, compressed or not; the folder is not synced."""
+    name = paths.generation_file(generation + 1)
+    remove(disk, folder, paths.compressed_file(name))
+    remove(disk, folder, name)
 
 
 def link_generation(disk: Disk, folder: int, name: str) -> None:

@@ -4,7 +4,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Generator, Sequence
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,6 +68,16 @@ class PosixDisk:
     def open_new(self, folder: int, name: str) -> int:
         """Create a file; FileExistsError if the name is taken, even by a dangling link."""
         return open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+
+    def open_scratch(self, blocks: Iterable[bytes]) -> int:
+        """Open a temporary file without a name, which has these bytes."""
+        with tempfile.TemporaryFile(buffering=0) as file:
+            for block in blocks:
+                view = memoryview(block)
+                while view:
+                    view = view[file.write(view) :]
+            # Its descriptor is this file's alone, and a copy outlives it.
+            return os.dup(file.fileno())
 
     def close(self, handle: int) -> None:
         """Close a handle."""

@@ -363,6 +363,19 @@ def test_any_order_of_writes_cuts_and_copies_matches_a_model_in_memory(
     disk.close(handle)
 
 
+def test_a_scratch_file_has_its_bytes_and_no_name(disk: Disk, root: int) -> None:
+    handle = disk.open_scratch([b"some ", b"", b"bytes"])
+    assert disk.stat(handle).size == 10
+    assert disk.read(handle, 100, 5) == b"bytes"
+    assert disk.names(root) == []
+    target = disk.open_new(root, "copy")
+    assert disk.copy(handle, target, 5, 5) == 5
+    assert everything(disk, target) == b"bytes"
+    disk.close(handle)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        disk.read(handle, 1, 0)
+
+
 # --- copies --------------------------------------------------------------------------------------
 
 

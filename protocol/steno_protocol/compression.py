@@ -1,0 +1,114 @@
+"""Compressed past generations: zstd behind the length and checksum of the plain bytes.
+
+Python has zstd since 3.14; before that, the package `zstandard` has it, the extra `stenod[zstd]`.
+The file begins with a skippable frame, which every program for zstd passes over, so `zstd -d`
+and `zstdcat` read it, too.
+"""
+
+import errno
+import importlib
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
+
+_HEAD: Final = struct.Struct("<IIQI")
+_SKIPPABLE: Final = 0x184D2A5E
+_LEVEL: Final = 3
+_READ_BYTES: Final = 64 * 1024
+
+HEAD_BYTES: Final = _HEAD.size
+"""Bytes that `plain_size` needs."""
+
+
+def check_installed() -> None:
+    """Raise BadRequest, with the command that installs it, if nothing here knows zstd."""
+    _compressor()
+
+
+def plain_size(head: bytes) -> int | None:
+    """Return the bytes that a file has once it is expanded; None if it has no whole head."""
+    try:
+        magic, length, size, _ = _HEAD.unpack(head[:HEAD_BYTES])
+    except struct.error:
+        return None
+    return size if (magic, length) == (_SKIPPABLE, HEAD_BYTES - 8) else None
+
+
+def compressed(blocks: Iterable[bytes], size: int, crc: int) -> Iterator[bytes]:
+    """Yield the bytes of a compressed file.
+
+    Args:
+        blocks: the plain bytes.
+        size: their number.
+        crc: their CRC-32.
+
+    Raises:
+        BadRequest: nothing that is installed can compress them.
+    """
+    compressor = _compressor()
+    yield _HEAD.pack(_SKIPPABLE, HEAD_BYTES - 8, size, crc)
+    for block in blocks:
+        yield compressor.compress(block)
+    yield compressor.flush()
+
+
+def expanded(read: Callable[[int, int], bytes], name: str) -> Iterator[bytes]:
+    """Yield the plain bytes of a compressed file, checked against its head.
+
+    Args:
+        read: returns up to a number of bytes from an offset of the file.
+        name: its name, for messages.
+
+    Raises:
+        BadRequest: nothing that is installed can expand it.
+        OSError: it is damaged; the bytes before the damage may have been yielded.
+    """
+    head = read(HEAD_BYTES, 0)
+    size, crc, offset = plain_size(head), 0, HEAD_BYTES
+    if size is None:
+        raise _damaged(name)
+    decompressor, damage = _decompressor(name)
+    left = size
+    while data := read(_READ_BYTES, offset):
+        offset += len(data)
+        try:
+            block = decompressor.decompress(data)
+        except (damage, EOFError):
+            raise _damaged(name) from None
+        left -= len(block)
+        crc = zlib.crc32(block, crc)
+        yield block
+    if left or crc != _HEAD.unpack(head)[3]:
+        raise _damaged(name)
+
+
+def _damaged(name: str) -> OSError:
+    return OSError(errno.EIO, "the compressed file is damaged", name)
+
+
+def _compressor() -> Any:
+    try:
+        zstd = importlib.import_module("compression.zstd")
+    except ImportError:
+        return _package("compressing past generations").ZstdCompressor(_LEVEL).compressobj()
+    return zstd.ZstdCompressor(_LEVEL)
+
+
+def _decompressor(name: str) -> tuple[Any, type[Exception]]:
+    try:
+        zstd = importlib.import_module("compression.zstd")
+    except ImportError:
+        zstd = _package(f"reading {name}")
+        return zstd.ZstdDecompressor().decompressobj(), zstd.ZstdError
+    return zstd.ZstdDecompressor(), zstd.ZstdError
+
+
+def _package(what: str) -> Any:
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        raise BadRequest(f"{what} needs zstd: install it with `{extra_command('zstd')}`") from None

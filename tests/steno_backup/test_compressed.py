@@ -1,0 +1,204 @@
+"""Copies of sessions whose past generations are compressed."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steno
+from steno_backup import files, mirror
+from steno_backup.mirror import Report, opened_mirror
+from steno_backup.snapshot import State
+from steno_protocol import compression, paths
+from steno_protocol.positions import Position
+from steno_protocol.replies import Verification
+from stenod.sessions import verify
+from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing, open_file
+from stenod.store.names import past_generations
+from stenod.store.posix import PosixDisk
+from support.compressed import compress_past
+from support.daemon_in_thread import DaemonInThread
+
+DEMO = f"{paths.SESSIONS}/demo"
+
+
+class Killed(BaseException):
+    """The end of the process at a call."""
+
+
+@pytest.fixture
+def client(root: Path, daemon: DaemonInThread) -> Any:
+    with steno.connect_sync(root, spawn=False) as connected:
+        yield connected
+
+
+def back_up(client: steno.BlockingClient, root: Path, folder: Path) -> Report:
+    def ask(session: str) -> State:
+        found = client.session(session).stat()
+        return State(Position.parse(found.head).generation, found.bytes, found.incarnation)
+
+    with opened_mirror(root, folder, ask) as copy:
+        return copy.update()
+
+
+def rewrite(client: steno.BlockingClient, times: int, first: int = 0) -> None:
+    session = client.open("demo", follow=False)
+    for number in range(first, first + times):
+        session.append_message({"role": "user", "content": f"{number} " + "again " * 50})
+        session.clear()
+
+
+def generations(folder: Path) -> list[bytes]:
+    disk = PosixDisk()
+    with closing(disk, disk.open_root(str(folder))) as at:
+        found = []
+        for generation in past_generations(disk, at):
+            with closing(disk, open_file(disk, at, paths.generation_file(generation + 1))) as file:
+                found.append(disk.read(file, disk.stat(file).size, 0))
+        return found
+
+
+def checked(folder: Path) -> Verification:
+    disk = PosixDisk()
+    with closing(disk, disk.open_root(str(folder))) as at:
+        return verify.verify(disk, at, "demo", {}, live=None, failed_syncs=FailedSyncs())
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.name.startswith("context_")}
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["a new copy", "an older copy"])
+def test_a_copy_has_the_compressed_files(
+    root: Path, second_root: Path, client: steno.BlockingClient, is_known: bool
+) -> None:
+    copy = second_root / "copy"
+    rewrite(client, 2)
+    if is_known:
+        back_up(client, root, copy)
+    rewrite(client, 3, first=2)
+    compress_past(root / DEMO)
+    assert back_up(client, root, copy).problems == []
+    assert names(copy / DEMO) == names(root / DEMO)
+    assert len(names(copy / DEMO)) == 5
+    assert generations(copy / DEMO) == generations(root / DEMO)
+    assert back_up(client, root, copy).copied == 0
+
+
+def test_a_copy_takes_over_what_was_compressed_since(
+    root: Path, second_root: Path, client: steno.BlockingClient
+) -> None:
+    copy = second_root / "copy"
+    rewrite(client, 4)
+    back_up(client, root, copy)
+    before = generations(copy / DEMO)
+    compress_past(root / DEMO)
+    assert back_up(client, root, copy).copied == 1
+    assert names(copy / DEMO) == names(root / DEMO)
+    assert generations(copy / DEMO) == before
+
+
+def test_a_generation_that_is_compressed_during_a_round_is_copied(
+    root: Path, second_root: Path, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = second_root / "copy"
+    rewrite(client, 4)
+    taken = mirror.taken
+
+    def compressing(*args: Any) -> Any:
+        found = taken(*args)
+        snapshot = found.__enter__()
+        compress_past(root / DEMO)
+
+        class Same:
+            def __enter__(self) -> Any:
+                return snapshot
+
+            def __exit__(self, *error: Any) -> None:
+                found.__exit__(None, None, None)
+
+        return Same()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror, "taken", compressing)
+        assert back_up(client, root, copy).problems == []
+    assert generations(copy / DEMO) == generations(root / DEMO)
+    assert checked(copy / DEMO).damage == 0
+    back_up(client, root, copy)
+    assert names(copy / DEMO) == names(root / DEMO)
+
+
+@pytest.mark.parametrize("rewrites", [0, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_copy_that_is_killed_at_any_step_is_valid(
+    root: Path,
+    second_root: Path,
+    client: steno.BlockingClient,
+    monkeypatch: pytest.MonkeyPatch,
+    rewrites: int,
+) -> None:
+    base, copy = second_root / "base", second_root / "copy"
+    rewrite(client, 3)
+    back_up(client, root, base)
+    rewrite(client, rewrites, first=3)
+    compress_past(root / DEMO)
+    wanted = generations(root / DEMO)
+    for step in range(200):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(base, copy)
+        if not _is_killed(client, root, copy, monkeypatch, step):
+            break
+        found = generations(copy / DEMO)
+        assert len(found) >= 3
+        assert found == wanted[: len(found)]
+        assert checked(copy / DEMO).damage == 0
+        back_up(client, root, copy)
+        assert generations(copy / DEMO) == wanted
+    else:
+        pytest.fail("the copy never ended")
+    assert step > 5
+
+
+def _is_killed(
+    client: steno.BlockingClient,
+    root: Path,
+    copy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+) -> bool:
+    calls = iter(range(1000))
+
+    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if next(calls) == step:
+                raise Killed
+            return work(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("_write", "rename", "sync_file"):
+            patch.setattr(files, name, counted(getattr(files, name)))
+        for name in ("twin", "rename", "remove"):
+            patch.setattr(mirror, name, counted(getattr(mirror, name)))
+        try:
+            back_up(client, root, copy)
+        except Killed:
+            return True
+    return False
+
+
+def test_without_zstd_the_copy_keeps_its_older_state(
+    root: Path, second_root: Path, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(client, 3)
+    compress_past(root / DEMO)
+    monkeypatch.setattr(compression.importlib, "import_module", _missing)
+    report = back_up(client, root, second_root / "copy")
+    assert "install it with" in report.problems[0]
+
+
+def _missing(name: str) -> object:
+    raise ImportError(name)
