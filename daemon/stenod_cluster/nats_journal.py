@@ -59,7 +59,7 @@ from stenod_cluster.subjects import (
     topic_of,
     topic_subject,
 )
-from stenod_cluster.trust import Trust
+from stenod_cluster.trust import Own, Trust
 from stenod_cluster.verdicts import (
     NO_MESSAGE_FOUND,
     SEQUENCE_NOT_FOUND,
@@ -148,6 +148,11 @@ class NatsJournal:
         """Returns the sequence from which on the stream has its identity; see `Journal`."""
         self.stream()
         return self._identity.began
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether hosts may not have joined the stream again; see `Engine`."""
+        return self._identity.is_joining
 
     def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host that loses a session; see `Journal`."""
@@ -284,16 +289,17 @@ class NatsJournal:
             if publication.is_growth:
                 self._check_room(publication)
             before = self._identity.stored
-            found = await Publishing(
+            publishing = Publishing(
                 self._connection, self._options, publication, deadline, self._doubted
-            ).outcome()
+            )
+            found = await publishing.outcome()
             if isinstance(found, int):
-                await self._note_stored(publication, found, before)
+                await self._note_stored(publication, Own(found, publishing.id), before)
             return found
         except OSError as error:
             return error
 
-    async def _note_stored(self, publication: Publication, sequence: int, before: int) -> None:
+    async def _note_stored(self, publication: Publication, own: Own, before: int) -> None:
         """Remember a sequence, if it is one of the stream that this daemon looked at.
 
         The first message of a subject has no fence against another stream, and the fences of an old
@@ -301,14 +307,14 @@ class NatsJournal:
 
         Args:
             publication: what was stored.
-            sequence: that of its last message.
+            own: its last message.
             before: the highest sequence that was known when it was sent.
 
         Raises:
             ForeignStream: it is in another stream, or in an old copy.
             InDoubt: nobody says which stream it is in.
         """
-        count = len(publication.batch)
+        sequence, count = own.sequence, len(publication.batch)
         try:
             is_old = sequence - count < before or self._identity.is_old_copy
             if is_old or all(each.after == 0 for each in publication.batch):
@@ -321,7 +327,7 @@ class NatsJournal:
             raise
         except (OSError, Rejected) as error:
             raise InDoubt(None, str(error)) from None
-        self._identity.stored = max(self._identity.stored, sequence)
+        self._identity.note_own(own)
         if self._room is not None:
             self._room -= sum(len(each.body) + limits.MESSAGE_BYTES for each in publication.batch)
 

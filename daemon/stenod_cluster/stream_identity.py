@@ -26,11 +26,20 @@ from stenod_cluster.nats_connection import (
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.streams import differences, stream_config
 from stenod_cluster.subjects import marker_subject, stream_name
-from stenod_cluster.trust import Known, Request, Trust
-from stenod_cluster.verdicts import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Refused, failure_of
-from stenod_cluster.wire import EXPECTED, SEQUENCE, TIME, headers_in
+from stenod_cluster.trust import Known, Own, Request, Trust
+from stenod_cluster.verdicts import (
+    NO_MESSAGE_FOUND,
+    SEQUENCE_NOT_FOUND,
+    STREAM_NOT_FOUND,
+    Refused,
+    failure_of,
+)
+from stenod_cluster.wire import EXPECTED, MESSAGE_ID, SEQUENCE, TIME, headers_in
 
 _CONFIG_DIFFERS: Final = 10058
+
+_AGAIN: Final = b"-again"
+"""The end of the marker of a stream that hosts join again, which a new host has to know."""
 
 
 class Suspicion(Exception):
@@ -72,7 +81,10 @@ class StreamIdentity:
         identity: its identity; empty before the first look.
         began: the sequence of its marker.
         stored: the highest sequence that is known.
+        own: the last message of this root in it, as far as this process knows.
         is_old_copy: it stored a sequence anew, and may have caught up with the highest one.
+        is_joining: the operator lets the hosts join it one after another. This process began to
+            use it then, and cannot know whether all of them are there.
     """
 
     def __init__(self, connection: Connection, options: ReplicationOptions, trust: Trust) -> None:
@@ -80,7 +92,9 @@ class StreamIdentity:
         self.identity = ""
         self.began = 0
         self.stored = 0
+        self.own = Own()
         self.is_old_copy = False
+        self.is_joining = False
         self._connection = connection
         self._options = options
         self._trust = trust
@@ -95,7 +109,7 @@ class StreamIdentity:
             JournalLost: nobody answered.
             OSError: it is not there, or has other settings.
         """
-        stored = self.stored
+        stored, own = self.stored, self.own
         try:
             found = await self._info()
         except Rejected as error:
@@ -108,8 +122,13 @@ class StreamIdentity:
                 f" {'; '.join(different)}. Change it with `nats stream edit {self._name}`, or"
                 " choose another replication.cluster",
             )
-        await self._check_known(found["created"], found["state"]["last_seq"], stored)
+        await self._check_known(found["created"], found["state"]["last_seq"], stored, own)
         return found
+
+    def note_own(self, own: Own) -> None:
+        """Remember a message of this root that is durable in the stream."""
+        self.stored = max(self.stored, own.sequence)
+        self.own = max(self.own, own, key=_place)
 
     async def check_same(self, sequence: int, count: int) -> None:
         """Check that messages went to the stream that was looked at; remove them from another.
@@ -139,12 +158,15 @@ class StreamIdentity:
             ForeignStream: they are removed.
             OSError, Rejected: they may be there.
         """
-        # Other messages, and a look at the stream, may be under way.
-        self.is_old_copy = True
-        known = Known(self.identity, before, is_old_copy=True)
-        await asyncio.to_thread(self._trust.accept, self._name, known)
+        await self._note_old_copy(Known(self.identity, before))
         await self._remove(sequence, count)
         raise self._old_copy(before)
+
+    async def _note_old_copy(self, known: Known) -> None:
+        # Messages, and a look at the stream, may be under way.
+        self.is_old_copy = True
+        known = msgspec.structs.replace(known, is_old_copy=True)
+        await asyncio.to_thread(self._trust.accept, self._name, known)
 
     def _old_copy(self, last: int) -> ForeignStream:
         return ForeignStream(
@@ -189,13 +211,14 @@ class StreamIdentity:
         # Another daemon or an operator created it meanwhile.
         return await api(self._connection, "STREAM.INFO", name, {}, wait_s)
 
-    async def _check_known(self, created: str, last: int, stored: int) -> None:
+    async def _check_known(self, created: str, last: int, stored: int, own: Own) -> None:
         """Compare the stream with what this root knows of it, and remember it.
 
         Args:
             created: when it was created.
             last: its last sequence.
             stored: the highest sequence that this daemon knew before it asked.
+            own: its last message, as it knew it then.
 
         Raises:
             Suspicion: it lacks what this root knows.
@@ -203,22 +226,23 @@ class StreamIdentity:
         """
         marker = await self._marker()
         known, is_again = self._trust.known(self._name), self._trust.request is Request.AGAIN
-        if known is not None and stored > known.last:
+        if known is not None:
             # The next process has to know what is missing, too.
-            known = msgspec.structs.replace(known, last=stored)
+            stored, own = max(stored, known.last), max(own, known.own, key=_place)
+            known = msgspec.structs.replace(known, last=stored, own=own)
             await asyncio.to_thread(self._trust.accept, self._name, known)
+        own = Own() if known is None or is_again else known.own
         if known is not None and not is_again:
             self._compare(known, created, marker, last, stored)
-        elif marker is None or (
-            known is not None
-            and known.identity == _identity(created, marker)
-            and (known.is_old_copy or last < known.last)
-        ):
+            await self._check_own(known)
+        elif marker is None or (known is not None and _lacks(known, created, marker, last)):
             # A new marker tells the stream after a loss from the one before, on all hosts.
-            marker = await self._new_marker(marker)
+            marker = await self._new_marker(marker, _AGAIN if is_again else b"")
             last = max(last, marker.sequence)
         assert marker is not None
-        known = Known(_identity(created, marker), last)
+        is_new = known is None and marker.body.endswith(_AGAIN)
+        self.is_joining = self.is_joining or is_again or is_new
+        known = Known(_identity(created, marker), last, own=own)
         self.created, self.identity = created, known.identity
         self.began = marker.sequence
         self.stored = last if is_again else max(self.stored, last)
@@ -246,15 +270,29 @@ class StreamIdentity:
                 f" {max(stored, known.last)}"
             )
 
+    async def _check_own(self, known: Known) -> None:
+        """Raise ForeignStream if another message has the number of the last one of this root.
+
+        The hosts that use an old copy before this one looks bring its numbers up to those that it
+        had. A message that is not there was purged, and says nothing.
+        """
+        if not known.own.sequence:
+            return
+        request = {"seq": known.own.sequence}
+        found = await at_leader(self._connection, self._name, request)
+        if found is not None and found.headers.get(MESSAGE_ID) != known.own.id:
+            await self._note_old_copy(known)
+            raise self._old_copy(known.last)
+
     async def _marker(self) -> Found | None:
         subject = marker_subject(self._options.cluster)
         return await last_at_leader(self._connection, self._name, subject)
 
-    async def _new_marker(self, before: Found | None) -> Found:
+    async def _new_marker(self, before: Found | None, ending: bytes) -> Found:
         """Publish a marker behind the last one; returns the one that the stream has then."""
         subject = marker_subject(self._options.cluster)
         headers = {EXPECTED: str(before.sequence if before else 0)}
-        body = secrets.token_hex(16).encode()
+        body = secrets.token_hex(16).encode() + ending
         with suppress(NotConnectedError, NoRespondersError, UnansweredError):
             await self._connection.request(subject, body, limits.RESEND_S, headers)
         # Two hosts may do it at the same time: the stream has the marker of one of them.
@@ -273,11 +311,17 @@ async def last_at_leader(
         JournalLost: nobody answered.
         OSError: the servers refuse it.
     """
-    request = {"last_by_subj": subject}
+    return await at_leader(connection, stream, {"last_by_subj": subject}, wait_s)
+
+
+async def at_leader(
+    connection: Connection, stream: str, request: object, wait_s: float = limits.MONITOR_S
+) -> Found | None:
+    """Returns one message as the stream's leader has it, as `last_at_leader`."""
     try:
         answer = await api(connection, "STREAM.MSG.GET", stream, request, wait_s)
     except Rejected as error:
-        if error.code == NO_MESSAGE_FOUND:
+        if error.code in {NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND}:
             return None
         raise refusal(error, stream) from None
     message = answer["message"]
@@ -304,3 +348,14 @@ def refusal(error: Rejected, stream: str) -> OSError:
 
 def _identity(created: str, marker: Found) -> str:
     return f"{created} {marker.body.decode(errors='replace')}"
+
+
+def _lacks(known: Known, created: str, marker: Found, last: int) -> bool:
+    """Whether the marker is from before the loss, so that no host has joined again since."""
+    is_same = known.identity == _identity(created, marker)
+    has_marker = known.identity.partition(" ")[2] == _identity("", marker)[1:]
+    return has_marker and (not is_same or known.is_old_copy or last < known.last)
+
+
+def _place(own: Own) -> int:
+    return own.sequence

@@ -55,6 +55,11 @@ def refused(journal: NatsJournal, says: str) -> None:
             act()
 
 
+def look(journal: NatsJournal) -> None:
+    """Look at the stream, as every ten seconds, and at each connection."""
+    journal._connection.call(journal._identity.check())
+
+
 def raised(found: int | OSError) -> int:
     if isinstance(found, OSError):
         raise found
@@ -131,7 +136,14 @@ def test_a_stream_that_was_restored_from_an_old_copy_is_refused(count: int) -> N
         other_host._known = dict(trust._known)
         with ready(chosen, again) as journal:
             assert journal.counts() == {"s": 1}
+            # What is there is from an old copy, and the newest files are on the hosts.
+            assert journal.began() > first
             stored(journal, "s", first)
+            identity = journal.stream()
+        second = Trust(None, Request.AGAIN)
+        second._known = dict(other_host._known)
+        with ready(chosen, second) as journal:
+            assert journal.stream() == identity
         # What this one knows of the stream is of before the loss.
         with joined(chosen, "bob", other_host) as other, pytest.raises(ForeignStream):
             other.wait_ready(READY_S)
@@ -181,6 +193,65 @@ def test_an_old_copy_that_catches_up_with_what_it_lacks_stays_one(tmp_path: Path
             assert journal.stream() != before
             assert journal.counts() == {"s": 1, "t": 1}
             stored(journal, "u", 0)
+
+
+def test_an_old_copy_that_other_hosts_fill_up_is_refused() -> None:
+    with NatsCluster(1) as cluster:
+        chosen, (node,), trust = options(cluster), cluster.nodes, Trust(None, Request.CREATE)
+        with ready(chosen, trust) as journal:
+            first = stored(journal, "s", 0)
+            # This root has used the stream, and knows nothing of what follows.
+            other = Trust(None)
+            other._known = dict(trust._known)
+            node.kill()
+            node.copy_data()
+            node.start()
+            last = stored(journal, "s", first)
+            look(journal)
+        node.kill()
+        node.restore_data()
+        node.start()
+        with ready(chosen, other) as journal:
+            for name in "tuv":
+                assert stored(journal, name, 0) >= last
+        with joined(chosen, "ann", trust) as journal:
+            with pytest.raises(ForeignStream, match="is an old copy"):
+                journal.wait_ready(READY_S)
+            refused(journal, "steno cluster join --again")
+        again = Trust(None, Request.AGAIN)
+        again._known = trust._known
+        with ready(chosen, again) as journal:
+            assert journal.began() > last
+        with joined(chosen, "bob", other) as journal, pytest.raises(ForeignStream):
+            journal.wait_ready(READY_S)
+
+
+def test_a_purged_last_message_of_this_host_says_nothing_against_the_stream(
+    three_nodes: NatsCluster,
+) -> None:
+    chosen, trust = options(three_nodes), Trust(None, Request.CREATE)
+    with ready(chosen, trust) as journal:
+        stored(journal, "s", 0)
+        look(journal)
+        journal.purge("s", 100)
+        look(journal)
+    with ready(chosen, trust) as journal:
+        stored(journal, "s", 0)
+
+
+def test_a_new_host_begins_no_session_while_others_join_the_stream_again(
+    three_nodes: NatsCluster,
+) -> None:
+    chosen, trust = options(three_nodes), Trust(None, Request.CREATE)
+    with ready(chosen, trust) as journal:
+        assert not journal.is_joining
+        rebuild(three_nodes, stream_name(chosen.cluster))
+    new = Trust(None)
+    again = Trust(None, Request.AGAIN)
+    again._known = trust._known
+    for known, is_joining in ((again, True), (new, True), (again, False), (new, False)):
+        with ready(chosen, known) as journal:
+            assert journal.is_joining is is_joining
 
 
 def test_a_daemon_that_waits_for_its_leader_does_not_doubt_the_stream(
