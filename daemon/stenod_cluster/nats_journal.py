@@ -341,7 +341,7 @@ class NatsJournal:
         """Raise OSError if a record would take the room that deletions need."""
         room = self._room
         if room is not None and len(publication.body) > room:
-            raise OSError(ENOSPC, full(f"{room} bytes are left for records", self._stream))
+            raise OSError(ENOSPC, full(f"{max(room, 0)} bytes are left for records", self._stream))
 
     def _doubted(self) -> OSError | None:
         """Look at the streams soon; returns why they are not used, as far as is known."""

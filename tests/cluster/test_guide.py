@@ -35,16 +35,17 @@ TEXT = "x" * 200_000
 
 
 class Servers:
-    """The servers of the guide's files.
-
-    Attributes:
-        servers: where clients with the login reach them.
-    """
+    """The servers of the guide's files."""
 
     def __init__(self, files: Path, addresses: list[str]) -> None:
         self._files = [files / f"n{number}.conf" for number in range(1, len(addresses) + 1)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * len(addresses)
-        self.servers = [f"nats://steno:{PASSWORD}@{each}:4222" for each in addresses]
+        self._servers = [f"nats://steno:{PASSWORD}@{each}:4222" for each in addresses]
+
+    @property
+    def servers(self) -> list[str]:
+        """Where clients with the login reach them."""
+        return self._servers
 
     def start(self, number: int) -> None:
         binary = server_binary()
@@ -132,7 +133,9 @@ def place() -> Iterator[Place]:
 def written_files(place: Place) -> Path:
     """Run the block of the guide that writes the files, for these addresses."""
     (block,) = [each.code for each in blocks(PAGE) if "steno cluster config" in each.code]
-    command = block.replace("\\\n", "").replace("10.0.0.", f"{place.servers[0].rpartition('.')[0]}.")
+    command = block.replace("\\\n", "").replace(
+        "10.0.0.", f"{place.servers[0].rpartition('.')[0]}."
+    )
     files = place.folder / "files"
     words = shlex.split(command.replace("--folder files", f"--folder {files}"))
     ran = Steno(place.folder / "none")(*words[1:], "--store", str(place.folder / "store"))

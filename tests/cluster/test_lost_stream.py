@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_again(
     three_nodes: NatsCluster, folder: Path
 ) -> None:
-    one, two = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "ab")
+    one, two, new = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "abc")
     stream = stream_name(folder.name)
     with one, two, client_of(one) as first, client_of(two) as second:
         write(first, "s", "first")
@@ -76,6 +76,10 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
                     first.open(session, follow=False)
             with pytest.raises(steno.StorageFailed, match="steno restart"):
                 first.rename("s", "t")
+        # A host that never was in the cluster does not know whether all others are there.
+        assert Steno(new.root)("start").code == 0
+        with client_of(new) as third, pytest.raises(steno.StorageFailed, match="steno restart"):
+            third.open("t", follow=False)
         # The other root knows the stream of before, and has to join, too.
         assert SAYS in Steno(two.root)("start").err
         joined = Steno(two.root)("cluster", "join", "--again", "--json")
@@ -91,6 +95,9 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
         assert Steno(one.root)("restart").code == 0
         with client_of(one) as first:
             write(first, "new", "fourth")
+        assert Steno(new.root)("restart").code == 0
+        with client_of(new) as third:
+            write(third, "newer", "fifth")
     finally:
-        for each in (one, two):
+        for each in (one, two, new):
             Steno(each.root)("stop")

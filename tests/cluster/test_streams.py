@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from stenod_cluster.journal import ForeignStream, JournalLost, Kind, Owner, Publication
+from stenod_cluster.journal import (
+    ForeignStream,
+    InDoubt,
+    JournalLost,
+    Kind,
+    Owner,
+    Publication,
+)
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.subjects import stream_name
 from stenod_cluster.trust import Request, Trust
@@ -58,6 +65,14 @@ def refused(journal: NatsJournal, says: str) -> None:
 def look(journal: NatsJournal) -> None:
     """Look at the stream, as every ten seconds, and at each connection."""
     journal._connection.call(journal._identity.check())
+
+
+def unacknowledged(found: int | OSError) -> None:
+    """Check an outcome: an attempt may get no answer while the servers choose a leader.
+
+    See `test_a_message_without_an_answer_is_in_doubt_where_another_stream_is_found`.
+    """
+    assert isinstance(found, JournalLost | InDoubt)
 
 
 def raised(found: int | OSError) -> int:
@@ -111,8 +126,7 @@ def test_a_stream_that_is_gone_is_not_made_again(three_nodes: NatsCluster) -> No
     with ready(chosen, trust) as journal:
         stored(journal, "s", 0)
         ask(three_nodes, f"$JS.API.STREAM.DELETE.{stream}", {})
-        with pytest.raises(JournalLost):
-            raised(put(journal, "t", 0))
+        unacknowledged(put(journal, "t", 0))
         refused(journal, f"the servers have lost stream {stream}")
     assert "error" in ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})
 
@@ -125,8 +139,7 @@ def test_a_stream_that_was_restored_from_an_old_copy_is_refused(count: int) -> N
         with ready(chosen, trust) as journal:
             first = stored(journal, "s", 0)
             asyncio.run(restore_old_copy(cluster, stream, lambda: stored(journal, "s", first)))
-            with pytest.raises(JournalLost):
-                raised(put(journal, "s", first + 1))
+            unacknowledged(put(journal, "s", first + 1))
             refused(journal, "steno cluster join --again")
         with joined(chosen, "bob", trust) as other, pytest.raises(ForeignStream):
             other.wait_ready(READY_S)
@@ -182,8 +195,7 @@ def test_an_old_copy_that_catches_up_with_what_it_lacks_stays_one(tmp_path: Path
             node.start()
             # It has the last message of `t`, and may take the next one before it is looked at.
             for session, after in (("t", other), ("t", other), ("u", 0)):
-                with pytest.raises(JournalLost):
-                    raised(put(journal, session, after))
+                unacknowledged(put(journal, session, after))
             refused(journal, "steno cluster join --again")
         with joined(chosen, "ann", Trust(tmp_path)) as journal, pytest.raises(ForeignStream):
             journal.wait_ready(READY_S)
