@@ -234,8 +234,12 @@ class StreamIdentity:
         own = Own() if known is None or is_again else known.own
         if known is not None and not is_again:
             self._compare(known, created, marker, last, stored)
-            await self._check_own(known)
-        elif marker is None or (known is not None and _lacks(known, created, marker, last)):
+            if await self._has_other(known.own):
+                await self._note_old_copy(known)
+                raise self._old_copy(known.last)
+        elif marker is None or (
+            known is not None and await self._is_before_loss(known, created, marker, last)
+        ):
             # A new marker tells the stream after a loss from the one before, on all hosts.
             marker = await self._new_marker(marker, _AGAIN if is_again else b"")
             last = max(last, marker.sequence)
@@ -270,19 +274,24 @@ class StreamIdentity:
                 f" {max(stored, known.last)}"
             )
 
-    async def _check_own(self, known: Known) -> None:
-        """Raise ForeignStream if another message has the number of the last one of this root.
+    async def _is_before_loss(self, known: Known, created: str, marker: Found, last: int) -> bool:
+        """Whether the stream lost messages, and no host has joined it again since."""
+        identity = _identity(created, marker)
+        if known.identity.partition(" ")[2] != identity.partition(" ")[2]:
+            return False
+        is_other = known.identity != identity or known.is_old_copy or last < known.last
+        return is_other or await self._has_other(known.own)
+
+    async def _has_other(self, own: Own) -> bool:
+        """Whether the stream has another message in the place of the last one of this root.
 
         The hosts that use an old copy before this one looks bring its numbers up to those that it
         had. A message that is not there was purged, and says nothing.
         """
-        if not known.own.sequence:
-            return
-        request = {"seq": known.own.sequence}
-        found = await at_leader(self._connection, self._name, request)
-        if found is not None and found.headers.get(MESSAGE_ID) != known.own.id:
-            await self._note_old_copy(known)
-            raise self._old_copy(known.last)
+        if not own.sequence:
+            return False
+        found = await at_leader(self._connection, self._name, {"seq": own.sequence})
+        return found is not None and found.headers.get(MESSAGE_ID) != own.id
 
     async def _marker(self) -> Found | None:
         subject = marker_subject(self._options.cluster)
@@ -348,14 +357,6 @@ def refusal(error: Rejected, stream: str) -> OSError:
 
 def _identity(created: str, marker: Found) -> str:
     return f"{created} {marker.body.decode(errors='replace')}"
-
-
-def _lacks(known: Known, created: str, marker: Found, last: int) -> bool:
-    """Whether the marker is from before the loss, so that no host has joined again since."""
-    is_same = known.identity == _identity(created, marker)
-    has_marker = known.identity.partition(" ")[2] == _identity("", marker)[1:]
-    return has_marker and (not is_same or known.is_old_copy or last < known.last)
-
 
 def _place(own: Own) -> int:
     return own.sequence

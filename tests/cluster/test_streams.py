@@ -226,12 +226,12 @@ def test_an_old_copy_that_other_hosts_fill_up_is_refused() -> None:
         with ready(chosen, other) as journal:
             for name in "tuv":
                 assert stored(journal, name, 0) >= last
+        again = Trust(None, Request.AGAIN)
+        again._known = dict(trust._known)
         with joined(chosen, "ann", trust) as journal:
             with pytest.raises(ForeignStream, match="is an old copy"):
                 journal.wait_ready(READY_S)
             refused(journal, "steno cluster join --again")
-        again = Trust(None, Request.AGAIN)
-        again._known = trust._known
         with ready(chosen, again) as journal:
             assert journal.began() > last
         with joined(chosen, "bob", other) as journal, pytest.raises(ForeignStream):
