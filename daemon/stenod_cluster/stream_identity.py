@@ -6,16 +6,15 @@ knows tell it from that one.
 """
 
 import asyncio
-import base64
 import secrets
 from contextlib import suppress
 from errno import EINVAL, ENOENT
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.jetstream import Rejected, api
+from stenod_cluster.jetstream import Found, Rejected, api, at_leader
 from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
 from stenod_cluster.nats_connection import (
     Connection,
@@ -27,14 +26,8 @@ from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.streams import differences, stream_config
 from stenod_cluster.subjects import marker_subject, stream_name
 from stenod_cluster.trust import Known, Own, Request, Trust
-from stenod_cluster.verdicts import (
-    NO_MESSAGE_FOUND,
-    SEQUENCE_NOT_FOUND,
-    STREAM_NOT_FOUND,
-    Refused,
-    failure_of,
-)
-from stenod_cluster.wire import EXPECTED, MESSAGE_ID, SEQUENCE, TIME, headers_in
+from stenod_cluster.verdicts import STREAM_NOT_FOUND
+from stenod_cluster.wire import EXPECTED, MESSAGE_ID
 
 _CONFIG_DIFFERS: Final = 10058
 
@@ -52,20 +45,6 @@ class Suspicion(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-
-
-class Found(NamedTuple):
-    """A message as the leader of a stream has it.
-
-    Attributes:
-        sequence: its number.
-        headers: its headers, with those of a direct read.
-        body: its content.
-    """
-
-    sequence: int
-    headers: dict[str, str]
-    body: bytes
 
 
 class StreamIdentity:
@@ -110,10 +89,7 @@ class StreamIdentity:
             OSError: it is not there, or has other settings.
         """
         stored, own = self.stored, self.own
-        try:
-            found = await self._info()
-        except Rejected as error:
-            raise refusal(error, self._name) from None
+        found = await self._info()
         different = differences(self._options, found["config"])
         if different:
             raise OSError(
@@ -139,7 +115,7 @@ class StreamIdentity:
 
         Raises:
             ForeignStream: it did not.
-            JournalLost, Rejected: nobody says so.
+            OSError: nobody says so.
         """
         found = await api(self._connection, "STREAM.INFO", self._name, {}, limits.MONITOR_S)
         if found["created"] != self.created:
@@ -156,7 +132,7 @@ class StreamIdentity:
 
         Raises:
             ForeignStream: they are removed.
-            OSError, Rejected: they may be there.
+            OSError: they may be there.
         """
         await self._note_old_copy(Known(self.identity, before))
         await self._remove(sequence, count)
@@ -295,7 +271,7 @@ class StreamIdentity:
 
     async def _marker(self) -> Found | None:
         subject = marker_subject(self._options.cluster)
-        return await last_at_leader(self._connection, self._name, subject)
+        return await at_leader(self._connection, self._name, {"last_by_subj": subject})
 
     async def _new_marker(self, before: Found | None, ending: bytes) -> Found:
         """Publish a marker behind the last one; returns the one that the stream has then."""
@@ -311,34 +287,6 @@ class StreamIdentity:
         return found
 
 
-async def last_at_leader(
-    connection: Connection, stream: str, subject: str, wait_s: float = limits.MONITOR_S
-) -> Found | None:
-    """Returns a subject's last message as the stream's leader has it; None if it has none.
-
-    Raises:
-        JournalLost: nobody answered.
-        OSError: the servers refuse it.
-    """
-    return await at_leader(connection, stream, {"last_by_subj": subject}, wait_s)
-
-
-async def at_leader(
-    connection: Connection, stream: str, request: object, wait_s: float = limits.MONITOR_S
-) -> Found | None:
-    """Returns one message as the stream's leader has it, as `last_at_leader`."""
-    try:
-        answer = await api(connection, "STREAM.MSG.GET", stream, request, wait_s)
-    except Rejected as error:
-        if error.code in {NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND}:
-            return None
-        raise refusal(error, stream) from None
-    message = answer["message"]
-    headers = headers_in(base64.b64decode(message.get("hdrs", "")))
-    headers |= {SEQUENCE: str(message["seq"]), TIME: message["time"]}
-    return Found(int(message["seq"]), headers, base64.b64decode(message.get("data", "")))
-
-
 def other_stream(name: str) -> ForeignStream:
     """Return the error for a stream that was made since this root used the one of its name."""
     return ForeignStream(
@@ -346,17 +294,9 @@ def other_stream(name: str) -> ForeignStream:
     )
 
 
-def refusal(error: Rejected, stream: str) -> OSError:
-    """Return a refusal of the servers as an error that says what to do."""
-    match failure_of(error.error, stream):
-        case Refused() as refused:
-            return refused.error()
-        case passing:
-            return OSError(EINVAL, passing.reason)
-
-
 def _identity(created: str, marker: Found) -> str:
     return f"{created} {marker.body.decode(errors='replace')}"
+
 
 def _place(own: Own) -> int:
     return own.sequence
