@@ -128,7 +128,13 @@ def test_a_stream_that_is_gone_is_not_made_again(three_nodes: NatsCluster) -> No
         ask(three_nodes, f"$JS.API.STREAM.DELETE.{stream}", {})
         unacknowledged(put(journal, "t", 0))
         refused(journal, f"the servers have lost stream {stream}")
+        before = journal.stream()
     assert "error" in ask(three_nodes, f"$JS.API.STREAM.INFO.{stream}", {})
+    again = Trust(None, Request.AGAIN)
+    again._known = trust._known
+    with ready(chosen, again) as journal:
+        assert journal.stream() != before
+        assert journal.counts() == {}
 
 
 @pytest.mark.parametrize("count", [1, 3])
