@@ -244,11 +244,15 @@ def test_an_old_copy_that_other_hosts_fill_up_is_refused() -> None:
             journal.wait_ready(READY_S)
 
 
-def test_a_purged_last_message_of_this_host_says_nothing_against_the_stream(
+def test_a_last_batch_or_a_purged_message_says_nothing_against_the_stream(
     three_nodes: NatsCluster,
 ) -> None:
     chosen, trust = options(three_nodes), Trust(None, Request.CREATE)
     with ready(chosen, trust) as journal:
+        name = Publication("@t", 0, ANN, Kind.NAME, b"t ")
+        batch = Publication("t", 0, ANN, Kind.OWN, b"", also=(name,))
+        assert isinstance(journal.publish([batch])[0], int)
+        look(journal)
         stored(journal, "s", 0)
         look(journal)
         journal.purge("s", 100)
