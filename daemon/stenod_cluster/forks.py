@@ -27,6 +27,7 @@ from stenod_cluster.journal import (
     Label,
     Owner,
     Publication,
+    published,
     subject_of_name,
 )
 from stenod_cluster.mirror import session_files
@@ -93,9 +94,7 @@ class Holds:
             OSError: the journal failed; some or none were removed.
         """
         message = self._message(identity, _Hold(needed, identity), self._base(identity))
-        (outcome,) = self._journal.publish([message])
-        if not isinstance(outcome, int):
-            raise outcome
+        published(self._journal, message)
         self.collect(identity)
         self._thin(identity, needed, needed)
 

@@ -1,8 +1,10 @@
 """Requests to JetStream's interface, over a connection."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from errno import EINVAL
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,23 +17,97 @@ from stenod_cluster.nats_connection import (
     Reply,
     UnansweredError,
 )
-from stenod_cluster.verdicts import STREAM_NOT_FOUND, Again, decoded_answer, failure_of
+from stenod_cluster.verdicts import (
+    NO_MESSAGE_FOUND,
+    SEQUENCE_NOT_FOUND,
+    STREAM_NOT_FOUND,
+    Again,
+    Refused,
+    decoded_answer,
+    failure_of,
+)
+from stenod_cluster.wire import SEQUENCE, TIME, headers_in
+
+T = TypeVar("T")
 
 NOT_FOUND: Final = "404"
 _BATCH_END: Final = {"204", NOT_FOUND, "408", "413"}
+_NOT_ENABLED: Final = "JetStream is not enabled on the servers: add a jetstream block to them"
 
 
-class Rejected(Exception):
-    """JetStream does not do what was asked.
+class Rejected(OSError):
+    """JetStream does not do what was asked; the text says what to do.
 
     Attributes:
-        error: its answer.
+        code: the number of its error.
     """
 
-    def __init__(self, error: Mapping[str, Any]) -> None:
-        super().__init__(str(error))
-        self.error = dict(error)
+    def __init__(self, error: Mapping[str, Any], stream: str) -> None:
+        match failure_of(dict(error), stream):
+            case Refused(number, text):
+                super().__init__(number, text)
+            case Again(reason):
+                super().__init__(EINVAL, reason)
         self.code = int(error.get("err_code", 0))
+
+
+class PassingError(Exception):
+    """An answer does not count, and the next one may: that of a replica that lags, for example."""
+
+
+class Found(NamedTuple):
+    """A message as the leader of a stream has it.
+
+    Attributes:
+        sequence: its number.
+        subject: where it was published.
+        headers: its headers, with those of a direct read.
+        body: its content.
+    """
+
+    sequence: int
+    subject: str
+    headers: dict[str, str]
+    body: bytes
+
+
+async def until_heard(
+    connection: Connection,
+    ask: Callable[[float], Awaitable[T]],
+    wait_s: float,
+    without_responders: str,
+) -> T:
+    """Ask again and again until there is an answer.
+
+    Args:
+        connection: the connection to the servers.
+        ask: asks once, with so many seconds for the answer.
+        wait_s: seconds for all attempts.
+        without_responders: why nobody takes the request.
+
+    Raises:
+        JournalLost: there was no answer in time.
+        OSError: as `ask`.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + wait_s
+    reason = connection.trouble
+    while (left_s := deadline - clock()) > 0 and not connection.is_closed:
+        try:
+            return await ask(min(left_s, limits.RESEND_S))
+        except NotConnectedError as error:
+            reason = str(error)
+            await connection.wait_connected(left_s)
+            continue
+        except NoRespondersError:
+            reason = without_responders
+        except UnansweredError as error:
+            reason = str(error)
+            await connection.check()
+        except PassingError as error:
+            reason = str(error)
+        await asyncio.sleep(min(limits.RETRY_S_MAX, left_s))
+    raise JournalLost(None, reason)
 
 
 async def api(
@@ -43,41 +119,44 @@ async def api(
         Rejected: the servers refuse it, and will.
         JournalLost: there was no answer within `wait_s` seconds.
     """
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + wait_s
     body = msgspec.json.encode(request)
-    reason = connection.trouble
-    while (left_s := deadline - clock()) > 0 and not connection.is_closed:
-        try:
-            reply = await connection.request(
-                f"$JS.API.{name}.{stream}", body, min(left_s, limits.RESEND_S)
-            )
-        except NotConnectedError as error:
-            reason = str(error)
-            await connection.wait_connected(left_s)
-            continue
-        except NoRespondersError:
-            reason = "JetStream is not enabled on the servers: add a jetstream block to them"
-        except UnansweredError as error:
-            reason = str(error)
-            await connection.check()
-        else:
-            answer = decoded_answer(reply.body)
-            if (refusal := answer.get("error")) is None:
-                return answer
-            reason = _passing(refusal, stream)
-        await asyncio.sleep(min(limits.RETRY_S_MAX, left_s))
-    raise JournalLost(None, reason)
+
+    async def ask(answer_s: float) -> dict[str, Any]:
+        reply = await connection.request(f"$JS.API.{name}.{stream}", body, answer_s)
+        answer = decoded_answer(reply.body)
+        if (error := answer.get("error")) is None:
+            return answer
+        rejected = Rejected(error, stream)
+        if isinstance(failure_of(error, stream), Again) and rejected.code != STREAM_NOT_FOUND:
+            raise PassingError(rejected.strerror)
+        raise rejected
+
+    return await until_heard(connection, ask, wait_s, _NOT_ENABLED)
 
 
-def _passing(refusal: Mapping[str, Any], stream: str) -> str:
-    """Returns why an answer is a refusal that may pass."""
-    rejected = Rejected(refusal)
-    match failure_of(rejected.error, stream):
-        case Again(reason) if rejected.code != STREAM_NOT_FOUND:
-            return reason
-        case _:
-            raise rejected
+async def at_leader(
+    connection: Connection,
+    stream: str,
+    request: Mapping[str, object],
+    wait_s: float = limits.MONITOR_S,
+) -> Found | None:
+    """Returns one message as the stream's leader has it; None if it has none such.
+
+    Raises:
+        Rejected: the servers refuse it, and will.
+        JournalLost: there was no answer within `wait_s` seconds.
+    """
+    try:
+        answer = await api(connection, "STREAM.MSG.GET", stream, request, wait_s)
+    except Rejected as error:
+        if error.code in {NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND}:
+            return None
+        raise
+    message = answer["message"]
+    headers = headers_in(base64.b64decode(message.get("hdrs", "")))
+    headers |= {SEQUENCE: str(message["seq"]), TIME: message["time"]}
+    body = base64.b64decode(message.get("data", ""))
+    return Found(int(message["seq"]), message["subject"], headers, body)
 
 
 async def direct_get(

@@ -9,7 +9,7 @@ from stenod.store.disk import Disk
 from stenod_cluster.membership import Membership
 from stenod_cluster.nats_journal import NatsJournal
 from stenod_cluster.options import replication_options
-from stenod_cluster.trust import Request, Trust
+from stenod_cluster.trust import Trust
 
 
 def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
@@ -27,7 +27,6 @@ def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
     endpoint = config.settings.text("replication.advertise") or config.endpoint
     try:
         trust = Trust(config.root)
-        is_joining = trust.request is Request.AGAIN
         engine = NatsJournal(options, f"stenod on {socket.gethostname()}", trust)
     except OSError as error:
         raise BadRequest(
@@ -41,5 +40,4 @@ def join(config: Config, disk: Disk, log: Callable[..., None]) -> Membership:
         endpoint,
         config.settings.number("replication.dead_s"),
         log,
-        is_joining=is_joining,
     )

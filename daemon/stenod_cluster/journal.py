@@ -414,3 +414,15 @@ class Journal(Protocol):
     def close(self) -> None:
         """Close the connection; waiting callers get `JournalLost` or `InDoubt`."""
         ...
+
+
+def published(journal: Journal, publication: Publication) -> int:
+    """Publish one message or batch; returns its sequence.
+
+    Raises:
+        OSError: its outcome, as `Journal.publish` returns it.
+    """
+    (outcome,) = journal.publish([publication])
+    if isinstance(outcome, int):
+        return outcome
+    raise outcome

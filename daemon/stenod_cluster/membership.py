@@ -47,6 +47,14 @@ from stenod_cluster.ownership import Ownership
 class Engine(Journal, Protocol):
     """A journal that knows its servers."""
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether the operator lets hosts join the stream again, one after another.
+
+        It is known once the journal was ready, and stays for the life of the process.
+        """
+        ...
+
     def wait_ready(self, wait_s: float) -> None:
         """Wait until it can publish; raises JournalLost after so many seconds."""
         ...
@@ -86,7 +94,6 @@ class Membership:
         endpoint: where clients of other machines reach this daemon.
         dead_s: seconds without a word after which a daemon may be succeeded.
         log: logs an event with fields.
-        is_joining: the operator lets the hosts join another stream, one after another.
 
     Attributes:
         disk: the disk of the daemon.
@@ -101,8 +108,6 @@ class Membership:
         endpoint: str,
         dead_s: float,
         log: Callable[..., None],
-        *,
-        is_joining: bool = False,
     ) -> None:
         self._cluster = cluster
         self._engine = engine
@@ -119,7 +124,6 @@ class Membership:
         tree = str(root / paths.SESSIONS)
         self._ownership = Ownership(local, tree, engine, self._hosts, log, system.boot_id())
         self._ownership.on_lost = self._lost.append
-        self._ownership.is_joining = is_joining
         self._replicated = ReplicatedDisk(local, tree, self._ownership)
         self.disk: Disk = self._replicated
 
@@ -133,6 +137,7 @@ class Membership:
         """
         try:
             self._engine.wait_ready(limits.READY_S)
+            self._ownership.is_joining = self._engine.is_joining
             # What was asked before there was a connection went nowhere.
             self._hosts.ask()
             self._ownership.look_for_losses()

@@ -30,6 +30,7 @@ from stenod_cluster.journal import (
     Publication,
     held,
     name_of_subject,
+    published,
     subject_of_name,
 )
 from stenod_cluster.owned_folder import OwnedFolder, raise_first, ship_all
@@ -208,12 +209,10 @@ class Names:
         if name.kind is Kind.NAME:
             gone, also = Label(identity, "").body(), (holds.of_end(identity),)
             wanted = Publication(subject, sequence, owner, Kind.GONE, gone, also=also)
-            outcome = self._journal.publish([wanted])[0]
-            if isinstance(outcome, Fenced):
+            try:
+                sequence = published(self._journal, wanted)
+            except Fenced:
                 return
-            if not isinstance(outcome, int):
-                raise outcome
-            sequence = outcome
         self._ownership.forget(path)
         holds.end(identity)
         self._journal.purge(subject, sequence + 1)

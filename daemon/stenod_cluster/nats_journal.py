@@ -19,7 +19,15 @@ from stenod_cluster.facts import (
     StreamFacts,
     Syncing,
 )
-from stenod_cluster.jetstream import Rejected, api, direct_get, direct_get_batch
+from stenod_cluster.jetstream import (
+    PassingError,
+    Rejected,
+    api,
+    at_leader,
+    direct_get,
+    direct_get_batch,
+    until_heard,
+)
 from stenod_cluster.journal import (
     REMEDY,
     ForeignMessage,
@@ -33,21 +41,10 @@ from stenod_cluster.journal import (
     name_of_subject,
 )
 from stenod_cluster.monitors import ask_monitors
-from stenod_cluster.nats_connection import (
-    Connection,
-    NoRespondersError,
-    NotConnectedError,
-    UnansweredError,
-)
+from stenod_cluster.nats_connection import Connection
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.publishing import Publishing
-from stenod_cluster.stream_identity import (
-    StreamIdentity,
-    Suspicion,
-    last_at_leader,
-    other_stream,
-    refusal,
-)
+from stenod_cluster.stream_identity import StreamIdentity, Suspicion, other_stream
 from stenod_cluster.subjects import (
     ended_subjects,
     names_subjects,
@@ -59,9 +56,8 @@ from stenod_cluster.subjects import (
     topic_of,
     topic_subject,
 )
-from stenod_cluster.trust import Trust
+from stenod_cluster.trust import Own, Trust
 from stenod_cluster.verdicts import (
-    NO_MESSAGE_FOUND,
     SEQUENCE_NOT_FOUND,
     Again,
     Refused,
@@ -148,6 +144,11 @@ class NatsJournal:
         """Returns the sequence from which on the stream has its identity; see `Journal`."""
         self.stream()
         return self._identity.began
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether hosts may not have joined the stream again; see `Engine`."""
+        return self._identity.is_joining
 
     def note_taken(self, name: str, host: str, owner: Owner) -> None:
         """Leave a note for a host that loses a session; see `Journal`."""
@@ -246,10 +247,8 @@ class NatsJournal:
         try:
             ended = len((await self._subjects(ended_subjects(self._options.cluster)))[1])
             info, sessions = await self._subjects(sessions_subjects(self._options.cluster))
-        except JournalLost as error:
+        except OSError as error:
             return (StreamFacts(self._stream, trouble=str(error.strerror)),)
-        except Rejected as error:
-            return (StreamFacts(self._stream, trouble=str(error.error.get("description"))),)
         state, config = info["state"], info["config"]
         facts = StreamFacts(
             name=self._stream,
@@ -284,16 +283,17 @@ class NatsJournal:
             if publication.is_growth:
                 self._check_room(publication)
             before = self._identity.stored
-            found = await Publishing(
+            publishing = Publishing(
                 self._connection, self._options, publication, deadline, self._doubted
-            ).outcome()
+            )
+            found = await publishing.outcome()
             if isinstance(found, int):
-                await self._note_stored(publication, found, before)
+                await self._note_stored(publication, Own(found, publishing.id), before)
             return found
         except OSError as error:
             return error
 
-    async def _note_stored(self, publication: Publication, sequence: int, before: int) -> None:
+    async def _note_stored(self, publication: Publication, own: Own, before: int) -> None:
         """Remember a sequence, if it is one of the stream that this daemon looked at.
 
         The first message of a subject has no fence against another stream, and the fences of an old
@@ -301,14 +301,14 @@ class NatsJournal:
 
         Args:
             publication: what was stored.
-            sequence: that of its last message.
+            own: its last message.
             before: the highest sequence that was known when it was sent.
 
         Raises:
             ForeignStream: it is in another stream, or in an old copy.
             InDoubt: nobody says which stream it is in.
         """
-        count = len(publication.batch)
+        sequence, count = own.sequence, len(publication.batch)
         try:
             is_old = sequence - count < before or self._identity.is_old_copy
             if is_old or all(each.after == 0 for each in publication.batch):
@@ -319,9 +319,9 @@ class NatsJournal:
             self._refuse(error)
             self._look_again.set()
             raise
-        except (OSError, Rejected) as error:
+        except OSError as error:
             raise InDoubt(None, str(error)) from None
-        self._identity.stored = max(self._identity.stored, sequence)
+        self._identity.note_own(own)
         if self._room is not None:
             self._room -= sum(len(each.body) + limits.MESSAGE_BYTES for each in publication.batch)
 
@@ -335,7 +335,7 @@ class NatsJournal:
         """Raise OSError if a record would take the room that deletions need."""
         room = self._room
         if room is not None and len(publication.body) > room:
-            raise OSError(ENOSPC, full(f"{room} bytes are left for records", self._stream))
+            raise OSError(ENOSPC, full(f"{max(room, 0)} bytes are left for records", self._stream))
 
     def _doubted(self) -> OSError | None:
         """Look at the streams soon; returns why they are not used, as far as is known."""
@@ -347,17 +347,17 @@ class NatsJournal:
         headers = {KIND: Kind.OWN.value, **owner_headers(owner)}
         body = name.encode(errors="surrogateescape")
 
-        async def send() -> None:
-            reply = await self._connection.request(subject, body, limits.RESEND_S, headers)
+        async def send(answer_s: float) -> None:
+            reply = await self._connection.request(subject, body, answer_s, headers)
             match verdict_of(reply.body, self._stream):
                 case Stored():
                     return
                 case Refused() as refused:
                     raise refused.error(name)
                 case Again(reason):
-                    raise UnansweredError(reason)
+                    raise PassingError(reason)
                 case WrongSequence():
-                    raise UnansweredError(f"{self._stream} refuses a message that has no fence")
+                    raise PassingError(f"{self._stream} refuses a message that has no fence")
 
         await self._until_heard(send, self._options.publish_s)
 
@@ -365,14 +365,14 @@ class NatsJournal:
         if not self._is_prepared:
             await self._wait_prepared(limits.MONITOR_S)
         subject = taken_subject(self._options.cluster, host)
-        last = await last_at_leader(self._connection, self._stream, subject)
+        last = await at_leader(self._connection, self._stream, {"last_by_subj": subject})
         sequence = 0 if last is None else last.sequence
         found: list[Message] = []
         while (at := found[-1].sequence if found else self._noted) < sequence:
             found += await self._batch_of(subject, host, at, sequence)
         await self._confirm()
         if found:
-            with suppress(JournalLost, Rejected):
+            with suppress(OSError):
                 request = {"filter": subject, "seq": sequence + 1}
                 await api(self._connection, "STREAM.PURGE", self._stream, request, limits.MONITOR_S)
         self._noted = max(self._noted, sequence)
@@ -382,7 +382,7 @@ class NatsJournal:
         try:
             info = await api(self._connection, "STREAM.INFO", self._stream, {}, limits.MONITOR_S)
         except Rejected as error:
-            raise JournalLost(None, str(error.error.get("description"))) from None
+            raise JournalLost(None, error.strerror) from None
         self._note_room(info)
         if info["created"] != (self._identity.created or info["created"]):
             self._look_again.set()
@@ -402,13 +402,13 @@ class NatsJournal:
     async def _last(self, subject: str) -> Message | None:
         place = self._place(subject)
 
-        async def read() -> Message | None:
+        async def read(_: float) -> Message | None:
             reply = await direct_get(self._connection, self._stream, {"last_by_subj": place})
             if reply is not None:
                 return message_of(subject, reply.headers, reply.body)
             # A replica that lags says that there is none, too.
-            if await last_at_leader(self._connection, self._stream, place) is not None:
-                raise UnansweredError(f"the replica that answered lacks {subject!r}")
+            if await at_leader(self._connection, self._stream, {"last_by_subj": place}) is not None:
+                raise PassingError(f"the replica that answered lacks {subject!r}")
             return None
 
         return await self._until_heard(read, self._options.publish_s)
@@ -417,7 +417,7 @@ class NatsJournal:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
         place = self._place(subject)
-        found = await last_at_leader(self._connection, self._stream, place, wait_s)
+        found = await at_leader(self._connection, self._stream, {"last_by_subj": place}, wait_s)
         return None if found is None else message_of(subject, found.headers, found.body)
 
     async def _last_of(self, subjects: Sequence[str]) -> list[Message | ForeignMessage | None]:
@@ -445,35 +445,22 @@ class NatsJournal:
             "max_bytes": limits.READ_BATCH_BYTES,
         }
 
-        async def read() -> list[Message]:
+        async def read(_: float) -> list[Message]:
             replies = await direct_get_batch(self._connection, self._stream, request)
             wanted = [reply for reply in replies if sequence_of(reply.headers) <= last]
             if not wanted:
-                raise UnansweredError(f"the replica that answered lacks message {last}")
+                raise PassingError(f"the replica that answered lacks message {last}")
             return [message_of(subject, reply.headers, reply.body) for reply in wanted]
 
         return await self._until_heard(read, limits.READ_S)
 
-    async def _until_heard(self, read: Callable[[], Awaitable[T]], wait_s: float) -> T:
+    async def _until_heard(self, read: Callable[[float], Awaitable[T]], wait_s: float) -> T:
         """Read until a replica answers, or raise JournalLost after `wait_s` seconds."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + wait_s
-        if not self._is_prepared:
-            await self._wait_prepared(wait_s)
-        reason = self._connection.trouble
-        while (left_s := deadline - clock()) > 0 and not self._connection.is_closed:
-            try:
-                return await read()
-            except NotConnectedError as error:
-                reason = str(error)
-                await self._connection.wait_connected(left_s)
-            except UnansweredError as error:
-                reason = str(error)
-                await self._connection.check()
-            except NoRespondersError:
-                reason = "none of the servers that store the folder answers"
-            await asyncio.sleep(min(limits.RETRY_S_MAX, left_s))
-        raise JournalLost(None, reason)
+        await self._wait_prepared(wait_s)
+        nobody = "none of the servers that store the folder answers"
+        return await until_heard(self._connection, read, deadline - clock(), nobody)
 
     async def _counts(self, subjects: str) -> dict[str, int]:
         """Returns the number of messages of each session or name with such a subject."""
@@ -500,13 +487,8 @@ class NatsJournal:
         request = {"next_by_subj": names_subjects(self._options.cluster, above)}
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
-        try:
-            answer = await api(self._connection, "STREAM.MSG.GET", self._stream, request, wait_s)
-        except Rejected as error:
-            if error.code == NO_MESSAGE_FOUND:
-                return None
-            raise refusal(error, self._stream) from None
-        return path_of(answer["message"]["subject"])
+        found = await at_leader(self._connection, self._stream, request, wait_s)
+        return None if found is None else path_of(found.subject)
 
     async def _purge(self, subject: str, before: int) -> None:
         await self._ask("STREAM.PURGE", {"filter": self._place(subject), "seq": before})
@@ -514,24 +496,17 @@ class NatsJournal:
             await self._confirm()
 
     async def _remove(self, sequence: int) -> None:
-        request = {"seq": sequence, "no_erase": True}
         try:
-            await api(
-                self._connection, "STREAM.MSG.DELETE", self._stream, request,
-                self._options.publish_s,
-            )  # fmt: skip
+            await self._ask("STREAM.MSG.DELETE", {"seq": sequence, "no_erase": True})
         except Rejected as error:
             # An earlier request, whose answer was lost, removed it.
             if error.code != SEQUENCE_NOT_FOUND:
-                raise refusal(error, self._stream) from None
+                raise
 
     async def _ask(self, name: str, request: object) -> dict[str, Any]:
         wait_s = self._options.publish_s
         await self._wait_prepared(wait_s)
-        try:
-            return await api(self._connection, name, self._stream, request, wait_s)
-        except Rejected as error:
-            raise refusal(error, self._stream) from None
+        return await api(self._connection, name, self._stream, request, wait_s)
 
     def _place(self, subject: str) -> str:
         return subject_of(self._options.cluster, subject)

@@ -36,6 +36,7 @@ from stenod_cluster.journal import (
     Owner,
     Publication,
     held,
+    published,
     subject_of_name,
 )
 from stenod_cluster.mirror import (
@@ -258,9 +259,7 @@ class Ownership:
             raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
             message = Publication(folder.identity, folder.sequence, owner, Kind.OWN, b"")
-            outcome = self.journal.publish([message])[0]
-            if not isinstance(outcome, int):
-                raise outcome
+            published(self.journal, message)
             self.forget(path)
             self._note_left(path, owner)
 
@@ -598,12 +597,13 @@ class Ownership:
                 self.journal.note_taken(path, last.owner.host, self.owner)
             after = 0 if last is None else last.sequence
             wanted = Publication(identity, after, self.owner, Kind.OWN, b"")
-            outcome = self.journal.publish([wanted])[0]
-            if isinstance(outcome, int):
-                return outcome, last
-            if not isinstance(outcome, Fenced):
-                raise as_lost(outcome)
-            last = outcome.newer
+            try:
+                return published(self.journal, wanted), last
+            except Fenced as error:
+                last = error.newer
+            except InDoubt as error:
+                # Nothing of a command is in doubt then, and the next attempt finds the message.
+                raise JournalLost(None, error.strerror) from None
         raise _contended(path)
 
     def _check_old(self, path: str, identity: str, last: Message) -> bool:
@@ -647,14 +647,6 @@ def _contended(path: str) -> Busy:
 def _forget_loss(path: str) -> None:
     """Do nothing for a lost folder: the default without a daemon."""
     del path
-
-
-def as_lost(error: OSError) -> OSError:
-    """Return the error of a message that begins or ends an ownership, in place of one in doubt.
-
-    Nothing of a command is in doubt then, and the next attempt finds the message.
-    """
-    return JournalLost(None, error.strerror) if isinstance(error, InDoubt) else error
 
 
 def is_within(path: str, above: str) -> bool:

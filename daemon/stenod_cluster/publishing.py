@@ -47,6 +47,9 @@ class Publishing:
         deadline: when to give up, by the clock of the event loop.
         doubted: called when the servers lack what they had; returns why the stream is not used.
 
+    Attributes:
+        id: what the servers have in the headers of each of its messages.
+
     Raises:
         OSError: a name has no subject.
     """
@@ -65,7 +68,7 @@ class Publishing:
         self._doubted = doubted
         self._subjects = [subject_of(options.cluster, each.subject) for each in publication.batch]
         self._stream = stream_name(options.cluster)
-        self._id = secrets.token_hex(16)
+        self.id = secrets.token_hex(16)
         self._is_in_doubt = False
         self._reason = "no server has been asked yet"
         self._pause_s = limits.RETRY_S
@@ -104,9 +107,9 @@ class Publishing:
         """Send the message, behind those that come before it in one batch."""
         batch, subjects = self._publication.batch, self._subjects
         if len(batch) == 1:
-            headers = [headers_of(self._publication, self._id)]
+            headers = [headers_of(self._publication, self.id)]
         else:
-            headers = batch_headers(batch, self._id)
+            headers = batch_headers(batch, self.id)
         for place, each in enumerate(batch[:-1]):
             # The servers answer for all of them at the end.
             await self._connection.publish(subjects[place], each.body, headers[place])
@@ -183,7 +186,7 @@ class Publishing:
             return error
 
     def _is_ours(self, reply: Reply) -> bool:
-        return reply.headers.get(MESSAGE_ID) == self._id
+        return reply.headers.get(MESSAGE_ID) == self.id
 
     async def _read(self, request: dict[str, int | str]) -> Reply | None:
         """Read a message of the subject from any replica; None if none has it or answers."""

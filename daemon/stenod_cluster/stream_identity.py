@@ -6,16 +6,15 @@ knows tell it from that one.
 """
 
 import asyncio
-import base64
 import secrets
 from contextlib import suppress
 from errno import EINVAL, ENOENT
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.jetstream import Rejected, api
+from stenod_cluster.jetstream import Found, Rejected, api, at_leader
 from stenod_cluster.journal import REMEDY, ForeignStream, JournalLost
 from stenod_cluster.nats_connection import (
     Connection,
@@ -26,11 +25,14 @@ from stenod_cluster.nats_connection import (
 from stenod_cluster.options import ReplicationOptions
 from stenod_cluster.streams import differences, stream_config
 from stenod_cluster.subjects import marker_subject, stream_name
-from stenod_cluster.trust import Known, Request, Trust
-from stenod_cluster.verdicts import NO_MESSAGE_FOUND, STREAM_NOT_FOUND, Refused, failure_of
-from stenod_cluster.wire import EXPECTED, SEQUENCE, TIME, headers_in
+from stenod_cluster.trust import Known, Own, Request, Trust
+from stenod_cluster.verdicts import STREAM_NOT_FOUND
+from stenod_cluster.wire import EXPECTED, MESSAGE_ID
 
 _CONFIG_DIFFERS: Final = 10058
+
+_AGAIN: Final = b"-again"
+"""The end of the marker of a stream that hosts join again, which a new host has to know."""
 
 
 class Suspicion(Exception):
@@ -43,20 +45,6 @@ class Suspicion(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-
-
-class Found(NamedTuple):
-    """A message as the leader of a stream has it.
-
-    Attributes:
-        sequence: its number.
-        headers: its headers, with those of a direct read.
-        body: its content.
-    """
-
-    sequence: int
-    headers: dict[str, str]
-    body: bytes
 
 
 class StreamIdentity:
@@ -72,7 +60,10 @@ class StreamIdentity:
         identity: its identity; empty before the first look.
         began: the sequence of its marker.
         stored: the highest sequence that is known.
+        own: the last message of this root in it, as far as this process knows.
         is_old_copy: it stored a sequence anew, and may have caught up with the highest one.
+        is_joining: the operator lets the hosts join it one after another. This process began to
+            use it then, and cannot know whether all of them are there.
     """
 
     def __init__(self, connection: Connection, options: ReplicationOptions, trust: Trust) -> None:
@@ -80,7 +71,9 @@ class StreamIdentity:
         self.identity = ""
         self.began = 0
         self.stored = 0
+        self.own = Own()
         self.is_old_copy = False
+        self.is_joining = False
         self._connection = connection
         self._options = options
         self._trust = trust
@@ -95,11 +88,8 @@ class StreamIdentity:
             JournalLost: nobody answered.
             OSError: it is not there, or has other settings.
         """
-        stored = self.stored
-        try:
-            found = await self._info()
-        except Rejected as error:
-            raise refusal(error, self._name) from None
+        stored, own = self.stored, self.own
+        found = await self._info()
         different = differences(self._options, found["config"])
         if different:
             raise OSError(
@@ -108,8 +98,13 @@ class StreamIdentity:
                 f" {'; '.join(different)}. Change it with `nats stream edit {self._name}`, or"
                 " choose another replication.cluster",
             )
-        await self._check_known(found["created"], found["state"]["last_seq"], stored)
+        await self._check_known(found["created"], found["state"]["last_seq"], stored, own)
         return found
+
+    def note_own(self, own: Own) -> None:
+        """Remember a message of this root that is durable in the stream."""
+        self.stored = max(self.stored, own.sequence)
+        self.own = max(self.own, own, key=_place)
 
     async def check_same(self, sequence: int, count: int) -> None:
         """Check that messages went to the stream that was looked at; remove them from another.
@@ -120,7 +115,7 @@ class StreamIdentity:
 
         Raises:
             ForeignStream: it did not.
-            JournalLost, Rejected: nobody says so.
+            OSError: nobody says so.
         """
         found = await api(self._connection, "STREAM.INFO", self._name, {}, limits.MONITOR_S)
         if found["created"] != self.created:
@@ -137,14 +132,17 @@ class StreamIdentity:
 
         Raises:
             ForeignStream: they are removed.
-            OSError, Rejected: they may be there.
+            OSError: they may be there.
         """
-        # Other messages, and a look at the stream, may be under way.
-        self.is_old_copy = True
-        known = Known(self.identity, before, is_old_copy=True)
-        await asyncio.to_thread(self._trust.accept, self._name, known)
+        await self._note_old_copy(Known(self.identity, before))
         await self._remove(sequence, count)
         raise self._old_copy(before)
+
+    async def _note_old_copy(self, known: Known) -> None:
+        # Messages, and a look at the stream, may be under way.
+        self.is_old_copy = True
+        known = msgspec.structs.replace(known, is_old_copy=True)
+        await asyncio.to_thread(self._trust.accept, self._name, known)
 
     def _old_copy(self, last: int) -> ForeignStream:
         return ForeignStream(
@@ -189,13 +187,14 @@ class StreamIdentity:
         # Another daemon or an operator created it meanwhile.
         return await api(self._connection, "STREAM.INFO", name, {}, wait_s)
 
-    async def _check_known(self, created: str, last: int, stored: int) -> None:
+    async def _check_known(self, created: str, last: int, stored: int, own: Own) -> None:
         """Compare the stream with what this root knows of it, and remember it.
 
         Args:
             created: when it was created.
             last: its last sequence.
             stored: the highest sequence that this daemon knew before it asked.
+            own: its last message, as it knew it then.
 
         Raises:
             Suspicion: it lacks what this root knows.
@@ -203,22 +202,27 @@ class StreamIdentity:
         """
         marker = await self._marker()
         known, is_again = self._trust.known(self._name), self._trust.request is Request.AGAIN
-        if known is not None and stored > known.last:
+        if known is not None:
             # The next process has to know what is missing, too.
-            known = msgspec.structs.replace(known, last=stored)
+            stored, own = max(stored, known.last), max(own, known.own, key=_place)
+            known = msgspec.structs.replace(known, last=stored, own=own)
             await asyncio.to_thread(self._trust.accept, self._name, known)
+        own = Own() if known is None or is_again else known.own
         if known is not None and not is_again:
             self._compare(known, created, marker, last, stored)
+            if await self._has_other(known.own):
+                await self._note_old_copy(known)
+                raise self._old_copy(known.last)
         elif marker is None or (
-            known is not None
-            and known.identity == _identity(created, marker)
-            and (known.is_old_copy or last < known.last)
+            known is not None and await self._is_before_loss(known, created, marker, last)
         ):
             # A new marker tells the stream after a loss from the one before, on all hosts.
-            marker = await self._new_marker(marker)
+            marker = await self._new_marker(marker, _AGAIN if is_again else b"")
             last = max(last, marker.sequence)
         assert marker is not None
-        known = Known(_identity(created, marker), last)
+        is_new = known is None and marker.body.endswith(_AGAIN)
+        self.is_joining = self.is_joining or is_again or is_new
+        known = Known(_identity(created, marker), last, own=own)
         self.created, self.identity = created, known.identity
         self.began = marker.sequence
         self.stored = last if is_again else max(self.stored, last)
@@ -246,15 +250,34 @@ class StreamIdentity:
                 f" {max(stored, known.last)}"
             )
 
+    async def _is_before_loss(self, known: Known, created: str, marker: Found, last: int) -> bool:
+        """Whether the stream lost messages, and no host has joined it again since."""
+        identity = _identity(created, marker)
+        if known.identity.partition(" ")[2] != identity.partition(" ")[2]:
+            return False
+        is_other = known.identity != identity or known.is_old_copy or last < known.last
+        return is_other or await self._has_other(known.own)
+
+    async def _has_other(self, own: Own) -> bool:
+        """Whether the stream has another message in the place of the last one of this root.
+
+        The hosts that use an old copy before this one looks bring its numbers up to those that it
+        had. A message that is not there was purged, and says nothing.
+        """
+        if not own.sequence:
+            return False
+        found = await at_leader(self._connection, self._name, {"seq": own.sequence})
+        return found is not None and found.headers.get(MESSAGE_ID) != own.id
+
     async def _marker(self) -> Found | None:
         subject = marker_subject(self._options.cluster)
-        return await last_at_leader(self._connection, self._name, subject)
+        return await at_leader(self._connection, self._name, {"last_by_subj": subject})
 
-    async def _new_marker(self, before: Found | None) -> Found:
+    async def _new_marker(self, before: Found | None, ending: bytes) -> Found:
         """Publish a marker behind the last one; returns the one that the stream has then."""
         subject = marker_subject(self._options.cluster)
         headers = {EXPECTED: str(before.sequence if before else 0)}
-        body = secrets.token_hex(16).encode()
+        body = secrets.token_hex(16).encode() + ending
         with suppress(NotConnectedError, NoRespondersError, UnansweredError):
             await self._connection.request(subject, body, limits.RESEND_S, headers)
         # Two hosts may do it at the same time: the stream has the marker of one of them.
@@ -264,28 +287,6 @@ class StreamIdentity:
         return found
 
 
-async def last_at_leader(
-    connection: Connection, stream: str, subject: str, wait_s: float = limits.MONITOR_S
-) -> Found | None:
-    """Returns a subject's last message as the stream's leader has it; None if it has none.
-
-    Raises:
-        JournalLost: nobody answered.
-        OSError: the servers refuse it.
-    """
-    request = {"last_by_subj": subject}
-    try:
-        answer = await api(connection, "STREAM.MSG.GET", stream, request, wait_s)
-    except Rejected as error:
-        if error.code == NO_MESSAGE_FOUND:
-            return None
-        raise refusal(error, stream) from None
-    message = answer["message"]
-    headers = headers_in(base64.b64decode(message.get("hdrs", "")))
-    headers |= {SEQUENCE: str(message["seq"]), TIME: message["time"]}
-    return Found(int(message["seq"]), headers, base64.b64decode(message.get("data", "")))
-
-
 def other_stream(name: str) -> ForeignStream:
     """Return the error for a stream that was made since this root used the one of its name."""
     return ForeignStream(
@@ -293,14 +294,9 @@ def other_stream(name: str) -> ForeignStream:
     )
 
 
-def refusal(error: Rejected, stream: str) -> OSError:
-    """Return a refusal of the servers as an error that says what to do."""
-    match failure_of(error.error, stream):
-        case Refused() as refused:
-            return refused.error()
-        case passing:
-            return OSError(EINVAL, passing.reason)
-
-
 def _identity(created: str, marker: Found) -> str:
     return f"{created} {marker.body.decode(errors='replace')}"
+
+
+def _place(own: Own) -> int:
+    return own.sequence

@@ -2,7 +2,7 @@
 
     steno.<cluster>.s.<identity>           the messages of a session
     steno.<cluster>.n.<segment>.<segment>  the messages of a name
-    steno.<cluster>.m.stream               the marker of the stream: one random message
+    steno.<cluster>.m.stream               the marker of the stream: a random message
     steno.<cluster>.m.taken.<host>         the names of sessions of a host that others take over
     steno.<cluster>.tell.<topic>           announcements, which no stream stores
 

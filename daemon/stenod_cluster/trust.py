@@ -32,6 +32,18 @@ class Request(StrEnum):
     AGAIN = "again"
 
 
+class Own(msgspec.Struct, frozen=True):
+    """The last message that a root published, by which it knows the stream's later messages.
+
+    Attributes:
+        sequence: its number; 0 if there is none.
+        id: its id, which no other message has.
+    """
+
+    sequence: int = 0
+    id: str = ""
+
+
 class Known(msgspec.Struct, frozen=True):
     """A stream that this root used.
 
@@ -39,11 +51,13 @@ class Known(msgspec.Struct, frozen=True):
         identity: the time of its creation, and its marker message.
         last: the highest sequence that this root knows to be durable in it.
         is_old_copy: the servers stored a sequence anew, and may have caught up with the last one.
+        own: the last message of this root that is durable in it.
     """
 
     identity: str
     last: int = 0
     is_old_copy: bool = False
+    own: Own = Own()
 
 
 class Trust:

@@ -3,15 +3,25 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Owner, Publication
+from stenod_cluster.journal import (
+    Fenced,
+    ForeignStream,
+    InDoubt,
+    JournalLost,
+    Kind,
+    Owner,
+    Publication,
+)
 from stenod_cluster.subjects import stream_name
 from support.nats_cluster import NatsCluster
 from support.nats_journals import READY_S, given_up_after, joined, options
+from support.nats_requests import rebuild
 
 pytest.importorskip("nats", reason="NATS needs the extra: pip install -e '.[cluster]'")
 
@@ -337,6 +347,24 @@ def test_messages_that_the_servers_lost_are_no_success(ann: NatsJournal) -> None
 
     assert isinstance(found, JournalLost)
     assert f"knows messages up to {first} of the subject, and {first + 1000}" in str(found.strerror)
+
+
+def test_a_message_without_an_answer_is_in_doubt_where_another_stream_is_found(
+    ann: NatsJournal, losses: Losses, three_nodes: NatsCluster
+) -> None:
+    first = stored(ann, 0)
+
+    def lose() -> str:
+        # What was sent may be in the stream of before, whose data may come back.
+        another = Thread(target=rebuild, args=(three_nodes, stream_name(ann._options.cluster)))
+        another.start()
+        another.join()
+        return "message"
+
+    losses.script = [lose]
+    assert isinstance(put(ann, first), InDoubt)
+    with pytest.raises(ForeignStream):
+        ann.last("s")
 
 
 def test_a_replica_that_lags_does_not_make_a_folder_unknown(

@@ -13,6 +13,7 @@ from cluster.test_moves import client_of, read, write
 from stenod_cluster.subjects import stream_name
 from support.clustered_daemon import clustered_daemon
 from support.command import Steno
+from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster, wait_until
 from support.nats_journals import skip_without_servers
 from support.nats_requests import ask, rebuild
@@ -35,7 +36,7 @@ def folder() -> Iterator[Path]:
 def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_again(
     three_nodes: NatsCluster, folder: Path
 ) -> None:
-    one, two = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "ab")
+    one, two, new = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "abc")
     stream = stream_name(folder.name)
     with one, two, client_of(one) as first, client_of(two) as second:
         write(first, "s", "first")
@@ -63,34 +64,46 @@ def test_a_stream_that_was_made_again_is_named_and_its_sessions_are_shipped_agai
     assert refusal.code != 0
     assert SAYS in refusal.err
     try:
-        joined = Steno(one.root)("cluster", "join", "--again", "--json")
-        # This copy would hide the newest one.
-        assert "s" in joined.document["joined"]
-        (left,) = joined.document["left_out"]
-        assert left["session"] == "moved"
-        assert f"the newest records of the session are on the host of {two.endpoint}" in left["why"]
-        with client_of(one) as first:
-            # The other host has it, and did not join yet.
-            for session in ("t", "new"):
-                with pytest.raises(steno.StorageFailed, match="steno restart"):
-                    first.open(session, follow=False)
-            with pytest.raises(steno.StorageFailed, match="steno restart"):
-                first.rename("s", "t")
-        # The other root knows the stream of before, and has to join, too.
-        assert SAYS in Steno(two.root)("start").err
-        joined = Steno(two.root)("cluster", "join", "--again", "--json")
-        assert joined.code == 0, joined.err
-        assert {"t", "moved"} <= set(joined.document["joined"])
-        with client_of(one) as first, client_of(two) as second:
-            for client in (first, second):
-                assert read(client, "s") == ["first"]
-                assert read(client, "t") == ["second"]
-                assert read(client, "moved") == ["older", "newer"]
-            write(first, "s", "third")
-            assert read(second, "s") == ["first", "third"]
-        assert Steno(one.root)("restart").code == 0
-        with client_of(one) as first:
-            write(first, "new", "fourth")
+        _join_again(one, two, new)
     finally:
-        for each in (one, two):
+        for each in (one, two, new):
             Steno(each.root)("stop")
+
+
+def _join_again(one: ForegroundDaemon, two: ForegroundDaemon, new: ForegroundDaemon) -> None:
+    """Let two hosts join the stream again, one after another, beside one that is new to it."""
+    joined = Steno(one.root)("cluster", "join", "--again", "--json")
+    # This copy would hide the newest one.
+    assert "s" in joined.document["joined"]
+    (left,) = joined.document["left_out"]
+    assert left["session"] == "moved"
+    assert f"the newest records of the session are on the host of {two.endpoint}" in left["why"]
+    with client_of(one) as first:
+        # The other host has it, and did not join yet.
+        for session in ("t", "new"):
+            with pytest.raises(steno.StorageFailed, match="steno restart"):
+                first.open(session, follow=False)
+        with pytest.raises(steno.StorageFailed, match="steno restart"):
+            first.rename("s", "t")
+    # A host that never was in the cluster does not know whether all others are there.
+    assert Steno(new.root)("start").code == 0
+    with client_of(new) as third, pytest.raises(steno.StorageFailed, match="steno restart"):
+        third.open("t", follow=False)
+    # The other root knows the stream of before, and has to join, too.
+    assert SAYS in Steno(two.root)("start").err
+    joined = Steno(two.root)("cluster", "join", "--again", "--json")
+    assert joined.code == 0, joined.err
+    assert {"t", "moved"} <= set(joined.document["joined"])
+    with client_of(one) as first, client_of(two) as second:
+        for client in (first, second):
+            assert read(client, "s") == ["first"]
+            assert read(client, "t") == ["second"]
+            assert read(client, "moved") == ["older", "newer"]
+        write(first, "s", "third")
+        assert read(second, "s") == ["first", "third"]
+    assert Steno(one.root)("restart").code == 0
+    with client_of(one) as first:
+        write(first, "new", "fourth")
+    assert Steno(new.root)("restart").code == 0
+    with client_of(new) as third:
+        write(third, "newer", "fifth")

