@@ -50,6 +50,13 @@ FOLLOWED_RECORDS_MAX: Final = 60_000
 """Records of a transcript whose conversation is followed, about 40 MB of memory; the lines of a
 longer one are still kept. Programs compact a conversation, or begin another, long before."""
 
+LIVE_TAIL_RECORDS: Final = 1000
+"""Last records of a tree whose live branch is found anew when records come: a turn has fewer, and
+what came before is seldom left for another branch."""
+
+WORDS_KEPT_MAX: Final = 1000
+"""Prompts of which the first words are kept: the first one that was not withdrawn is the title."""
+
 FORKS_MAX: Final = 32
 """Forks of forks that are followed to the beginning of a conversation; people make a few."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
-from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
+from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS, WORDS_KEPT_MAX
 from steno_agents.prompts import Words, words_of
 from steno_agents.traces import Circumstances, Spent, time_of
 from steno_protocol._json import is_array, is_object
@@ -188,6 +188,11 @@ class ForeignTranscript(ABC):
     def histories(self) -> list[History]:
         """Return the past histories in the order of their ends, and the live one as the last."""
 
+    def live(self) -> Sequence[int]:
+        """Return the places of the records that the program would send now."""
+        histories = self.histories()
+        return list(histories[-1].places) if histories and histories[-1].end == "live" else []
+
     @abstractmethod
     def converter(self) -> Converter:
         """Return a converter for one history."""
@@ -210,15 +215,15 @@ class ForeignTranscript(ABC):
         if self.own_title is not None:
             return self.own_title
         said = (each.places for each in histories if each.end in {"live", "compaction"})
-        places = {place for each in said for place in each}
-        found = [self._words[place] for place in sorted(places & self._words.keys())]
+        places = {place for each in said for place in each if place in self._words}
+        found = [self._words[place] for place in sorted(places)]
         typed = next((each for each in found if each.is_typed), None)
         chosen = typed or next(iter(found), None)
         return None if chosen is None else chosen.text
 
     def _note_words(self, place: int, prompt: str) -> None:
         """Keep the beginning of a prompt, which may become the title."""
-        words = words_of(prompt)
+        words = words_of(prompt) if len(self._words) < WORDS_KEPT_MAX else None
         if words is not None:
             self._words[place] = words
 
