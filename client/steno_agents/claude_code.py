@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
-from steno_agents.limits import QUEUED_MAX
+from steno_agents.limits import COMPACT_RECORD_BYTES, QUEUED_MAX
 from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
     Converter,
@@ -64,6 +64,7 @@ class ClaudeCode(ForeignTranscript):
 
     program: ClassVar[str] = "Claude Code"
     stream: ClassVar[str] = "claude-code"
+    record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"',)
     companions: ClassVar[tuple[str, ...]] = ("tool-results",)
     beside: ClassVar[Mapping[str, str]] = {
@@ -195,7 +196,6 @@ class ClaudeCode(ForeignTranscript):
             self._note_words(place, text_of(content))
         if text_field(record, "subtype") == "compact_boundary":
             self._boundaries[tree, number] = _boundary(record)
-            self._stem = tree, None
 
     def _queued(self, place: int, record: dict[str, Any]) -> None:
         """Follow the queue of prompts that were typed while the model worked.
@@ -278,8 +278,9 @@ class ClaudeCode(ForeignTranscript):
             return last
         place, identity = self._leaf
         leaf = tree.number(identity)
-        is_later = leaf is not None and place > tree.place(last)
-        return leaf if is_later and not tree.is_above(leaf, last) else last
+        if leaf is None or place < tree.place(last) or tree.is_above(leaf, last):
+            return last
+        return leaf
 
     def _chosen(self, tree: Tree, path: "array[int]") -> Marks:
         """The records of the history that has a path."""

@@ -26,7 +26,6 @@ from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.limits import (
     DAMAGED_NAMED_MAX,
     FOLLOWED_LINE_BYTES,
-    FOLLOWED_RECORDS_MAX,
     LONG_LINE_BYTES,
     RAW_BYTES,
     TAIL_BYTES,
@@ -215,7 +214,7 @@ class Reading:
 
     def feed(self, line: bytes) -> None:
         """Read the next line, which has its newline."""
-        if not self._is_bounded or self.records < FOLLOWED_RECORDS_MAX:
+        if not self._is_bounded or self.records < self._kind.followed_records():
             self._scan(line)
         else:
             self.is_full = True

@@ -117,7 +117,7 @@ class Pi(TreeTranscript):
         self.odd += kind == "message" and role not in _ROLES
         number = self._add(identity, place, parent, speaks=kind in _TOLD)
         if kind == "compaction":
-            self._compact(number, text_field(record, "firstKeptEntryId"))
+            self._compactions[number] = text_field(record, "firstKeptEntryId")
         elif kind == "session_info":
             self._name = text_field(record, "name") or self._name
         elif role == "user":

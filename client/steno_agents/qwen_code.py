@@ -96,7 +96,7 @@ class QwenCode(TreeTranscript):
             if record.get("subtype") == "custom_title":
                 self._title = text_field(payload, "customTitle") or self._title
             elif record.get("subtype") == "chat_compression" and _compressed(record):
-                self._compact(number, None)
+                self._compactions[number] = None
 
     def converter(self) -> Converter:
         """A converter for one history."""

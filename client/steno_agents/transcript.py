@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
-from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS, WORDS_KEPT_MAX
+from steno_agents.limits import (
+    FOLLOWED_READER_BYTES,
+    PAST_FACTOR_MAX,
+    PAST_RECORDS,
+    READER_RECORD_BYTES,
+    WORDS_KEPT_MAX,
+)
 from steno_agents.prompts import Words, words_of
 from steno_agents.traces import Circumstances, Spent, time_of
 from steno_protocol._json import is_array, is_object
@@ -96,6 +102,7 @@ class ForeignTranscript(ABC):
             the same name keeps them.
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
+        record_bytes: memory that the reader takes for each record, about.
         has_states: its file is made of rows that change, and its stream is a log of them.
         title_file: the path, from the folder of the transcript, of a file with its title.
         spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
@@ -114,6 +121,7 @@ class ForeignTranscript(ABC):
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
     spending_marks: ClassVar[tuple[bytes, ...]] = ()
+    record_bytes: ClassVar[int] = READER_RECORD_BYTES
     has_states: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -127,6 +135,11 @@ class ForeignTranscript(ABC):
         self._records: int = 0
         self._past_records = 0
         self._past: list[History] = []
+
+    @classmethod
+    def followed_records(cls) -> int:
+        """Return the number of records up to which the conversation is followed."""
+        return FOLLOWED_READER_BYTES // cls.record_bytes
 
     @classmethod
     @abstractmethod

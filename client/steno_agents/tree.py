@@ -335,8 +335,10 @@ class Tree:
             first: the first record that may end the stem.
         """
         low = number = len(self)
+        # Of a ring, the path is another one for each record that leads to it.
+        is_ring = self.parent(path[-1]) != _NONE
         for above, at in enumerate(path, 1):
-            if at < first:
+            if at < first or is_ring:
                 break
             while number > at + 1:
                 number -= 1

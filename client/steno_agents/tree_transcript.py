@@ -6,13 +6,17 @@ what is above it, except the records that it keeps.
 
 from array import array
 from collections.abc import Sequence
+from typing import ClassVar
 
+from steno_agents.limits import COMPACT_RECORD_BYTES
 from steno_agents.transcript import End, ForeignTranscript, History
 from steno_agents.tree import Marks, Stem, Tree
 
 
 class TreeTranscript(ForeignTranscript):
     """Histories of a tree; a subclass adds the records in its `scan`."""
+
+    record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,10 +30,6 @@ class TreeTranscript(ForeignTranscript):
         """Add a record, which becomes the leaf; returns its number."""
         self._leaf = identity
         return self._tree.add(identity, place, parent, speaks=speaks)
-
-    def _compact(self, number: int, kept: str | None) -> None:
-        """Note that a record is a compaction, and the first record that it keeps."""
-        self._compactions[number], self._stem = kept, None
 
     def _live_leaf(self) -> int | None:
         return None if self._leaf is None else self._tree.number(self._leaf)
@@ -91,7 +91,7 @@ class TreeTranscript(ForeignTranscript):
             if number in self._compactions:
                 rest = path[at + 1 :]
                 kept = self._tree.number(self._compactions[number] or "")
-                begin = rest.index(kept) + 1 if kept in rest else 0
+                begin = 0 if kept is None or kept not in rest else rest.index(kept) + 1
                 chosen = [number, *reversed(rest[:begin]), *reversed(path[:at])]
                 return self._tree.places_of(
                     each for each in chosen if each == number or each not in self._compactions
