@@ -7,5 +7,5 @@ kosong    `StenoLinearStorage(path)`, a storage for kosong's LinearContext
 claude_agent_sdk, openai_agents, langgraph, pydantic_ai, google_adk, strands, llama_index and
 agent_framework: the store that each of these frameworks asks for, on a client of steno
 
-An adapter imports its program only to make one of its objects, so steno installs without them.
+An adapter can be imported without its program, which only its objects need.
 """
