@@ -12,6 +12,7 @@ Files      records, wire                the checks of appended records; the line
            blocks                       bytes as lines, and lines by their numbers
            paths                        names of files, and rules of ids
            private_files                whose files, folders and sockets are trusted; types of files
+           compression                  compressed past generations
            work_dirs                    the work directories in kimi-cli's file
 Checks     checks, line_schemas         a check of a session's files; what their lines hold
            checksums                    the checksums of a file's blocks

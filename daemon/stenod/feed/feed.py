@@ -519,11 +519,16 @@ class Feed:
         offset, size = subscriber.offset, min(subscriber.credit, limits.BLOCK_BYTES)
         # Lines can be durable in the file before their commit is published.
         until = self.head.line if generation == self.head.generation else None
-        view = log.view(generation)
-        try:
-            return await self._run(lambda: read_block(view, line, offset, size, until))
-        finally:
-            view.release()
+
+        def read() -> Block:
+            # The view is made here, too, because a compressed generation takes long to expand.
+            view = log.view(generation)
+            try:
+                return read_block(view, line, offset, size, until)
+            finally:
+                view.release()
+
+        return await self._run(read)
 
     async def _send_next(self, subscriber: Subscriber, log: FollowedLog, block: Block) -> bool:
         """Send a block that was read, or the reset at the end of a generation."""

@@ -91,6 +91,13 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
 
 def blocks(log: Log, generation: int, begin: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yields a generation's whole lines from `begin` with their offset, in `BLOCK_BYTES` reads."""
+    if generation != log.generation:
+        return _past_blocks(log, generation, begin)
+    return blocks_of(lambda size, offset: log.read(generation, offset, size), begin)
+
+
+def _past_blocks(log: Log, generation: int, begin: int) -> Iterator[tuple[int, bytes]]:
+    # Opened once, because a compressed one is expanded by each opening.
     view = log.view(generation)
     try:
         yield from blocks_of(view.read, begin)

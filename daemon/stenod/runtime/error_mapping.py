@@ -38,6 +38,7 @@ _REMEDIES: Final = {
     errno.EMFILE: _HANDLES,
     errno.ENFILE: "let the machine have more open files (fs.file-max)",
     errno.EAGAIN: "let the daemon have more threads (`ulimit -u`, TasksMax of systemd)",
+    errno.ENOTSUP: "do what it says",
     errno.EXDEV: "give the root a file system of its own instead of an overlay",
 }
 

@@ -6,6 +6,7 @@ gives it its name, which the folder's sync makes durable. 3. The plain file is r
 At every instant one of the two files is whole. A reader takes the plain one if there is one.
 """
 
+import errno
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +27,8 @@ def compress_generation(disk: Disk, folder: int, generation: int) -> int:
 
     Raises:
         BadRequest: nothing that is installed can compress it.
-        OSError: it stays plain, or both files are there.
+        OSError: it stays plain, or both files are there. It also stays plain if another program
+            changed it meanwhile.
     """
     name = paths.generation_file(generation + 1)
     packed = paths.compressed_file(name)
@@ -34,7 +36,10 @@ def compress_generation(disk: Disk, folder: int, generation: int) -> int:
     remove(disk, folder, fresh)
     try:
         with closing(disk, disk.open_read(folder, name)) as plain:
-            freed = _write(disk, folder, plain, fresh)  # 1.
+            found = disk.stat(plain)
+            freed = _write(disk, folder, plain, found.size, fresh)  # 1.
+        if not disk.has(folder, name, found.inode, found.size):
+            raise OSError(errno.EBUSY, "another program changed the file", name)
     except Exception:
         with suppress(OSError):
             remove(disk, folder, fresh)
@@ -49,9 +54,9 @@ def compress_generation(disk: Disk, folder: int, generation: int) -> int:
     return freed
 
 
-def _write(disk: Disk, folder: int, plain: int, fresh: str) -> int:
+def _write(disk: Disk, folder: int, plain: int, size: int, fresh: str) -> int:
     """Write the compressed file, and return the bytes that it takes less."""
-    size, crc = disk.stat(plain).size, 0
+    crc = 0
     for block in _blocks(disk, plain, size):
         crc = zlib.crc32(block, crc)
     with closing(disk, disk.open_new(folder, fresh)) as handle:

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Final
 
 from steno_protocol import compression, limits, paths
+from steno_protocol.errors import BadRequest
 from stenod.store.disk import Disk, FileStat
 from stenod.store.log import Copy
 
@@ -33,19 +34,34 @@ def open_file(disk: Disk, folder: int, name: str) -> int:
     """Open a file of a session for reading; a compressed past generation is expanded.
 
     Raises:
-        BadRequest: nothing that is installed can expand it.
-        OSError: it cannot be read, or its compressed form is damaged.
+        OSError: it cannot be read, or its compressed form is damaged, or nothing that is installed
+            can expand it.
     """
+    return expanded(disk, *open_stored(disk, folder, name))
+
+
+def open_stored(disk: Disk, folder: int, name: str) -> tuple[int, str]:
+    """Open a file of a session as it is stored; returns the handle and the name it has."""
     try:
-        return disk.open_read(folder, name)
+        return disk.open_read(folder, name), name
     except FileNotFoundError:
         packed = paths.compressed_file(name)
         # The compressed form has its name before the plain one loses its own.
         if paths.generation_of(name) is None or disk.stat_name(folder, packed) is None:
             raise
-    with closing(disk, disk.open_read(folder, packed)) as handle:
-        blocks = compression.expanded(lambda size, at: disk.read(handle, size, at), packed)
-        return disk.open_scratch(blocks)
+    return disk.open_read(folder, packed), packed
+
+
+def expanded(disk: Disk, handle: int, name: str) -> int:
+    """Return the handle of a plain file, or expand a compressed one and close it."""
+    if not paths.is_compressed(name):
+        return handle
+    with closing(disk, handle):
+        blocks = compression.expanded(lambda size, at: disk.read(handle, size, at), name)
+        try:
+            return disk.open_scratch(blocks)
+        except BadRequest as error:
+            raise OSError(errno.ENOTSUP, error.message, name) from None
 
 
 class SharedHandle:

@@ -18,7 +18,14 @@ from steno_protocol import limits, paths
 from steno_protocol.checksums import BlockChecksums
 from stenod.store.disk import Disk, FileStat
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import FileView, SharedHandle, copy_all, open_file, write_all
+from stenod.store.handles import (
+    FileView,
+    SharedHandle,
+    copy_all,
+    expanded,
+    open_stored,
+    write_all,
+)
 from stenod.store.log import Copy, Piece
 from stenod.store.names import (
     link_generation,
@@ -513,7 +520,9 @@ class JsonlLog:
 
     def _open_past(self, generation: int) -> int:
         with self.folder_handle.pinned() as folder:
-            return open_file(self._disk, folder, self._past_name(generation))
+            handle, name = open_stored(self._disk, folder, self._past_name(generation))
+        # Not above: the event loop waits for the end of that block.
+        return expanded(self._disk, handle, name)
 
     def _past_name(self, generation: int) -> str:
         if self._deleted is None:

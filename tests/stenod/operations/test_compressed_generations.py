@@ -293,6 +293,29 @@ def test_without_zstd_the_report_names_the_command_that_installs_it(
     assert len(list(folder.glob("*.zst"))) == 0
 
 
+def test_without_zstd_a_compressed_generation_is_an_error_that_names_the_command(
+    client: steno.BlockingClient, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten(client)
+    follow(client, daemon)
+
+    def missing(what: str) -> object:
+        raise BadRequest(f"{what} needs zstd: install it")
+
+    monkeypatch.setattr(compression, "_package", missing)
+    with pytest.raises(StorageFailed, match=r"context_1\.jsonl\.zst needs zstd: install it"):
+        lines(client, 0)
+    with (
+        client.session("demo").subscribe(after=steno.Position(0, 0)) as events,
+        pytest.raises(steno.NotFound, match="needs zstd: install it"),
+    ):
+        list(events)
+    assert {each.file for each in check(client).findings if each.damage} == {
+        "context_1.jsonl", "context_2.jsonl",
+    }  # fmt: skip
+    client.session("demo").append_message(message(1))
+
+
 def test_cluster_refuses_the_rule() -> None:
     text = (
         '[replication]\ncluster = "team"\nservers = ["nats://a:4222"]\n'

@@ -167,6 +167,24 @@ def test_a_compressor_that_errs_is_noticed_before_the_plain_file_goes(
     assert not tried.has_file(f"{FOLDER}/{PACKED}")
 
 
+@pytest.mark.parametrize("how", ["append", "replace"])
+def test_a_generation_that_another_program_changes_meanwhile_stays_plain(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    tried = disk()
+    compressed = compression.compressed
+
+    def changing(blocks: Iterator[bytes], size: int, crc: int) -> Iterator[bytes]:
+        yield from compressed(blocks, size, crc)
+        getattr(tried.foreign, how)(f"{FOLDER}/{NAME}", CONTENT)
+
+    monkeypatch.setattr(compression, "compressed", changing)
+    with pytest.raises(OSError, match="another program"):
+        compress(tried)
+    assert set(tried.tree()) == {f"{FOLDER}/{NAME}", f"{FOLDER}/{paths.CONTEXT}"}
+    assert tried.content(f"{FOLDER}/{NAME}") == CONTENT * (2 if how == "append" else 1)
+
+
 def test_a_generation_that_does_not_shrink_stays_plain() -> None:
     tried = SimulatedDisk()
     content = random.Random(1).randbytes(9000)
@@ -224,5 +242,5 @@ def test_without_zstd_both_ways_name_the_command_that_installs_it(
     with pytest.raises(BadRequest, match=r"compressing.* install .*stenod\[zstd\]"):
         compress(plain)
     assert read(plain) == CONTENT
-    with pytest.raises(BadRequest, match=rf"reading {PACKED} .* install .*stenod\[zstd\]"):
+    with pytest.raises(OSError, match=rf"reading {PACKED} .* install .*stenod\[zstd\]"):
         read(packed)
