@@ -38,6 +38,9 @@ _ASIDE: Final = ".backup"
 
 _KEYS: Final = "keys"
 
+_PRICES: Final = "prices.toml"
+"""What models cost, for `steno usage`; people edit it."""
+
 _Asks = Callable[[str], State]
 
 
@@ -102,7 +105,8 @@ class Mirror:
         make_private(self._folder / _ASIDE)
 
     def _copy_configuration(self) -> None:
-        self._copy_plain(self._root / paths.CONFIG, self._folder / paths.CONFIG)
+        for name in (paths.CONFIG, _PRICES):
+            self._copy_plain(self._root / name, self._folder / name)
         keys = self._root / _KEYS
         if keys.is_dir() and not keys.is_symlink():
             make_private(self._folder / _KEYS)

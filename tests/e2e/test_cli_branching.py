@@ -126,6 +126,20 @@ def test_undo_without_turns_drops_the_last_message_of_the_user(steno: Steno) -> 
     assert (ran.code, "has no turn to undo" in ran.err) == (4, True)
 
 
+def test_undo_takes_no_summary_of_a_compaction_for_a_turn(root: Path, steno: Steno) -> None:
+    with connect_sync(root) as client:
+        session = client.open("plain", follow=False)
+        for text in ("one", "two"):
+            session.append_message({"role": "user", "content": text})
+            session.append_message({"role": "assistant", "content": f"to {text}"})
+        session.compact(lambda *_: "summary", preserve=1)
+    ran = steno("undo", "plain")
+    assert (ran.code, "has no turn to undo" in ran.err) == (4, True)
+    assert steno("append", "plain", "three").code == 0
+    assert steno("undo", "plain").code == 0
+    assert messages_of(steno, "plain")[-1] == "to two"
+
+
 def test_undo_of_a_state_that_is_not_the_last_one_is_a_conflict(steno: Steno) -> None:
     ran = steno("undo", "demo", "--expect", "0:5")
     assert ran.code == 3

@@ -105,6 +105,7 @@ def test_configuration_and_keys_are_copied_privately(
     root: Path, second_root: Path, client: steno.BlockingClient
 ) -> None:
     (root / "config.toml").write_text("")
+    (root / "prices.toml").write_text('currency = "USD"')
     (root / "keys").mkdir(mode=0o700)
     (root / "keys" / "server.key").write_text("secret")
     (root / "keys" / "server.key").chmod(0o600)
@@ -112,6 +113,7 @@ def test_configuration_and_keys_are_copied_privately(
     copy = second_root / "copy"
     back_up(client, root, copy)
     assert (copy / "config.toml").exists()
+    assert (copy / "prices.toml").read_text() == 'currency = "USD"'
     assert (copy / "keys" / "server.key").stat().st_mode & 0o777 == 0o600
     assert copy.stat().st_mode & 0o777 == 0o700
     assert not (copy / "keys" / "link").is_symlink()

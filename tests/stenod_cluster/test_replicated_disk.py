@@ -11,9 +11,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from steno_protocol.commands import DeleteStream
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import recovery_points
+from stenod.sessions import streams
+from stenod.sessions.session_folders import Place
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
 from stenod.store.log import Copy
 from stenod.store.names import replacing
@@ -493,6 +497,25 @@ def test_a_snapshot_that_fails_half_way_loses_nothing(
     succeed(two, one)
     two.open("s")
     assert two.content("s") == one.content("s")
+
+
+def test_a_streams_successor_and_its_deletion_come_together(one: Host, two: Host) -> None:
+    one.open("s")
+    disk, place = one.disk, Place("s", Path(one.tree), ("s",), shared=False)
+    folder = disk.open_folder(disk.open_root(one.tree), "s")
+    for stream, number in (("notes", "1"), ("next", "2")):
+        handle = disk.open_append(folder, f"stream-{stream}.jsonl", create=True)
+        disk.write(handle, line(number))
+        disk.fdatasync(handle)
+    command = DeleteStream(session="s", stream="notes", key="d", successor="next")
+    streams.discard(disk, folder, place, command, 5.0, 10.0, FailedSyncs())
+    succeed(two, one)
+    two.open("s")
+    found = two.content("s")
+    assert found == one.content("s")
+    assert found["stream-notes.jsonl"] == line("2")
+    assert found["stream-notes~1~5~d.jsonl"] == line("1")
+    assert "stream-next.jsonl" not in found
 
 
 def test_what_is_no_file_stays_on_its_host(one: Host, two: Host) -> None:

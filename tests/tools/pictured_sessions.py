@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import steno
 from steno_protocol import paths
+from support.command import Steno
 
 _DAY_S: Final = 86_400
 _WAIT_S: Final = 60.0
@@ -55,6 +56,33 @@ _OTHERS: Final = (
 )
 """The other sessions: id, title, number of messages, and days since the last of them."""
 
+_COUNTS: Final = (
+    "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"
+)  # fmt: skip
+
+_SPENT: Final = (
+    ("claude-sonnet-4-5", 0, (18_400, 912_000, 40_100, 21_300)),
+    ("claude-sonnet-4-5", 1, (22_900, 1_480_000, 61_700, 34_800)),
+    ("claude-haiku-4-5", 1, (9_300, 210_000, 12_000, 6_100)),
+    ("claude-sonnet-4-5", 2, (11_200, 604_000, 25_900, 14_600)),
+)
+"""What imported programs counted: model, days ago, and tokens."""
+
+_PRICES: Final = """currency = "USD"
+
+[models."claude-sonnet-*"]
+input = 3.00
+cache_read = 0.30
+cache_write = 3.75
+output = 15.00
+
+[models."claude-haiku-*"]
+input = 1.00
+cache_read = 0.10
+cache_write = 1.25
+output = 5.00
+"""
+
 _WRITERS: Final = (
     ("fix-login", "coder", 0.01, 900),
     (_OTHERS[0][0], "searcher", 0.03, 2500),
@@ -80,6 +108,30 @@ def write_history(root: Path) -> None:
     for name, days in ages.items():
         file = root / paths.SESSIONS / name / paths.CONTEXT
         os.utime(file, (now - days * _DAY_S, now - days * _DAY_S))
+
+
+def write_spending(root: Path) -> None:
+    """Write a root with imported transcripts whose models have prices, and end its daemon."""
+    projects = root.parent / "projects" / "bakery"
+    projects.mkdir(parents=True)
+    for number, (model, days, counted) in enumerate(_SPENT):
+        at = time.strftime("%Y-%m-%dT10:00:00.000Z", time.gmtime(time.time() - days * _DAY_S))
+        session = f"0199f1c2-5b1e-4a90-8000-3d1c5e9b7a{number:02}"
+        common = {"sessionId": session, "timestamp": at, "cwd": "/srv/bakery", "version": "2.0"}
+        usage = dict(zip(_COUNTS, counted, strict=True))
+        answer = {"id": f"m{number}", "role": "assistant", "model": model, "usage": usage}
+        asked = {"role": "user", "content": "Go on."}
+        nodes = (
+            {"type": "user", "uuid": "u", "parentUuid": None, "message": asked},
+            {"type": "assistant", "uuid": "a", "parentUuid": "u",
+             "message": {**answer, "content": [{"type": "text", "text": "Done."}]}},
+        )  # fmt: skip
+        lines = (json.dumps({**node, **common}) + "\n" for node in nodes)
+        (projects / f"{session}.jsonl").write_text("".join(lines))
+    steno = Steno(root)
+    assert steno("import", str(projects.parent)).code == 0
+    (root / "prices.toml").write_text(_PRICES)
+    steno("stop")
 
 
 def _write_login(client: steno.BlockingClient, coder: steno.BlockingClient) -> None:

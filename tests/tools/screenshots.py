@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ from typing import Final
 
 from support.command import Steno
 from support.project import PROJECT
-from tools.pictured_sessions import write_history, write_turns, writing
+from tools.pictured_sessions import write_history, write_spending, write_turns, writing
 from tools.terminal_pictures import terminal_picture
 
 GUIDE: Final = PROJECT / "client" / "guide" / "pictures"
 
-IN_GUIDE: Final = ("sessions-80", "show-80", "append-80", "top-80")
+IN_GUIDE: Final = ("sessions-80", "show-80", "append-80", "top-80", "usage-80")
 """The pictures that pages of the guide show."""
 
 COMMAND: Final = (
@@ -56,6 +56,7 @@ class Scene:
         rows: lines of the terminal at 80 columns, and at 160.
         agents: agents that write meanwhile.
         later: different screens between a complete one and the picture.
+        history: the sessions before.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Scene:
     rows: tuple[int, int] = (120, 120)
     agents: int = 0
     later: int = 0
+    history: Callable[[Path], None] = write_history
 
 
 SCENES: Final = (
@@ -71,6 +73,7 @@ SCENES: Final = (
     Scene("show", "steno show fix-login"),
     # The second screen has rates, and later ones are even.
     Scene("top", "steno top", "rates of", rows=(24, 34), agents=5, later=3),
+    Scene("usage", "steno usage --by model", history=write_spending),
     Scene("append", "steno append turns < turns.jsonl", r"[45]\d %"),
 )
 
@@ -88,8 +91,9 @@ def take(folder: Path, names: Sequence[str] = ()) -> list[Path]:
     ]  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="steno-", dir="/tmp") as place:
         home = Path(place)
-        (home / "history").mkdir(mode=0o700)
-        write_history(home / "history")
+        for history in {scene.history for scene, _ in wanted}:
+            (home / history.__name__).mkdir(mode=0o700)
+            history(home / history.__name__)
         write_turns(home / "turns.jsonl", _TURNS)
         return [_take_one(scene, home, folder, at) for scene, at in wanted]
 
@@ -98,7 +102,9 @@ def _take_one(scene: Scene, home: Path, folder: Path, at: int) -> Path:
     columns, rows = WIDTHS[at], scene.rows[at]
     steno = Steno(home / "sessions")
     shutil.rmtree(steno.root, ignore_errors=True)
-    shutil.copytree(home / "history", steno.root, ignore=shutil.ignore_patterns("*.sock"))
+    shutil.copytree(
+        home / scene.history.__name__, steno.root, ignore=shutil.ignore_patterns("*.sock")
+    )
     assert steno("start").code == 0
     with ExitStack() as scenery:
         scenery.callback(steno, "stop")

@@ -30,15 +30,16 @@ def add_parser(commands: Subcommands) -> None:
         commands, "import", run,
         "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or one file:"
         " JSON Lines that `steno export` wrote, or <uuid>.jsonl in kimi-cli's old format. The"
-        " import of a session is atomic; a session that was imported before is skipped, so the command can be repeated. The work directories in"
-        " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER may also be or"
-        " contain transcripts of Claude Code (~/.claude/projects) or rollouts of Codex"
-        " (~/.codex/sessions): the branch with the last record becomes the context, other branches"
-        " and what a compaction replaced become past generations, and the file is kept byte for"
-        " byte in a stream of the session. A transcript that has grown is imported up to its new"
-        " end, and one that was rewritten begins anew, with past generations of what it had;"
-        " `steno watch` does so all the time. FOLDER is only read, links in it are passed over. The"
-        " root must be on this machine.",
+        " import of a session is atomic; a session that was imported before is skipped, so the"
+        " command can be repeated. The work directories in kimi-cli's kimi.json are imported"
+        " too; `steno sessions` shows them. FOLDER may also be or contain transcripts of Claude"
+        " Code (~/.claude/projects) or rollouts of Codex (~/.codex/sessions): the branch with"
+        " the last record becomes the context, other branches and what a compaction replaced"
+        " become past generations, and the file is kept byte for byte in a stream of the"
+        " session. A transcript that has grown is imported up to its new end, and one that was"
+        " rewritten begins anew, with past generations of what it had; `steno watch` does so all"
+        " the time. FOLDER is only read, links in it are passed over. The root must be on this"
+        " machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2\n"
         "steno import ~/.claude/projects",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections import deque
+from typing import Any
 
 from steno import BlockingSession
 from steno.values import decode_object
@@ -20,7 +21,7 @@ from steno_cli.exits import Exit, WrongUsage
 from steno_cli.going_back import done_with, present_turns
 from steno_cli.render.output import Output
 from steno_cli.render.tables import shortened
-from steno_present.messages import texts_of
+from steno_present.messages import is_summary, texts_of
 from steno_present.safe_text import printable
 from steno_present.wording import count
 from steno_protocol import timeline_entries
@@ -120,7 +121,7 @@ def _messages_of_user(session: BlockingSession, head: Position, last: int) -> de
     for number, line in enumerate(session.lines(until=head)):
         # Most lines are no message of a user, and need not be decoded.
         record = decode_object(line) if b'"user"' in line else None
-        if record is not None and record.get("role") == "user" and not shows_checkpoint(record):
+        if record is not None and _is_of_user(record):
             found.append(Position(head.generation, number))
     return found
 
@@ -129,7 +130,13 @@ def _first_text(session: BlockingSession, place: Position) -> str:
     """The first words of the first dropped message with a text, as an end of a clause."""
     for line in session.lines(after=place):
         record = decode_object(line) or {}
-        if record.get("role") == "user" and not shows_checkpoint(record):
+        if _is_of_user(record):
             text = printable(" ".join(texts_of(record)), one_line=True)
             return f", from “{shortened(text, _WORDS_COLUMNS)}” on" if text else ""
     return ""
+
+
+def _is_of_user(record: dict[str, Any]) -> bool:
+    """Whether a record is a user's own message, and not a checkpoint's or the summary of others."""
+    is_made = shows_checkpoint(record) or is_summary(record)
+    return record.get("role") == "user" and not is_made
