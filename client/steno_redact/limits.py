@@ -13,7 +13,7 @@ RECORD_CHARS_MAX: Final = 100_000_000
 """Characters that are searched for one record, each as often as it is looked at. A record of the
 largest size takes 67 million once; beyond this, it is masked as a whole. That takes 10 s."""
 
-STEP_CHARS: Final = 30
+STEP_CHARS_MIN: Final = 30
 """Characters that an escape, a line break inside of a key, or a match costs: 3 us."""
 
 SEARCH_CHARS_MIN: Final = 100

@@ -24,7 +24,7 @@ from steno_redact.limits import (
     PREVIEW_CHARS_MAX,
     RECORD_CHARS_MAX,
     SEARCH_CHARS_MIN,
-    STEP_CHARS,
+    STEP_CHARS_MIN,
 )
 from steno_redact.named import STEMS, is_value
 from steno_redact.normal import lowered
@@ -389,7 +389,7 @@ class _Masking:
         return self._redactor.find(text, self._take)
 
     def _take(self, steps: int) -> None:
-        self._spend(STEP_CHARS * steps)
+        self._spend(STEP_CHARS_MIN * steps)
 
     def _spend(self, chars: int) -> None:
         self._left -= chars

@@ -15,6 +15,7 @@ from steno_cli.doctor.daemon import check_lock, check_socket
 from steno_cli.doctor.root import check_disk, check_root, check_sync
 from steno_cli.doctor.sessions import check_sessions
 from steno_protocol import PROTOCOL_VERSION, __version__, limits, paths
+from steno_protocol.errors import Incompatible
 from steno_protocol.replies import StatusReport
 
 Check = Callable[[Namespace, Path], Iterator[Finding]]
@@ -89,6 +90,25 @@ def test_state_of_a_root_is_a_finding(
     (finding,) = check(Namespace(), root)
     assert (finding.state, bool(finding.remedy)) == (state, state != "ok")
     assert printed in finding.text
+
+
+@pytest.mark.usefixtures("held")
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("this client is too old: update steno in the client's environment", "doctor"),
+        ("the daemon at x is too old (it speaks protocol 1): `steno restart`", "restart"),
+    ],
+)
+def test_only_a_daemon_that_is_too_old_is_to_be_restarted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, message: str, remedy: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Incompatible(message)
+
+    monkeypatch.setattr(daemon, "connect_sync", refuse)
+    (finding,) = daemon.check_daemon(Namespace(timeout=None), root)
+    assert remedy in finding.remedy
 
 
 @pytest.mark.usefixtures("held")

@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steno.values import Record
 from steno_protocol.errors import BadRequest, Incompatible
+from steno_protocol.positions import Position
 from steno_search import index as index_module
 from steno_search.folder import IndexFolder
 from steno_search.index import Damaged, Entry, Index, Indexed, Part, crc_of, marker
 from steno_search.query import Filters
+from steno_search.searchable import searchable
 
 WORDS = ("alpha", "Alpha", "beta", "al", "naïve", "Naive", "会议", "会", "foo_bar", "foo", "x1")
 ROLES = ("user", "assistant", "tool")
@@ -366,3 +369,9 @@ def test_a_damaged_page_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(Damaged), Index(path) as index:
         index.find("beta", Filters(), "time", 0, 10)
+
+
+def test_a_coloured_word_is_found_without_its_colour() -> None:
+    value = {"role": "tool", "content": "1 \x1b[32mpassed\x1b[0m"}
+    record = Record(Position(0, 0), value, b"")
+    assert searchable(record).text == "1 passed"

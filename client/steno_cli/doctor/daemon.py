@@ -117,7 +117,10 @@ def check_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
                 *_check_options(client, root, status.pid),
             ]
     except Incompatible as error:
-        yield problem(error.message, f"`{steno(root, 'restart')}`")
+        # Only a daemon that is older than this command is mended by another one.
+        is_old = error.message.endswith("`steno restart`")
+        again = f"then run `{steno(root, 'doctor')}` again"
+        yield problem(error.message, f"`{steno(root, 'restart')}`" if is_old else again)
     except Futile as error:
         options.is_daemon_silent = True
         yield problem(error.message, f"then run `{steno(root, 'doctor')}` again")
