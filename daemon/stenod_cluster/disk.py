@@ -347,8 +347,8 @@ class ReplicatedDisk:
                 each._replace(goal=goal + each.folder.path.removeprefix(source)) for each in found
             ]
             # An opening that found nothing at a name would put away what comes there meanwhile.
-            for each in sorted(each.goal for each in going):
-                held.enter_context(self._ownership.alone(each))
+            for new in sorted(each.goal for each in going):
+                held.enter_context(self._ownership.alone(new))
             self.name_changes.move(going, key)
             try:
                 self._disk.move(folder, name, target, new_name)
