@@ -350,14 +350,17 @@ class ReplicatedDisk:
             going = [
                 each._replace(goal=goal + each.folder.path.removeprefix(source)) for each in found
             ]
+            # An opening that found nothing at a name would put away what comes there meanwhile.
+            for new in sorted(each.goal for each in going):
+                held.enter_context(self._ownership.alone(new))
             self.name_changes.move(going, key)
-        try:
-            self._disk.move(folder, name, target, new_name)
-        except OSError as error:
-            self._ownership.forget(goal)
-            raise OSError(
-                EIO, f"the cluster has the session at {goal!r}, but this disk failed: {error}"
-            ) from error
+            try:
+                self._disk.move(folder, name, target, new_name)
+            except OSError as error:
+                self._ownership.forget(goal)
+                raise OSError(
+                    EIO, f"the cluster has the session at {goal!r}, but this disk failed: {error}"
+                ) from error
         for each in folders:
             self._ownership.save_mark(each)
         if is_in_trash(goal):

@@ -2,15 +2,24 @@
 
 import shutil
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from errno import EIO
 from pathlib import Path
+from threading import Event, Thread, current_thread
 
 import pytest
 
 from steno_protocol.errors import BadRequest, Held
 from stenod_cluster import limits
-from stenod_cluster.journal import Fenced, InDoubt, JournalLost, Kind, Publication, subject_of_name
+from stenod_cluster.journal import (
+    Fenced,
+    InDoubt,
+    JournalLost,
+    Kind,
+    Message,
+    Publication,
+    subject_of_name,
+)
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
@@ -279,6 +288,33 @@ def test_a_move_that_the_disk_fails_took_place_nevertheless(
     # Its copy followed, with the files that it had.
     assert not Path(pair.tree, "p").exists()
     assert not Path(pair.tree, "q", "quarantine").exists()
+
+
+def test_an_opening_that_found_nothing_leaves_what_comes_to_the_name_meanwhile(
+    one: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "p", "old")
+    mover, is_waiting = Thread(target=rename, args=(one, "p")), Event()
+    last, alone = one.journal.last, one.ownership.alone
+
+    def alone_with(path: str) -> AbstractContextManager[None]:
+        if path == "q" and current_thread() is mover:
+            is_waiting.set()
+        return alone(path)
+
+    def last_of(subject: str, *, at_leader: bool = False) -> Message | None:
+        found = last(subject, at_leader=at_leader)
+        if subject == subject_of_name("q") and mover.ident is None:
+            mover.start()
+            while mover.is_alive() and not is_waiting.wait(0.01):
+                pass
+        return found
+
+    monkeypatch.setattr(one.ownership, "alone", alone_with)
+    monkeypatch.setattr(one.journal, "last", last_of)
+    assert one.ownership.acquire("q") is None
+    mover.join()
+    assert read(one, "q") == line("old")
 
 
 @contextmanager
