@@ -180,7 +180,7 @@ def _no_source(tree: SourceTree) -> NotFound:
             f"kimi-cli has moved the session of {path} into a folder: import {path.with_suffix('')}"
         )
     return NotFound(
-        f"{path} is one file, and such a file must be JSON Lines that steno exported, or a"
+        f"{path} is one file, and such a file must be an export as JSON Lines, or a"
         f" transcript of another agent: `steno append ID < {shlex.quote(str(path))}` appends its"
         " records"
     )

@@ -485,7 +485,7 @@ def test_an_import_of_a_lone_file_names_the_command_that_takes_it(
     file = tmp_path / "my notes.jsonl"
     file.write_text("hi\n")
     ran = steno("import", str(file), "demo")
-    assert (ran.code, "must be JSON Lines that steno exported" in ran.err) == (4, True)
+    assert (ran.code, "must be an export as JSON Lines" in ran.err) == (4, True)
     assert f"`steno append ID < '{file}'` appends its records" in ran.err
 
     moved = tmp_path / f"{uuid4()}.jsonl"
