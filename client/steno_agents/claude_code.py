@@ -9,11 +9,12 @@ The live branch is the one with the last record, unless a `last-prompt` after it
 """
 
 import copy
+from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
-from steno_agents.limits import QUEUED_MAX
+from steno_agents.limits import COMPACT_RECORD_BYTES, QUEUED_MAX
 from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
     Converter,
@@ -31,7 +32,7 @@ from steno_agents.transcript import (
     tool_call,
     tool_result,
 )
-from steno_agents.tree import Node, Tree
+from steno_agents.tree import Marks, Stem, Tree, marked
 from steno_protocol._json import is_array, is_object, whole_number
 
 _TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
@@ -63,6 +64,7 @@ class ClaudeCode(ForeignTranscript):
 
     program: ClassVar[str] = "Claude Code"
     stream: ClassVar[str] = "claude-code"
+    record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"',)
     companions: ClassVar[tuple[str, ...]] = ("tool-results",)
     beside: ClassVar[Mapping[str, str]] = {
@@ -82,9 +84,12 @@ class ClaudeCode(ForeignTranscript):
         # The conversations of subagents; the file of a subagent has no other.
         self._side = Tree()
         self._leaf: tuple[int, str] | None = None
-        self._boundaries: dict[str, _Boundary] = {}
+        self._boundaries: dict[tuple[Tree, int], _Boundary] = {}
+        # The tree of the live branch, and the beginning of that.
+        self._stem: tuple[Tree, Stem | None] = self._main, None
         self._queue: deque[str] = deque()
-        self._delivered: dict[str, list[tuple[int, str]]] = {}
+        # By the record of the main tree before them.
+        self._delivered: dict[int, list[tuple[int, str]]] = {}
         # The same prompts by their places; a converter sees those that come later, too.
         self._delivered_at: dict[int, str] = {}
         self._prompts: set[str] = set()
@@ -172,25 +177,25 @@ class ClaudeCode(ForeignTranscript):
         speaks = queued is not None or bool(parts and (is_prompt or kind == "assistant"))
         self.odd += kind in _SPOKEN and content is None
         tree = self._side if record.get("isSidechain") is True else self._main
-        node = Node(
+        number = tree.add(
+            uuid,
             place,
-            len(tree),
             text_field(record, "parentUuid"),
-            text_field(answer, "id"),
-            tuple(str(each.get("id")) for each in parts if each.get("type") == "tool_use"),
-            tuple(
+            group=text_field(answer, "id"),
+            calls=[str(each.get("id")) for each in parts if each.get("type") == "tool_use"],
+            answers=[
                 str(each.get("tool_use_id")) for each in parts if each.get("type") == "tool_result"
-            ),
-            speaks,
+            ],
+            speaks=speaks,
         )
-        tree.add(uuid, node)
         if queued is not None:
             self._prompts.add(text_of(queued))
+            self._stem = tree, None
             self._note_words(place, text_of(queued))
         elif is_prompt and not record.get("isCompactSummary"):
             self._note_words(place, text_of(content))
         if text_field(record, "subtype") == "compact_boundary":
-            self._boundaries[uuid] = _boundary(record)
+            self._boundaries[tree, number] = _boundary(record)
 
     def _queued(self, place: int, record: dict[str, Any]) -> None:
         """Follow the queue of prompts that were typed while the model worked.
@@ -202,8 +207,8 @@ class ClaudeCode(ForeignTranscript):
             case "enqueue" if len(self._queue) < QUEUED_MAX:
                 self._queue.append(text_of(record.get("content")))
             case "remove" if self._queue:
-                prompt, before = self._queue.popleft(), self._main.last
-                if before is not None and _is_typed(prompt):
+                prompt, before = self._queue.popleft(), len(self._main) - 1
+                if before >= 0 and _is_typed(prompt):
                     self._delivered.setdefault(before, []).append((place, prompt))
                     self._delivered_at[place] = prompt
             case "dequeue" if self._queue:
@@ -213,6 +218,23 @@ class ClaudeCode(ForeignTranscript):
             case _:
                 pass
 
+    def live(self) -> Sequence[int]:
+        """The places of the live branch; of a long one, only the end is made anew."""
+        tree, stem = self._tree, self._stem[1]
+        leaf = self._live_leaf(tree)
+        if leaf is None:
+            return ()
+        tail = tree.tail(leaf, stem) if self._stem[0] is tree else None
+        if stem is not None and tail is not None:
+            chosen = tree.with_siblings(tail)
+            queued = self._queued_among(tree, chosen, stem)
+            return stem.places + tree.places(chosen, queued)
+        path = tree.path(leaf)
+        chosen = self._chosen(tree, path)
+        places = self._places(tree, path, chosen)
+        self._stem = tree, tree.stem(path, places, max(self._head(tree, path, chosen)))
+        return places
+
     def histories(self) -> list[History]:
         """What compactions replaced, the other branches, and the live branch as the last."""
         tree = self._tree
@@ -220,80 +242,98 @@ class ClaudeCode(ForeignTranscript):
         if leaf is None:
             return []
         self.unread, self._past_records = 0, 0
-        live = self._chosen(tree, leaf)
-        covered, past = set(live), list[History]()
-        compacted = [self._before(tree, leaf)]
+        live = tree.path(leaf)
+        chosen = self._chosen(tree, live)
+        places, covered, past = self._places(tree, live, chosen), chosen, list[History]()
+        compacted = [self._before(tree, live)]
         newest = tree.newest_first()
         while True:
             end = compacted.pop() if compacted else None
             kind: End = "branch" if end is None else "compaction"
-            end = end or next((each for each in newest if each not in covered), None)
+            end = next((each for each in newest if not covered[each]), None) if end is None else end
             if end is None:
                 break
             # A compaction may have kept the last records of what it replaced.
-            above = tree.path(end, until=covered if kind == "branch" else ())
-            new = [each for each in above if each not in covered]
+            above = tree.path(end, until=covered if kind == "branch" else None)
+            new = [each for each in above if not covered[each]]
+            says = any(map(tree.speaks_at, new))
             # Once one is too many, later ones are only counted: each takes a walk to its root.
-            chosen = tree.with_siblings(new) if self.unread else self._chosen(tree, end)
-            if any(tree.node(each).speaks for each in new):
-                compacted += [] if self.unread else [self._before(tree, end)]
-                if self.unread:
-                    self.unread += 1
-                elif self._has_room(len(chosen)):
-                    past.append(History(self._places(tree, end, chosen), kind))
-            covered |= chosen
+            if self.unread:
+                self.unread += says
+                chosen = tree.with_siblings(new)
+            else:
+                path = tree.path(end)
+                chosen = self._chosen(tree, path)
+                compacted += [self._before(tree, path)] if says else []
+                if says and self._has_room(chosen.count(1)):
+                    past.append(History(self._places(tree, path, chosen), kind))
+            for each in marked(chosen):
+                covered[each] = 1
         past.sort(key=lambda each: max(each.places))
-        return [*past, History(self._places(tree, leaf, live), "live")]
+        return [*past, History(places, "live")]
 
-    def _live_leaf(self, tree: Tree) -> str | None:
+    def _live_leaf(self, tree: Tree) -> int | None:
         last = next(tree.newest_first(), None)
         if last is None or self._leaf is None:
             return last
-        place, leaf = self._leaf
-        is_later = leaf in tree and place > tree.node(last).place
-        return leaf if is_later and leaf not in tree.path(last) else last
+        place, identity = self._leaf
+        leaf = tree.number(identity)
+        if leaf is None or place < tree.place(last) or tree.is_above(leaf, last):
+            return last
+        return leaf
 
-    def _chosen(self, tree: Tree, leaf: str) -> set[str]:
-        """The records of the history that ends with a leaf."""
-        path = tree.path(leaf)
-        boundary = self._boundaries.get(path[-1])
+    def _chosen(self, tree: Tree, path: "array[int]") -> Marks:
+        """The records of the history that has a path."""
+        boundary = self._boundaries.get((tree, path[-1]))
         kept = () if boundary is None else self._kept(tree, boundary)
         return tree.with_siblings([*path, *kept])
 
-    def _kept(self, tree: Tree, boundary: "_Boundary") -> list[str]:
+    def _kept(self, tree: Tree, boundary: "_Boundary") -> Iterable[int]:
         """The records that a compaction left as they were."""
-        if boundary.kept or boundary.head not in tree or boundary.tail not in tree:
-            return [each for each in boundary.kept if each in tree]
-        path = tree.path(boundary.tail)
-        return path[: path.index(boundary.head) + 1] if boundary.head in path else []
+        head, tail = tree.number(boundary.head), tree.number(boundary.tail)
+        if boundary.kept or head is None or tail is None:
+            found = map(tree.number, boundary.kept)
+            return [each for each in found if each is not None]
+        path = tree.path(tail)
+        return path[: path.index(head) + 1] if head in path else ()
 
-    def _before(self, tree: Tree, leaf: str) -> str | None:
+    def _before(self, tree: Tree, path: "array[int]") -> int | None:
         """The record before the compaction that a history begins with; None without one."""
-        boundary = self._boundaries.get(tree.path(leaf)[-1])
+        boundary = self._boundaries.get((tree, path[-1]))
         before = None if boundary is None else boundary.before
-        return before if before is not None and before in tree else None
+        return None if before is None else tree.number(before)
 
-    def _places(self, tree: Tree, leaf: str, chosen: set[str]) -> list[int]:
-        """The places of a history: a summary comes first, and then the messages that it kept."""
-        queued = [
-            place
-            for before, prompts in self._delivered.items()
-            if before in chosen
-            for place, prompt in prompts
-            if prompt not in self._prompts
-        ]
-        places = tree.places(chosen, queued)
-        path = tree.path(leaf)
-        boundary = self._boundaries.get(path[-1])
+    def _head(self, tree: Tree, path: "array[int]", chosen: Marks) -> tuple[int, int]:
+        """The first and the last record of what stands before the messages that were kept."""
+        boundary = self._boundaries.get((tree, path[-1]))
         if boundary is None:
-            return places
-        begin = tree.node(path[-1]).place
+            return 0, 0
+        anchor = tree.number(boundary.anchor)
         # Without an anchor, the summary is the record after the boundary.
-        anchor = boundary.anchor if boundary.anchor in chosen else path[-2:][0]
-        after = tree.node(anchor).place
+        return path[-1], path[-2:][0] if anchor is None or not chosen[anchor] else anchor
+
+    def _places(self, tree: Tree, path: "array[int]", chosen: Marks) -> "array[int]":
+        """The places of a history: a summary comes first, and then the messages that it kept."""
+        places = tree.places(chosen, self._queued_among(tree, chosen))
+        if (tree, path[-1]) not in self._boundaries:
+            return places
+        begin, after = map(tree.place, self._head(tree, path, chosen))
         kept = [place for place in places if place < begin]
         head = [place for place in places if begin <= place <= after]
-        return [*head, *kept, *(place for place in places if place > max(begin, after))]
+        return array("q", [*head, *kept, *(each for each in places if each > max(begin, after))])
+
+    def _queued_among(self, tree: Tree, chosen: Marks, stem: Stem | None = None) -> list[int]:
+        """The places of the prompts that were typed behind some records, or behind a stem."""
+        if tree is not self._main:
+            return []
+        first = -1 if stem is None else stem.number
+        return [
+            place
+            for before, prompts in self._delivered.items()
+            if chosen[before] or before == first
+            for place, prompt in prompts
+            if prompt not in self._prompts and (stem is None or place > tree.place(first))
+        ]
 
     def converter(self) -> Converter:
         """A converter for one history."""

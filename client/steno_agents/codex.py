@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, ClassVar, Final
 
-from steno_agents.limits import FORKS_MAX, PROMPTS_KEPT_BYTES
+from steno_agents.limits import COMPACT_RECORD_BYTES, FORKS_MAX, PROMPTS_KEPT_BYTES
 from steno_agents.prompts import is_note
 from steno_agents.traces import Circumstances, Spent, Tokens, count_of
 from steno_agents.transcript import (
@@ -59,6 +59,7 @@ class Codex(ForeignTranscript):
 
     program: ClassVar[str] = "Codex"
     stream: ClassVar[str] = "codex"
+    record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"token_count"', b'"turn_context"')
     index: ClassVar[Index | None] = Index("session_index.jsonl", "id", "thread_name")
 

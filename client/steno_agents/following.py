@@ -15,7 +15,7 @@ import copy
 import re
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -26,7 +26,6 @@ from steno_agents.json_lines import lenient_object, objects_of
 from steno_agents.limits import (
     DAMAGED_NAMED_MAX,
     FOLLOWED_LINE_BYTES,
-    FOLLOWED_RECORDS_MAX,
     LONG_LINE_BYTES,
     RAW_BYTES,
     TAIL_BYTES,
@@ -215,7 +214,7 @@ class Reading:
 
     def feed(self, line: bytes) -> None:
         """Read the next line, which has its newline."""
-        if not self._is_bounded or self.records < FOLLOWED_RECORDS_MAX:
+        if not self._is_bounded or self.records < self._kind.followed_records():
             self._scan(line)
         else:
             self.is_full = True
@@ -267,7 +266,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self.skipped = 0
-        self._places: list[int] = []
+        self._places: Sequence[int] = ()
         self._converter: Converter | None = None
         self._early: list[int] = []
 
@@ -291,9 +290,9 @@ class Conversation:
         Raises:
             Changed: messages that were yielded before are others now; this object is spent.
         """
-        places = live_places(transcript)
+        places = transcript.live()
         known = len(self._places)
-        if places[:known] != self._places:
+        if known and places[:known] != self._places:
             raise Changed
         converter = self._converter = self._converter or transcript.converter()
         early = deque(self._early)
@@ -347,12 +346,6 @@ def messages_of(
             yield line
         else:
             skip()
-
-
-def live_places(transcript: ForeignTranscript) -> list[int]:
-    """Return the places of the records that the program would send now."""
-    histories = transcript.histories()
-    return list(histories[-1].places) if histories and histories[-1].end == "live" else []
 
 
 def line_of(message: Message) -> bytes | None:

@@ -46,9 +46,23 @@ CALL_ID_CHARS_MAX: Final = 64
 TOOL_NAME_CHARS_MAX: Final = 64
 """Characters of the name of a tool that every service takes."""
 
-FOLLOWED_RECORDS_MAX: Final = 60_000
-"""Records of a transcript whose conversation is followed, about 40 MB of memory; the lines of a
-longer one are still kept. Programs compact a conversation, or begin another, long before."""
+FOLLOWED_READER_BYTES: Final = 40_000_000
+"""Memory of the reader of a transcript whose conversation is followed, by the bytes that it takes
+for each record; the lines of a longer one are still kept. Programs compact a conversation, or begin
+another, long before."""
+
+READER_RECORD_BYTES: Final = 650
+"""Memory that a reader takes for each record, if it has objects of its own for it ..."""
+
+COMPACT_RECORD_BYTES: Final = 120
+"""... and one that has arrays: 330 000 records of a tree are followed."""
+
+LIVE_TAIL_RECORDS: Final = 1000
+"""Last records of a tree whose live branch is found anew when records come: a turn has fewer, and
+what came before is seldom left for another branch."""
+
+WORDS_KEPT_MAX: Final = 1000
+"""Prompts of which the first words are kept: the first one that was not withdrawn is the title."""
 
 FORKS_MAX: Final = 32
 """Forks of forks that are followed to the beginning of a conversation; people make a few."""

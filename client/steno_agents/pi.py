@@ -115,9 +115,9 @@ class Pi(TreeTranscript):
         message = object_field(record, "message")
         role = text_field(message, "role")
         self.odd += kind == "message" and role not in _ROLES
-        self._add(identity, place, parent, speaks=kind in _TOLD)
+        number = self._add(identity, place, parent, speaks=kind in _TOLD)
         if kind == "compaction":
-            self._compactions[identity] = text_field(record, "firstKeptEntryId")
+            self._compactions[number] = text_field(record, "firstKeptEntryId")
         elif kind == "session_info":
             self._name = text_field(record, "name") or self._name
         elif role == "user":

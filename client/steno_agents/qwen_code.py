@@ -88,7 +88,7 @@ class QwenCode(TreeTranscript):
         kind = text_field(record, "type")
         parts = content_parts(object_field(record, "message").get("parts"))
         self.odd += kind in _SPOKEN and not _has_parts(record)
-        self._add(uuid, place, text_field(record, "parentUuid"), speaks=bool(parts))
+        number = self._add(uuid, place, text_field(record, "parentUuid"), speaks=bool(parts))
         if kind == "user":
             self._note_words(place, prompt_text(parts))
         elif kind == "system":
@@ -96,7 +96,7 @@ class QwenCode(TreeTranscript):
             if record.get("subtype") == "custom_title":
                 self._title = text_field(payload, "customTitle") or self._title
             elif record.get("subtype") == "chat_compression" and _compressed(record):
-                self._compactions[uuid] = None
+                self._compactions[number] = None
 
     def converter(self) -> Converter:
         """A converter for one history."""

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
-from steno_agents.limits import PAST_FACTOR_MAX, PAST_RECORDS
+from steno_agents.limits import (
+    FOLLOWED_READER_BYTES,
+    PAST_FACTOR_MAX,
+    PAST_RECORDS,
+    READER_RECORD_BYTES,
+    WORDS_KEPT_MAX,
+)
 from steno_agents.prompts import Words, words_of
 from steno_agents.traces import Circumstances, Spent, time_of
 from steno_protocol._json import is_array, is_object
@@ -96,6 +102,7 @@ class ForeignTranscript(ABC):
             the same name keeps them.
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
+        record_bytes: memory that the reader takes for each record, about.
         has_states: its file is made of rows that change, and its stream is a log of them.
         title_file: the path, from the folder of the transcript, of a file with its title.
         spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
@@ -114,6 +121,7 @@ class ForeignTranscript(ABC):
     index: ClassVar["Index | None"] = None
     title_file: ClassVar[str | None] = None
     spending_marks: ClassVar[tuple[bytes, ...]] = ()
+    record_bytes: ClassVar[int] = READER_RECORD_BYTES
     has_states: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -127,6 +135,11 @@ class ForeignTranscript(ABC):
         self._records: int = 0
         self._past_records = 0
         self._past: list[History] = []
+
+    @classmethod
+    def followed_records(cls) -> int:
+        """Return the number of records up to which the conversation is followed."""
+        return FOLLOWED_READER_BYTES // cls.record_bytes
 
     @classmethod
     @abstractmethod
@@ -188,6 +201,11 @@ class ForeignTranscript(ABC):
     def histories(self) -> list[History]:
         """Return the past histories in the order of their ends, and the live one as the last."""
 
+    def live(self) -> Sequence[int]:
+        """Return the places of the records that the program would send now."""
+        histories = self.histories()
+        return list(histories[-1].places) if histories and histories[-1].end == "live" else []
+
     @abstractmethod
     def converter(self) -> Converter:
         """Return a converter for one history."""
@@ -210,15 +228,15 @@ class ForeignTranscript(ABC):
         if self.own_title is not None:
             return self.own_title
         said = (each.places for each in histories if each.end in {"live", "compaction"})
-        places = {place for each in said for place in each}
-        found = [self._words[place] for place in sorted(places & self._words.keys())]
+        places = {place for each in said for place in each if place in self._words}
+        found = [self._words[place] for place in sorted(places)]
         typed = next((each for each in found if each.is_typed), None)
         chosen = typed or next(iter(found), None)
         return None if chosen is None else chosen.text
 
     def _note_words(self, place: int, prompt: str) -> None:
         """Keep the beginning of a prompt, which may become the title."""
-        words = words_of(prompt)
+        words = words_of(prompt) if len(self._words) < WORDS_KEPT_MAX else None
         if words is not None:
             self._words[place] = words
 

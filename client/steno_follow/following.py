@@ -96,9 +96,10 @@ class Follower:
         )
 
     @property
-    def read_records(self) -> int:
-        """The records of the file whose reader is in memory."""
-        return 0 if self._reading is None else self._reading.records
+    def reader_bytes(self) -> int:
+        """The memory of the reader of the file, about."""
+        records = 0 if self._reading is None else self._reading.records
+        return records * self._source.format.record_bytes
 
     def forget(self) -> None:
         """Drop what is in memory; the next look reads the file from its beginning."""

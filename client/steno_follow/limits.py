@@ -61,9 +61,9 @@ WATCH_WORK_S: Final = 1.0
 WATCH_READERS_MAX: Final = 16
 """Files whose reader stays in memory; another one that grows is read from its beginning."""
 
-WATCH_READERS_RECORDS_MAX: Final = 80_000
-"""Records of the files whose readers stay in memory, which take about 50 MB: that of one file of
-any length, and of many short ones."""
+WATCH_READERS_BYTES_MAX: Final = 50_000_000
+"""Memory of the readers that stay in memory: that of one file of any length, and of many short
+ones."""
 
 WATCH_BACKOFF_MIN_S: Final = 10.0
 """Pause before a file that could not be followed is tried again, doubled each time ..."""

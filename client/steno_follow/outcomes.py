@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from steno_agents.following import Damage
-from steno_agents.limits import FOLLOWED_RECORDS_MAX
 from steno_follow.foreign_source import ForeignSource
 from steno_present.wording import count, number
 
@@ -158,7 +157,8 @@ def _of_a_look(found: Followed, source: ForeignSource) -> Iterator[str]:
             f" `steno delete {session} --yes` an import takes the transcript"
         )
     if found.is_too_long:
-        yield f"{source.file} has more than {FOLLOWED_RECORDS_MAX} records: {left}"
+        most = number(source.format.followed_records())
+        yield f"{source.file} has more than {most} records: {left}"
     if found.lost_beginning:
         yield (
             f"{session} is a fork of {found.lost_beginning}, whose file is not there any more: its"

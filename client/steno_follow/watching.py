@@ -24,8 +24,8 @@ from steno_follow.limits import (
     WATCH_BACKOFF_MAX_S,
     WATCH_BACKOFF_MIN_S,
     WATCH_LOOK_BYTES,
+    WATCH_READERS_BYTES_MAX,
     WATCH_READERS_MAX,
-    WATCH_READERS_RECORDS_MAX,
     WATCH_SETTLED_S,
     WATCH_WORK_S,
 )
@@ -322,8 +322,7 @@ class Watcher:
         self.followers[file.path] = follower
         while len(self.followers) > 1 and (
             len(self.followers) > WATCH_READERS_MAX
-            or sum(each.read_records for each in self.followers.values())
-            > WATCH_READERS_RECORDS_MAX
+            or sum(each.reader_bytes for each in self.followers.values()) > WATCH_READERS_BYTES_MAX
         ):
             self.followers.popitem(last=False)
         return follower

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import steno
+from steno_agents.claude_code import ClaudeCode
 from steno_agents.following import lines_of
+from steno_agents.limits import FOLLOWED_READER_BYTES
 from steno_follow.aside import folder_aside
 from steno_follow.context import FollowedContext
 from steno_follow.file_watch import FileWatch
@@ -312,7 +314,8 @@ def test_readers_of_large_files_leave_the_memory(
         world.write(number, "one", "two", "three")
     world.look()
     assert len(world.watcher.followers) == 2
-    monkeypatch.setattr("steno_follow.watching.WATCH_READERS_RECORDS_MAX", 3)
+    records = 3 * ClaudeCode.record_bytes
+    monkeypatch.setattr("steno_follow.watching.WATCH_READERS_BYTES_MAX", records)
     for number in range(4):
         world.write(number, "one", "two", "three", "four", "five")
     world.look()
@@ -346,7 +349,7 @@ def test_a_long_file_is_taken_in_bit_by_bit_and_others_come_first(
 def test_a_conversation_is_followed_up_to_a_number_of_records(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steno_agents.following.FOLLOWED_RECORDS_MAX", 3)
+    monkeypatch.setattr(ClaudeCode, "record_bytes", FOLLOWED_READER_BYTES // 3)
     world.write(1, "one")
     world.look()
     file = world.write(1, "one", "two", "three", "four", "five")
