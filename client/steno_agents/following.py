@@ -36,7 +36,6 @@ from steno_agents.transcript import (
     History,
     Lookup,
     Message,
-    text_field,
 )
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.limits import RECORD_BYTES_MAX
@@ -49,6 +48,9 @@ _KEY: Final = re.compile(r"file-(\d{1,9})-(\d{1,16})-([0-9a-f]{16})")
 _DIGEST_BYTES: Final = 8
 _RAW: Final = "steno_raw"
 """The field of a record with the bytes of a line that is no record itself."""
+
+_CONTROL: Final = b'{"role":"_'
+"""Begins a record that is no message."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -128,8 +130,9 @@ def pieces_of(
         mask: hides secrets in a line; the daemon's client cannot look into Base64.
         is_rest: the beginning of the line is in the stream already.
     """
-    if not is_rest and _is_record(line):
-        yield Piece(line[:-1], len(line))
+    record = None if is_rest else _record_of(line)
+    if record is not None:
+        yield Piece(record, len(line))
         return
     for begin in range(0, len(line), RAW_BYTES):
         part = line[begin : begin + RAW_BYTES]
@@ -150,14 +153,15 @@ def _raw_of(record: bytes) -> bytes | None:
     return b64decode(raw) if isinstance(raw, str) and len(value) == 1 else None
 
 
-def _is_record(line: bytes) -> bool:
-    """Whether a stream keeps the bytes of a line as they are."""
-    if len(line) > RECORD_BYTES_MAX + 1:
-        return False
+def _record_of(line: bytes) -> bytes | None:
+    """The record of a stream that keeps the bytes of a line as they are; None if none does."""
+    if len(line) > RECORD_BYTES_MAX + 1 or _RAW.encode() in line[: len(_RAW) + 4]:
+        return None
+    record = line[:-1]
     try:
-        return check_record(line[:-1]) == line[:-1] and _RAW.encode() not in line[: len(_RAW) + 4]
+        return record if check_record(record) == record else None
     except (BadRequest, TooLarge):
-        return False
+        return None
 
 
 class Damage(NamedTuple):
@@ -318,7 +322,7 @@ class Conversation:
 
     def _lines(self, messages: Iterator[Message]) -> Iterator[bytes]:
         # No message stays in memory while its line is sent.
-        for line in map(line_of, messages):
+        for line in _lines_of(messages):
             if line is not None:
                 yield line
             else:
@@ -341,17 +345,21 @@ def messages_of(
     """
     converter = transcript.converter()
     messages = chain(_converted(converter, history.places, record_at), converter.finish())
-    for line in map(line_of, messages):
+    for line in _lines_of(messages):
         if line is not None:
             yield line
         else:
             skip()
 
 
-def line_of(message: Message) -> bytes | None:
-    """Return a message as a context has it; None if no context takes it."""
-    line = _encode(message)
-    if (text_field(message, "role") or "").startswith("_"):
+def _lines_of(messages: Iterable[Message]) -> Iterator[bytes | None]:
+    """Yield messages as a context has them; None for each that no context takes."""
+    # A message leaves the memory before its line is checked, which decodes it once more.
+    return map(_checked, map(_encode, messages))
+
+
+def _checked(line: bytes) -> bytes | None:
+    if line.startswith(_CONTROL):
         return line if len(line) <= RECORD_BYTES_MAX else None
     try:
         # ASCII from this encoder is compact and escaped: another copy would show that.

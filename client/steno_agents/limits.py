@@ -21,8 +21,9 @@ QUEUED_MAX: Final = 1000
 """Prompts that wait at once in a queue of Claude Code; people type a few."""
 
 FOLLOWED_LINE_BYTES: Final = 2 * RECORD_BYTES_MAX + MIB
-"""Bytes of a line that is read as a record, which needs its memory twice; a longer one is kept.
-Claude Code writes the images of a prompt twice into a line."""
+"""Bytes of a line that is read as a record, and of its texts in memory; a longer one is kept.
+Claude Code writes the images of a prompt twice into a line. Letters beyond Latin take two bytes for
+each byte of their text while it is decoded, and an emoji lets all of its text take four."""
 
 LONG_LINE_BYTES: Final = MIB
 """Bytes of a line beyond which its length is kept: of the longest ones it saves 33 MB."""

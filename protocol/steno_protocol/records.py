@@ -11,7 +11,7 @@ batch is torn.
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
@@ -511,14 +511,22 @@ def _separators(text: str) -> list[str]:
     return [separator for separator in _LINE_SEPARATORS if separator in text]
 
 
-def _escape_separators(data: bytes) -> bytes:
-    text = data.decode()
-    found = _separators(text)
-    if not found:
-        return data
-    for separator in found:
+def _texts(data: bytes) -> Iterator[str]:
+    """Decode a record in pieces: one emoji makes all text beside it four bytes a character."""
+    pieces = (data[at : at + limits.MIB] for at in range(0, len(data), limits.MIB))
+    return codecs.iterdecode(pieces, "utf-8")
+
+
+def _escaped(text: str) -> bytes:
+    for separator in _separators(text):
         text = text.replace(separator, _LINE_SEPARATORS[separator])
-    escaped = text.encode()
+    return text.encode()
+
+
+def _escape_separators(data: bytes) -> bytes:
+    if not any(map(_separators, _texts(data))):
+        return data
+    escaped = b"".join(map(_escaped, _texts(data)))
     if len(escaped) > limits.RECORD_BYTES_MAX:
         raise _too_large(len(escaped))
     return escaped

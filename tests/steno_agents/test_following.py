@@ -1,6 +1,7 @@
 """A transcript that grows: its place in the file, and the messages that it adds."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
@@ -20,8 +21,10 @@ from steno_agents.following import (
     pieces_of,
 )
 from steno_agents.gemini_cli import GeminiCli
+from steno_agents.json_lines import lenient_object
 from steno_agents.limits import DAMAGED_NAMED_MAX, RAW_BYTES
 from steno_agents.transcript import ForeignTranscript
+from steno_protocol.limits import MIB
 
 
 def node(uuid: str, parent: str | None, kind: str, content: object, **fields: Any) -> bytes:
@@ -225,3 +228,21 @@ def test_a_context_agrees_with_the_wanted_messages_up_to_a_line(
     found = agreement([{"n": each} for each in present], lines, is_same)
     assert (found.same, found.has_more) == (same, has_more)
     assert [json.loads(each)["n"] for each in found.missing] == missing
+
+
+@pytest.mark.parametrize("wide", ["\U0001f600", "\\ud83d\\ude00"])
+def test_a_line_is_left_out_whose_text_takes_more_memory_than_a_line_may(wide: str) -> None:
+    """An emoji lets each character of its text take four bytes, and no other text."""
+    many = "x" * (9 * MIB)
+    beside = f'{{"image": "{many}", "text": "{wide}"}}'
+    assert lenient_object(beside.encode()) == {"image": many, "text": "\U0001f600"}
+    assert lenient_object(f'{{"text": "\\"{many}{wide}"}}'.encode()) is None
+    assert lenient_object(f'{{"text": "\\"{many}\u00e9"}}'.encode()) is not None
+
+
+@pytest.mark.parametrize("odd", [b'"', b'\\"', b"\\"])
+def test_odd_texts_of_a_long_line_take_linear_time(odd: bytes) -> None:
+    begun = time.process_time()
+    assert lenient_object(b'{"a":"' + odd * (10 * MIB)) is None
+    # A look at the rest of the line for each of them takes hours.
+    assert time.process_time() - begun < 20

@@ -402,6 +402,29 @@ def test_a_line_that_is_read_takes_its_memory_twice(world: World, tmp_path: Path
     assert 2 * size < followed < 2.7 * size
 
 
+def test_the_text_of_a_long_line_is_in_memory_once_at_a_time(world: World, tmp_path: Path) -> None:
+    # One emoji makes each character of its text take four bytes.
+    text = 4 * MIB * "x" + "\U0001f600"
+    line = json.dumps(claude_node("3", "2", "user", text), ensure_ascii=False).encode() + b"\n"
+    del text
+    world.file.write_bytes(ONE + line)
+    size = len(line)
+    del line
+    found = world.source
+    (tmp_path / "session").mkdir()
+    tracemalloc.start()
+    try:
+        write_session(found, tmp_path / "session", lambda _: None, None)
+        _, written = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        world.look()
+        _, followed = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert written < 12 * size
+    assert followed < 12 * size
+
+
 def test_a_file_that_is_rewritten_while_it_is_imported_is_refused(
     world: World, tmp_path: Path
 ) -> None:
