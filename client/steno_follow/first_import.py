@@ -170,7 +170,7 @@ def _write_contexts(
     return Imported(
         ends.count("branch"), ends.count("compaction"), ends.count("roll-back"),
         transcript.unread, reading.salvaged, transcript.odd, transcript.elsewhere,
-        len(skipped), reading.damaged_count,
+        len(skipped), reading.damaged_count, damaged=reading.damaged,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What an import or a look at a file has done, and what there is to say of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +25,8 @@ class Imported:
         odd: messages in a form that the reader does not know.
         elsewhere: the session with the beginning of the conversation, if its file was not found.
         skipped: messages of the context that are too long for a record.
-        undecoded: lines without a whole record.
+        undecoded: the number of lines without a whole record.
+        damaged: the first of them.
         unfinished: the bytes of a last line without an end, which was not taken.
     """
 
@@ -39,6 +40,7 @@ class Imported:
     skipped: int = 0
     undecoded: int = 0
     unfinished: int = 0
+    damaged: Sequence[Damage] = ()
 
 
 @dataclass(slots=True)
@@ -90,7 +92,12 @@ def notes_of(found: Outcome, source: ForeignSource) -> Iterator[str]:
     """Yield what there is to say of what was done with a transcript."""
     if isinstance(found, Imported):
         yield from _histories(found, source.session)
-        yield from _not_converted(found, source)
+        yield from left_out_of(found, source)
+        if found.unfinished:
+            yield (
+                f"the last line of {source.origin} ({number(found.unfinished)} bytes) has no end"
+                " and is left out: import it again once it is whole"
+            )
     else:
         yield from _of_a_look(found, source)
 
@@ -117,8 +124,8 @@ def _histories(found: Imported, session: str) -> Iterator[str]:
         yield f"{more} more past histories of {session} are kept in its stream only"
 
 
-def _not_converted(found: Imported, source: ForeignSource) -> Iterator[str]:
-    """How much of a transcript is not in the context of its session."""
+def left_out_of(found: Imported, source: ForeignSource) -> Iterator[str]:
+    """Yield how much of the whole lines of a transcript is not in the context of its session."""
     session, only = source.session, "kept in its stream only"
     if found.skipped:
         yield f"{count(found.skipped, 'message')} of {session} too long for a record, {only}"
@@ -134,12 +141,8 @@ def _not_converted(found: Imported, source: ForeignSource) -> Iterator[str]:
         yield f"{count(found.odd, 'message')} of {session} {form}, {only}"
     if found.undecoded:
         what = "is no record" if found.undecoded == 1 else "are no records"
-        yield f"{count(found.undecoded, 'line')} of {session} {what}, {only}"
-    if found.unfinished:
-        yield (
-            f"the last line of {source.origin} ({number(found.unfinished)} bytes) has no end and is"
-            " left out: import it again once it is whole"
-        )
+        places = _places(found.damaged, found.undecoded)
+        yield f"{count(found.undecoded, 'line')} of {session} {what}, {only}: {places}"
 
 
 def _of_a_look(found: Followed, source: ForeignSource) -> Iterator[str]:
@@ -168,9 +171,13 @@ def _of_a_look(found: Followed, source: ForeignSource) -> Iterator[str]:
         left_out = count(found.skipped, "message")
         yield f"{left_out} of {session} too long for a record, kept in its stream only"
     if found.damaged_count:
-        places = ", ".join(f"byte {each.offset}" for each in found.damaged[:_PLACES_SHOWN])
-        more = " ..." if found.damaged_count > _PLACES_SHOWN else ""
+        places = _places(found.damaged, found.damaged_count)
         yield (
-            f"{count(found.damaged_count, 'damaged line')} in {source.file} at {places}{more}: kept"
-            f" in the stream of {session} only"
+            f"{count(found.damaged_count, 'damaged line')} in {source.file} at {places}: kept in the"
+            f" stream of {session} only"
         )
+
+
+def _places(damaged: Sequence[Damage], whole: int) -> str:
+    places = ", ".join(f"byte {each.offset}" for each in damaged[:_PLACES_SHOWN])
+    return f"{places} ..." if whole > _PLACES_SHOWN else places

@@ -30,7 +30,7 @@ from steno_follow.limits import (
     WATCH_WORK_S,
 )
 from steno_follow.opencode_mirror import DatabaseMirror
-from steno_follow.outcomes import Followed, Imported, Outcome, notes_of
+from steno_follow.outcomes import Followed, Imported, Outcome, left_out_of, notes_of
 from steno_follow.search import find_one
 from steno_follow.session_indexes import IndexWatch
 from steno_follow.source_notes import SOURCE, mark_gone
@@ -331,7 +331,8 @@ class Watcher:
 def _seen(found: Outcome, source: ForeignSource) -> Iterator[Seen]:
     """What is said of a file; nothing if nothing has changed."""
     if isinstance(found, Imported):
-        yield Seen(source.session, str(source.file), "imported")
+        left_out = tuple(left_out_of(found, source))
+        yield Seen(source.session, str(source.file), "imported", notes=left_out)
     elif found.has_changed or found.is_continued_here:
         state: State = "rewritten" if found.was_rewritten else "grown"
         added = found.file_bytes + found.companion_bytes, found.messages

@@ -11,7 +11,7 @@ import pytest
 
 import steno
 from steno_agents.following import lines_of
-from steno_agents.limits import FOLLOWED_RECORDS_MAX
+from steno_agents.kimi_code import KimiCode
 from steno_cli.entry import main
 from steno_follow import search
 from steno_follow.limits import TRANSCRIPT_LINE_BYTES_MAX
@@ -282,13 +282,13 @@ def test_a_transcript_of_any_number_of_records_is_imported_whole(
     root: Path, tmp_path: Path
 ) -> None:
     # A follower leaves the context as it is beyond its bound; an import has none.
-    count = FOLLOWED_RECORDS_MAX + 1
+    count = KimiCode.followed_records() + 1
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": f"m{each}"}]} for each in range(count)
+    ]
     file = write_lines(
         tmp_path / "p" / "s.jsonl",
-        [
-            claude_node(str(each), str(each - 1) if each else None, "user", f"m{each}")
-            for each in range(count)
-        ],
+        [{"type": "context.append_message", "message": each, "time": 1} for each in messages],
     )
     assert Steno(root)("import", str(file)).code == 0
     with steno.connect_sync(root) as client:

@@ -249,6 +249,18 @@ def half_utf8(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'{"a":"\xf0\x9f"}\n')
 
 
+def test_a_new_file_is_named_with_its_damaged_lines(world: World) -> None:
+    file = world.write(1, "one")
+    place = file.stat().st_size
+    with file.open("ab") as content:
+        content.write(b"torn\nthe program writes the rest of this")
+    [seen] = world.look()
+    assert seen.state == "imported"
+    [note] = seen.notes
+    assert f"is no record, kept in its stream only: byte {place}" in note
+
+
+
 @pytest.mark.parametrize("damage", [unreadable, too_long, half_utf8])
 def test_the_others_go_on_beside_a_file_that_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
