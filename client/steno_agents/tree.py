@@ -268,16 +268,17 @@ class Tree:
 
     def with_siblings(self, path: Iterable[int]) -> Marks:
         """Return a path with the other parts of its answers, and the results of their calls."""
-        found, answered = Marks(len(self)), set[int]()
+        found, answered = Marks(len(self)), Marks(len(self._results))
         for number in path:
             found[number] = 1
-            answered.update(self._answers(number))
+            for call in self._answers(number):
+                answered[call] = 1
         for number in marked(found.copy()):
             for part in self._parts(number):
                 found[part] = 1
                 for call in self._calls(part):
                     # A call that two terminals answered has the result of the path.
-                    if call not in answered and self._results[call] != _NONE:
+                    if not answered[call] and self._results[call] != _NONE:
                         found[self._results[call]] = 1
         return found
 
