@@ -173,8 +173,8 @@ def _of_a_look(found: Followed, source: ForeignSource) -> Iterator[str]:
     if found.damaged_count:
         places = _places(found.damaged, found.damaged_count)
         yield (
-            f"{count(found.damaged_count, 'damaged line')} in {source.file} at {places}: kept in the"
-            f" stream of {session} only"
+            f"{count(found.damaged_count, 'damaged line')} in {source.file} at {places}: kept in"
+            f" the stream of {session} only"
         )
 
 

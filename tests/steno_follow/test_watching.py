@@ -260,7 +260,6 @@ def test_a_new_file_is_named_with_its_damaged_lines(world: World) -> None:
     assert f"is no record, kept in its stream only: byte {place}" in note
 
 
-
 @pytest.mark.parametrize("damage", [unreadable, too_long, half_utf8])
 def test_the_others_go_on_beside_a_file_that_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
