@@ -11,7 +11,7 @@ batch is torn.
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
@@ -511,8 +511,10 @@ def _separators(text: str) -> list[str]:
     return [separator for separator in _LINE_SEPARATORS if separator in text]
 
 
-def _texts(data: bytes) -> Iterator[str]:
-    """Decode a record in pieces: one emoji makes all text beside it four bytes a character."""
+def _texts(data: bytes) -> Iterable[str]:
+    """Decode a long record in pieces: one emoji lets all text beside it take four bytes."""
+    if len(data) <= limits.MIB:
+        return (data.decode(),)
     pieces = (data[at : at + limits.MIB] for at in range(0, len(data), limits.MIB))
     return codecs.iterdecode(pieces, "utf-8")
 

@@ -224,6 +224,16 @@ def test_unicode_line_separators_are_escaped(separator: str) -> None:
     assert json.loads(kept) == json.loads(data)
 
 
+@pytest.mark.parametrize("before", range(1, 4))
+def test_a_separator_at_any_place_of_a_long_record_is_escaped(before: int) -> None:
+    head = b'{"role":"user","content":"'
+    text = "x" * (limits.MIB - len(head) - before) + "\u2028" + "\u0085"
+    data = head + text.encode() + b'"}'
+    kept = check_message(data).data
+    assert kept.endswith(rb'x\u2028\u0085"}')
+    assert json.loads(kept)["content"] == text
+
+
 @pytest.mark.parametrize("key", RESERVED_KEYS)
 @pytest.mark.parametrize("spelling", ["{}", "\\u005f{}"])
 def test_reserved_key_is_dropped_in_any_spelling(key: str, spelling: str) -> None:
