@@ -66,6 +66,8 @@ def examine_tail(region: bytes, *, marked: bool) -> Tail:
         marked: the region begins at a length that is known to have been synced. If not, damage
             without NULs may be old, and only the very end counts as torn.
     """
+    if not marked and _ends_soundly(region):
+        return Tail(len(region))
     lines = split_lines(region)
     first_bad, reason = _first_damage(lines, marked=marked)
     if first_bad is not None and any(_is_foreign(line) for line in lines[first_bad + 1 :]):
@@ -75,6 +77,18 @@ def examine_tail(region: bytes, *, marked: bool) -> Tail:
     if first_bad == len(lines) - 1 and _is_unended_foreign(lines[-1]):
         return Tail(len(region), unended=True)
     return Tail(sum(map(len, lines[: _sound_end(lines, first_bad)])), reason)
+
+
+def _ends_soundly(region: bytes) -> bool:
+    """Whether no page is lost and the last line is whole and ends its batch.
+
+    Then nothing is torn where older damage counts as old, and no other line has to be read.
+    """
+    if b"\0" in region or not region.endswith(b"\n"):
+        return False
+    last = region[region.rfind(b"\n", 0, -1) + 1 :]
+    stamp = stamp_of(last)
+    return _is_settled(last) and (stamp is None or stamp.index + 1 == stamp.size)
 
 
 def _sound_end(lines: list[bytes], end: int) -> int:
