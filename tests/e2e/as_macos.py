@@ -1,6 +1,7 @@
 """A folder for PYTHONPATH whose `sitecustomize` hides Linux's calls from its process.
 
-It stands in for a Mac that is not at hand: what it proves is that no call of Linux is needed.
+It stands in for a Mac that is not at hand: what it proves is that no call of Linux is needed, and
+that a volume which ignores case is no danger.
 """
 
 import os
@@ -40,6 +41,18 @@ def getsockopt(self, level, option, *size):
     return of_linux(self, level, option, *size)
 
 socket.socket.getsockopt = getsockopt
+
+def ignoring_case(call):
+    def called(path, *arguments, dir_fd=None, **named):
+        if isinstance(path, str) and dir_fd is not None and "/" not in path:
+            names = os.listdir(dir_fd)
+            if path not in names:
+                path = next((each for each in names if each.lower() == path.lower()), path)
+        return call(path, *arguments, dir_fd=dir_fd, **named)
+    return called
+
+for name in ("open", "stat", "mkdir", "rmdir", "unlink"):
+    setattr(os, name, ignoring_case(getattr(os, name)))
 """
 
 

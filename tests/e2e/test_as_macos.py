@@ -73,3 +73,25 @@ def test_records_survive_a_kill_a_revert_and_a_restart(
     assert "two" not in found
     run(environ, root, "doctor")
     run(environ, root, "stop")
+
+
+def test_a_session_has_one_spelling_where_case_is_ignored(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    run(environ, root, "append", "demo", "one")
+    for words in (["append", "Demo", "two"], ["fork", "demo", "DEMO"], ["clear", "dEMO"]):
+        refused = subprocess.run(
+            as_macos.command(*words, "--root", str(root)),
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert refused.returncode == 1, refused
+        assert "where demo exists: use this spelling" in refused.stderr
+    assert texts(environ, root) == ["one"]
+    run(environ, root, "append", "Other", "two")
+    assert run(environ, root, "sessions", "--json").count('"session"') == 2
+    run(environ, root, "stop")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, Held
+from steno_protocol.errors import Held
 from stenod.store import syncs
 from stenod.store.private_files import open_private
 from stenod.store.private_folders import make_private
@@ -26,8 +26,6 @@ class RootLock:
     Raises:
         Held: another daemon has the lock; the message names it.
         Unauthorized: the root, or the file, belongs to another user.
-        BadRequest: upper and lower case are the same on the root's file system, so that two
-            sessions would be one folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -50,11 +48,6 @@ class RootLock:
             ) from None
         held = os.fstat(self._handle)
         self._identity = (held.st_dev, held.st_ino)
-        try:
-            self._check_case()
-        except BaseException:
-            os.close(self._handle)
-            raise
         self.left_by = self._note()
 
     @property
@@ -102,18 +95,6 @@ class RootLock:
         with suppress(OSError):
             self.write_note(b"")
         os.close(self._handle)
-
-    def _check_case(self) -> None:
-        try:
-            other = self._path.with_name(paths.LOCK.upper()).lstat()
-        except FileNotFoundError:
-            return
-        if (other.st_dev, other.st_ino) == self._identity:
-            raise BadRequest(
-                f"{self._path.parent} is on a file system to which upper and lower case are the"
-                " same, so that the sessions `Talk` and `talk` would be one folder: choose a root"
-                " on a case-sensitive one with --root or STENO_HOME"
-            )
 
     def _note(self) -> paths.LockNote | None:
         # A long path makes a longer note than the bytes that are kept for it.

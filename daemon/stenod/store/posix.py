@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from steno_protocol.errors import BadRequest
 from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
 from steno_protocol.private_files import kind_of
 from stenod import system
@@ -48,13 +49,24 @@ class PosixDisk:
         return os.open(path, _FOLDER)
 
     def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
-        """Open a folder in an open folder; NotADirectoryError if it is a link or no folder."""
+        """Open a folder in an open folder.
+
+        Raises:
+            NotADirectoryError: it is a link or no folder.
+            BadRequest: the file system ignores case, and the folder has another spelling.
+        """
         _check_name(name)
         if create:
             _make_folder(name, parent)
             # Also if the folder existed: its creator may have died before its own sync.
             syncs.fsync(parent)
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        handle = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            _check_spelling(parent, name, handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
 
     def open_read(self, folder: int, name: str) -> int:
         """Open a regular file of the daemon's user for reading."""
@@ -296,6 +308,26 @@ def _make_folders(path: Path) -> None:
         syncs.fsync(parent)
     finally:
         os.close(parent)
+
+
+def _check_spelling(parent: int, name: str, handle: int) -> None:
+    """Let a folder have one spelling, also where upper and lower case are the same.
+
+    Else the sessions `Talk` and `talk` would be one, and who asks for the one would read the other.
+    """
+    other = name.swapcase()
+    try:
+        found = os.stat(other, dir_fd=parent, follow_symlinks=False)
+        is_blind = other != name and found.st_ino == os.fstat(handle).st_ino
+        names = os.listdir(parent) if is_blind else [name]
+    except OSError:
+        return
+    if name not in names:
+        existing = next((each for each in names if each.lower() == name.lower()), other)
+        raise BadRequest(
+            f"upper and lower case are the same on this file system, where {existing} exists:"
+            f" use this spelling in place of {name}, or choose another name"
+        )
 
 
 def _make_folder(name: str, parent: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steno_protocol import limits, paths
-from steno_protocol.errors import BadRequest, Held
+from steno_protocol.errors import Held
 from stenod.store.lock import RootLock
 
 NOTE = b'{"pid":1,"version":"0","root":"/r","endpoint":"ipc:///r/stenod.sock"}'
@@ -127,15 +127,3 @@ def test_a_disk_that_does_not_answer_takes_no_lock_away(
     monkeypatch.setattr(Path, "lstat", broken)
     assert lock.is_in_place
     lock.release()
-
-
-def test_a_root_whose_file_system_ignores_case_is_refused(root: Path) -> None:
-    RootLock(root).release()
-    # Where case is ignored, both names lead to the same file.
-    os.link(root / paths.LOCK, root / paths.LOCK.upper())
-    with pytest.raises(BadRequest, match="upper and lower case are the same"):
-        RootLock(root)
-    (root / paths.LOCK.upper()).unlink()
-    (root / paths.LOCK.upper()).touch()
-    # The refused one did not keep the lock, and another file of that name is no sign.
-    RootLock(root).release()
