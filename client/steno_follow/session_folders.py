@@ -147,6 +147,11 @@ def find_sessions(
             lone = ImportSource(inside.stem, tree, inside, lone=inside)
         if lone is None:
             raise _no_source(tree)
+        if given is None and not _has_id(lone):
+            raise ImpossibleId(
+                f"{tree.path(inside).name!r} is no name of a session: name one, as in `steno import"
+                f" {shlex.quote(str(tree.path(inside)))} demo`"
+            )
         session = lone.session if given is None else given
         check_session_id(session)
         return [replace(lone, session=session)], []
