@@ -196,7 +196,5 @@ def test_a_full_root_says_how_a_deletion_makes_room(root: Path) -> None:
     _configure(root, root_bytes=64 * KIB)
     with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
-        with pytest.raises(steno.TooLarge, match="and the trash have") as raised:
-            for _ in range(17):
-                session.append_message(_message(4 * KIB))
-        assert "lower disk.trash_days and run `steno gc --trash`" in str(raised.value)
+        with pytest.raises(steno.TooLarge, match=r"the trash have .* and run `steno gc --trash`"):
+            session.append_message(_message(64 * KIB))
