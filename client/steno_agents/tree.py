@@ -7,6 +7,7 @@ records have numbers, and arrays have what is known of them: about 80 bytes a re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from steno_agents.limits import LIVE_TAIL_RECORDS
@@ -336,6 +337,8 @@ class Tree:
             first: the first record that may end the stem.
         """
         low = number = len(self)
+        # The highest of so many records at the end of the path.
+        highest = array("i", accumulate(reversed(path), max, initial=_NONE))
         # Of a ring, the path is another one for each record that leads to it.
         is_ring = self.parent(path[-1]) != _NONE
         for above, at in enumerate(path, 1):
@@ -346,7 +349,7 @@ class Tree:
                 callers = map(self._caller, self._answers(number))
                 low = min(low, self._first_parts[number], *callers)
             is_old = at < len(self) - LIVE_TAIL_RECORDS
-            if is_old and low > at and max(path[above:], default=_NONE) < at:
+            if is_old and low > at and highest[len(path) - above] < at:
                 self._changed = len(self)
                 end = len(places)
                 while end and places[end - 1] > self._places[at]:

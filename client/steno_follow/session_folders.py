@@ -147,7 +147,7 @@ def find_sessions(
             lone = ImportSource(inside.stem, tree, inside, lone=inside)
         if lone is None:
             raise _no_source(tree)
-        session = lone.session if given is None else given
+        session = _own_id(lone) if given is None else given
         check_session_id(session)
         return [replace(lone, session=session)], []
     start, inside = (given or "").rstrip("/"), PurePath()
@@ -250,6 +250,17 @@ def check_session_id(start: str) -> None:
             f"{start} is in a mount, which belongs to another program: copy the folder there"
             " yourself, or import it under an id without a mount"
         )
+
+
+def _own_id(lone: ImportSource) -> str:
+    """The id that the name of a file gives."""
+    if not _has_id(lone):
+        file = lone.tree.path(lone.context)
+        raise ImpossibleId(
+            f"{file.name!r} is no name of a session: name one, as in `steno import"
+            f" {shlex.quote(str(file))} demo`"
+        )
+    return lone.session
 
 
 def _has_id(source: ImportSource) -> bool:

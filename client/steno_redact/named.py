@@ -244,14 +244,15 @@ def is_value(name: str, value: str) -> bool:
 def _is_name(word: str) -> bool:
     """Whether a word is a variable or a type that has the name of a secret itself.
 
-    `my_secret` and `dbPassword` are; `supersecret` and `hunter2pass` are passwords.
+    `my_secret` and `dbPassword` are; `supersecret`, `SUPERSECRET` and `hunter2pass` are passwords.
     """
     if key_name(word) is None:
         return False
     last = _PASSWORD_WORD.search(word)
     if last is None or not last.start():
         return True
-    return last[0][0].isupper() or word[last.start() - 1] == "_"
+    is_part = last[0][0].isupper() and not last[0].isupper()
+    return is_part or word[last.start() - 1] == "_"
 
 
 def _is_value(match: re.Match[str]) -> bool:

@@ -513,6 +513,10 @@ def test_exported_lines_are_imported_without_a_folder_beside_them(
     for session in ("talk", "copies/talk"):
         assert steno("read", session).out == steno("read", "demo").out
         assert not (root / "sessions" / session / "notes.txt").exists()
+    spaced = file.rename(tmp_path / "my talk.jsonl")
+    refused = steno("import", str(spaced))
+    assert (refused.code, "is no name of a session: name one" in refused.err) == (2, True)
+    assert steno("import", str(spaced), "mine").out == "mine\n"
 
 
 def test_an_import_refuses_other_files_and_impossible_ids(root: Path, tmp_path: Path) -> None:

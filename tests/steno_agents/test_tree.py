@@ -1,6 +1,7 @@
 """Transcripts that are trees: the live branch of a long one, and what a record costs."""
 
 import random
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -101,6 +102,19 @@ def test_a_parent_that_comes_later_is_in_the_live_branch(monkeypatch: pytest.Mon
     for place, (identity, parent) in enumerate(parents.items()):
         found.scan(place, claude_node(identity, parent, "user", identity))
     assert list(found.live()) == list(found.live()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_root_that_comes_last_takes_a_look_no_square_of_the_records() -> None:
+    found, many = ClaudeCode(), 20_000
+    for place in range(many):
+        parent = "r0" if place == 0 else f"r{place}"
+        found.scan(place, claude_node(f"r{place + 1}", parent, "user", "x"))
+    found.scan(many, claude_node("r0", None, "user", "x"))
+    found.scan(many + 1, claude_node("end", f"r{many}", "user", "x"))
+    begun = time.process_time()
+    assert len(found.live()) == many + 2
+    # Each record's path to the root takes 2.5 s.
+    assert time.process_time() - begun < 1
 
 
 def test_a_record_takes_a_hundred_bytes_and_a_look_at_a_long_branch_little() -> None:

@@ -223,6 +223,7 @@ def test_a_value_is_masked_by_its_name_whatever_it_looks_like(text: str) -> None
 SHORT = (
     ("TOKEN=", "a"), ("PASS=", "1"), ("DB_PASS=", "12"), ("PASSWORD=", "the"), ("TOKEN: ", "5"),
     ("password=", "supersecret"), ("passwd: ", "letmeinpassword"), ("secret: ", "hunter2pass"),
+    ("pwd=", "SUPERSECRET"),
     ("API_KEY=", "password"), ("TOKEN = ", "none"), ("password=", "a"), ("token=", "5"),
     ('token = "', "on"), ('password: "', "is"), ('{"password": "', "no"), ("--pass ", "1"),
     ("Authorization: ", "a"), ("Cookie: ", "1"),

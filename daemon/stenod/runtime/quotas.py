@@ -186,7 +186,8 @@ class Quotas:
         used = session_bytes(path)
         return quota - used, TooLarge(
             f"the session has {used} bytes, and its quota is {quota}: remove past generations with"
-            f" `steno gc {session} --keep-generations 1`, or raise disk.session_bytes",
+            f" `steno gc {session} --keep-generations 1`, go on in another session, or raise"
+            " disk.session_bytes",
             session=session,
         )
 
@@ -197,7 +198,8 @@ class Quotas:
         self._root_bytes = self._count_root(self._root_bytes)
         self._is_root_full |= self._root_bytes >= quota
         return quota - self._root_bytes, TooLarge(
-            f"all sessions have {self._root_bytes} bytes, and their quota is {quota}: delete"
-            " sessions that are not needed, see `steno gc --dry-run`, or raise disk.root_bytes",
+            f"all sessions and the trash have {self._root_bytes} bytes, and their quota is {quota}:"
+            " remove past generations with `steno gc --keep-generations 1`, or delete sessions,"
+            " lower disk.trash_days and run `steno gc --trash`, or raise disk.root_bytes",
             session=session,
         )

@@ -190,3 +190,11 @@ def test_each_file_that_a_rewrite_makes_counts_at_once(root: Path, quota: str) -
         # One that leaves little behind fits.
         session.revert_to(first)
         session.clear()
+
+
+def test_a_full_root_says_how_a_deletion_makes_room(root: Path) -> None:
+    _configure(root, root_bytes=64 * KIB)
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        with pytest.raises(steno.TooLarge, match=r"the trash have .* and run `steno gc --trash`"):
+            session.append_message(_message(64 * KIB))
