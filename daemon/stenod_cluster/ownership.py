@@ -531,8 +531,8 @@ class Ownership:
         if self.is_joining and not is_in_trash(path):
             raise StorageFailed(
                 "no session begins here while hosts join another stream, as one of them may have"
-                " the id: run `steno cluster join --again` on each host that did not since the loss,"
-                " then `steno restart` on this one; nothing of the command was kept",
+                " the id: run `steno cluster join --again` on each host that did not since the"
+                " loss, then `steno restart` on this one; nothing of the command was kept",
                 session=path,
             )
 
