@@ -531,8 +531,8 @@ class Ownership:
         if self.is_joining and not is_in_trash(path):
             raise StorageFailed(
                 "no session begins here while hosts join another stream, as one of them may have"
-                " the id: run `steno cluster join --again` on each host, then `steno restart` on"
-                " this one; nothing of the command was kept",
+                " the id: run `steno cluster join --again` on each host that did not since the"
+                " loss, then `steno restart` on this one; nothing of the command was kept",
                 session=path,
             )
 
@@ -547,8 +547,8 @@ class Ownership:
         if mark is not None and mark.left and mark.stream != self.journal.stream():
             raise BadRequest(
                 f"the newest records of the session are on the host of {mark.left}: run `steno"
-                " cluster join --again` there first; if that host is lost, remove"
-                f" {self._tree}/{path}/{paths.JOURNAL_MARK} and join again",
+                " cluster join --again` there first; if that host is lost, or joined without the"
+                f" session, remove {self._tree}/{path}/{paths.JOURNAL_MARK} and join again",
                 session=path,
             )
 

@@ -387,7 +387,7 @@ def read_settings(text: str, path: str, environ: Mapping[str, str]) -> Settings:
     if given := environ.get(MOUNTS_VARIABLE):
         _read_mounts_variable(given, settings)
     _check_replication(settings)
-    _check_retention(settings)
+    check_retention(settings)
     return settings
 
 
@@ -406,10 +406,13 @@ def _check_replication(settings: Settings) -> None:
             )
 
 
-def _check_retention(settings: Settings) -> None:
+def check_retention(settings: Settings) -> None:
     """Refuse the rules that a daemon of a cluster cannot follow.
 
     Another daemon may use a session that is cold here, and the journal has plain files.
+
+    Raises:
+        BadRequest: one of them is set; the message names file, option and remedy.
     """
     if not settings.values["replication.cluster"]:
         return

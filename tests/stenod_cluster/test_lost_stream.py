@@ -87,6 +87,22 @@ def test_the_last_owner_ships_a_session_that_the_old_copy_has_of_another_host(
         assert content(host, "s") == wanted
 
 
+def test_a_session_that_its_new_host_never_had_joins_from_the_host_that_gave_it(
+    one: Host, two: Host, stream: MemoryStream
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    one.ownership.release_to("s", two.hosts.owner)
+    before.restore(stream, one, two)
+    assert two.ownership.acquire("s") is None
+    with pytest.raises(BadRequest, match="joined without the session, remove") as refused:
+        one.ownership.acquire("s")
+    mark = Path(one.tree, "s", "journal.mark")
+    assert f"remove {mark} and" in refused.value.message
+    mark.unlink()
+    assert content(one, "s") == line("1")
+
+
 def test_a_shipping_that_died_is_done_again(
     one: Host, three: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

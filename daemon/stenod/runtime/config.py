@@ -9,7 +9,7 @@ import msgspec
 
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Unauthorized
-from steno_protocol.settings import OPTIONS, Settings, read_settings
+from steno_protocol.settings import OPTIONS, Settings, check_retention, read_settings
 from stenod.store.private_files import read_private
 
 _IDLE_EXIT: Final = "life.idle_exit_s"
@@ -48,6 +48,9 @@ class Config(msgspec.Struct):
 
         Returns:
             A phrase for each change that waits for the next start.
+
+        Raises:
+            BadRequest: they do not go with those that wait; nothing was changed.
         """
         before, found = self.settings, _with_own_default(found, is_attended=self.is_attended)
         kept = [option.name for option in OPTIONS if not option.is_live]
@@ -62,13 +65,16 @@ class Config(msgspec.Struct):
             **{name: source for name, source in found.sources.items() if name not in kept},
             **{name: source for name, source in before.sources.items() if name in kept},
         }
+        named = {**found.mounts, **before.mounts}
+        settings = Settings(values=values, mounts=named, sources=sources)
+        # A daemon whose file has no cluster any more is in it until its next start.
+        check_retention(settings)
         mounts = _folders(found)
         for name, folder in self.mounts.items():
             if mounts.get(name) != folder:
                 waiting.append(f"the mount {name} stays {folder}")
         self.mounts = {**mounts, **self.mounts}
-        named = {**found.mounts, **before.mounts}
-        self.settings = Settings(values=values, mounts=named, sources=sources)
+        self.settings = settings
         return waiting
 
 

@@ -6,6 +6,8 @@ import pytest
 
 import steno
 from steno_protocol import paths
+from steno_protocol.errors import BadRequest
+from stenod.runtime import config
 from support.daemon_in_thread import DaemonInThread
 
 
@@ -55,3 +57,16 @@ def test_mount_behind_circular_links_is_adopted(
     daemon.reload()
     daemon.wait_for(" config_read ")
     append(root, "demo")
+
+
+@pytest.mark.parametrize("rule", ["generations_compressed_days", "sessions_days"])
+def test_a_rule_that_no_cluster_has_waits_until_the_daemon_left_its_cluster(
+    root: Path, rule: str
+) -> None:
+    configure(root, "[replication]\ncluster = 'team'\nservers = ['nats://10.0.0.1']\n")
+    loaded = config.load(root, "s", {})
+    configure(root, f"[retention]\n{rule} = 30\n")
+    with pytest.raises(BadRequest, match=f"retention.{rule} is set"):
+        loaded.adopt(config.read(root, {}))
+    assert loaded.settings.number(f"retention.{rule}") == 0
+    assert config.load(root, "s", {}).settings.number(f"retention.{rule}") == 30
