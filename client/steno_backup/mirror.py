@@ -167,7 +167,7 @@ class Mirror:
             return
         make_private(copy)
         for path in names:
-            if not _is_own(path.name):
+            if not _is_own(path.name) and not _is_void(path):
                 self._copy_plain(path, copy / path.name)
         if is_session or folder.name == paths.QUARANTINE:
             _remove_gone({path.name for path in names}, copy)
@@ -355,6 +355,16 @@ def _is_own(name: str) -> bool:
         or name.endswith((".mark", ".new"))
         or name.startswith(".")
     )
+
+
+def _is_void(path: Path) -> bool:
+    """Whether a file is a deleted stream that still has its own name, too."""
+    deleted = paths.deleted_stream_of(path.name)
+    if deleted is None:
+        return False
+    stream = regular(path.with_name(paths.stream_file(deleted.stream)))
+    found = regular(path)
+    return stream is not None and found is not None and stream.st_ino == found.st_ino
 
 
 def _is_current(names: list[Path], copy: Path) -> bool:
