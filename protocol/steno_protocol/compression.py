@@ -68,7 +68,7 @@ def expanded(read: Callable[[int, int], bytes], name: str) -> Iterator[bytes]:
         OSError: it is damaged; the bytes before the damage may have been yielded.
     """
     head = read(HEAD_BYTES, 0)
-    size, crc, offset = plain_size(head), 0, HEAD_BYTES
+    size, crc = plain_size(head), 0
     if size is None:
         raise _damaged(name)
     reader, damage = _reader(_Packed(read), name)

@@ -227,9 +227,9 @@ def test_a_compressed_generation_that_expands_to_more_than_its_head_says_fills_n
     blocks = (bytes(1 << 20) for _ in range(64))
     packed = b"".join(compression.compressed(blocks, size, 0))
     lengths = list[int]()
+    found = compression.expanded(lambda count, at: packed[at : at + count], PACKED)
     with pytest.raises(OSError, match="damaged"):
-        for block in compression.expanded(lambda count, at: packed[at : at + count], PACKED):
-            lengths.append(len(block))
+        lengths.extend(map(len, found))
     assert max(lengths, default=0) <= 64 * 1024
     assert sum(lengths) <= size
 
