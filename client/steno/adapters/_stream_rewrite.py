@@ -45,21 +45,25 @@ async def rewrite(session: Any, name: str, head: steno.Position, fill: Fill) -> 
     try:
         await fill(target)
         filled = await ready(target.head())
-        if filled.generation:
-            # It was taken for left behind, and began again with the last of the records.
-            raise steno.Conflict("the new records were removed meanwhile")
-        await ready(stream.delete(expect=head, successor=target.name if filled.line else None))
-    except steno.StenoError as error:
-        with suppress(steno.StenoError):
-            await ready(target.delete())
-        if isinstance(error, (steno.Conflict, steno.NotFound)):
-            return False
+        # In another generation the first records are gone: they were taken for left behind.
+        if filled.generation == 0:
+            await ready(stream.delete(expect=head, successor=target.name if filled.line else None))
+            return True
+    except (steno.Conflict, steno.NotFound):
+        pass
+    except steno.StenoError:
+        await _remove(target)
         raise
-    return True
+    await _remove(target)
+    return False
+
+
+async def _remove(stream: Any, head: steno.Position | None = None) -> None:
+    with suppress(steno.StenoError):
+        await ready(stream.delete(expect=head))
 
 
 async def _remove_left(session: Any) -> None:
     for each in await ready(session.streams()):
         if _NAME.fullmatch(each.name) and time.time() - each.modified_at > _LEFT_S:
-            with suppress(steno.StenoError):
-                await ready((await ready(session.stream(each.name))).delete(expect=each.head))
+            await _remove(await ready(session.stream(each.name)), each.head)
