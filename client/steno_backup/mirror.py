@@ -1,5 +1,6 @@
 """The copy of a root: what grew is copied, session by session."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -127,9 +128,6 @@ class Mirror:
             part = open_expanded(path) if is_expanded else open_part(path)
         except FileNotFoundError:
             return
-        except StenoError as error:
-            self._report.problems.append(error.message)
-            return
         try:
             self._place(part, copy)
         finally:
@@ -167,7 +165,7 @@ class Mirror:
             return
         make_private(copy)
         for path in names:
-            if not _is_own(path.name):
+            if not _is_own(path.name) and not _is_void(path):
                 self._copy_plain(path, copy / path.name)
         if is_session or folder.name == paths.QUARANTINE:
             _remove_gone({path.name for path in names}, copy)
@@ -200,13 +198,14 @@ class Mirror:
         for number, path in sorted(snapshot.past.items()):
             if number <= have:
                 self._copy_plain(path, copy / path.name)
-            elif number == have + 1:
+            elif number == have + 1 and _is_readable(path):
                 self._rewrite(snapshot, copy, number)
                 if paths.is_compressed(path.name):
                     self._copy_plain(path, copy / path.name)
                 have = number
             else:
-                # Generations in between were collected: the number comes from this file's name.
+                # Generations in between were collected, or this one is copied as it is, because it
+                # is damaged or nothing expands it: the number comes from this file's name.
                 self._copy_plain(path, copy / path.name)
                 have = number
         self._place(snapshot.context, copy / paths.CONTEXT)
@@ -226,10 +225,10 @@ class Mirror:
                 self._place(lines._replace(size=intent), copy / paths.TIMELINE)
             twin(copy / paths.CONTEXT, copy / name, self._aside)
         following = snapshot.past.get(number + 1)
-        if following is not None:
-            self._copy_plain(following, copy / paths.CONTEXT)
-        else:
+        if following is None:
             self._place(snapshot.context, copy / paths.CONTEXT)
+        elif _is_readable(following):
+            self._copy_plain(following, copy / paths.CONTEXT)
 
     def _bury_missing(self, source: Path, copy: Path) -> None:
         for folder in list(_folders(copy)):
@@ -355,6 +354,29 @@ def _is_own(name: str) -> bool:
         or name.endswith((".mark", ".new"))
         or name.startswith(".")
     )
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether a past generation is plain, or can be expanded."""
+    if not paths.is_compressed(path.name):
+        return True
+    try:
+        os.close(open_expanded(path).handle)
+    except (BadRequest, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
+        return False
+    return True
+
+
+def _is_void(path: Path) -> bool:
+    """Whether a file is a deleted stream that still has its own name, too."""
+    deleted = paths.deleted_stream_of(path.name)
+    if deleted is None:
+        return False
+    stream = regular(path.with_name(paths.stream_file(deleted.stream)))
+    found = regular(path)
+    return stream is not None and found is not None and stream.st_ino == found.st_ino
 
 
 def _is_current(names: list[Path], copy: Path) -> bool:

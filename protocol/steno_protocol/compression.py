@@ -68,22 +68,41 @@ def expanded(read: Callable[[int, int], bytes], name: str) -> Iterator[bytes]:
         OSError: it is damaged; the bytes before the damage may have been yielded.
     """
     head = read(HEAD_BYTES, 0)
-    size, crc, offset = plain_size(head), 0, HEAD_BYTES
+    size, crc = plain_size(head), 0
     if size is None:
         raise _damaged(name)
-    decompressor, damage = _decompressor(name)
+    reader, damage = _reader(_Packed(read), name)
     left = size
-    while data := read(_READ_BYTES, offset):
-        offset += len(data)
-        try:
-            block = decompressor.decompress(data)
-        except (damage, EOFError):
-            raise _damaged(name) from None
+    while block := _next_block(reader, damage, name):
         left -= len(block)
+        if left < 0:
+            break
         crc = zlib.crc32(block, crc)
         yield block
     if left or crc != _HEAD.unpack(head)[3]:
         raise _damaged(name)
+
+
+class _Packed:
+    """The bytes behind the head, as a file."""
+
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
+        self._read = read
+        self._offset = HEAD_BYTES
+
+    def read(self, size: int) -> bytes:
+        data = self._read(size, self._offset)
+        self._offset += len(data)
+        return data
+
+
+def _next_block(reader: Any, damage: type[Exception], name: str) -> bytes:
+    """Up to 64 KiB of plain bytes: a damaged file may expand to any number of them."""
+    try:
+        block: bytes = reader.read(_READ_BYTES)
+    except (damage, EOFError):
+        raise _damaged(name) from None
+    return block
 
 
 def _damaged(name: str) -> OSError:
@@ -98,13 +117,13 @@ def _compressor() -> Any:
     return zstd.ZstdCompressor(_LEVEL)
 
 
-def _decompressor(name: str) -> tuple[Any, type[Exception]]:
+def _reader(packed: _Packed, name: str) -> tuple[Any, type[Exception]]:
     try:
         zstd = importlib.import_module("compression.zstd")
     except ImportError:
         zstd = _package(f"reading {name}")
-        return zstd.ZstdDecompressor().decompressobj(), zstd.ZstdError
-    return zstd.ZstdDecompressor(), zstd.ZstdError
+        return zstd.ZstdDecompressor().stream_reader(packed), zstd.ZstdError
+    return zstd.ZstdFile(packed), zstd.ZstdError
 
 
 def _package(what: str) -> Any:

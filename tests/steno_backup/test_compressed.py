@@ -190,14 +190,39 @@ def _is_killed(
     return False
 
 
-def test_without_zstd_the_copy_keeps_its_older_state(
-    root: Path, second_root: Path, client: steno.BlockingClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_known", [False, True], ids=["a new copy", "an older copy"])
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["without zstd", "with damage"])
+def test_generations_that_nothing_expands_are_copied_as_they_are(
+    root: Path,
+    second_root: Path,
+    client: steno.BlockingClient,
+    monkeypatch: pytest.MonkeyPatch,
+    is_damaged: bool,
+    is_known: bool,
 ) -> None:
-    rewrite(client, 3)
+    copy = second_root / "copy"
+    rewrite(client, 1)
+    client.session("demo").append_message({"role": "user", "content": "begun"})
+    if is_known:
+        back_up(client, root, copy)
+    rewrite(client, 4, first=1)
     compress_past(root / DEMO)
-    monkeypatch.setattr(compression.importlib, "import_module", _missing)
-    report = back_up(client, root, second_root / "copy")
-    assert "install it with" in report.problems[0]
+    client.open("later", follow=False)
+    packed = root / DEMO / paths.compressed_file(paths.generation_file(3))
+    whole = packed.read_bytes()
+    if is_damaged:
+        packed.write_bytes(whole[:-3])
+    with monkeypatch.context() as patch:
+        if not is_damaged:
+            patch.setattr(compression.importlib, "import_module", _missing)
+        report = back_up(client, root, copy)
+    assert report.problems == []
+    assert names(copy / DEMO) == names(root / DEMO)
+    for name in [*names(root / DEMO), paths.CONTEXT, paths.TIMELINE]:
+        assert (copy / DEMO / name).read_bytes() == (root / DEMO / name).read_bytes(), name
+    assert (copy / "sessions/later" / paths.CONTEXT).exists()
+    (copy / DEMO / packed.name).write_bytes(whole)
+    assert checked(copy / DEMO).damage == 0
 
 
 def _missing(name: str) -> object:

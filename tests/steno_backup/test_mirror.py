@@ -200,3 +200,21 @@ def test_marks_are_not_copied(root: Path, second_root: Path, client: steno.Block
     back_up(client, root, second_root / "copy")
     found = {path.name for path in (second_root / "copy/sessions/team/demo").iterdir()}
     assert found == {paths.CONTEXT, paths.WIRE, paths.TIMELINE, "stream-notes.jsonl"}
+
+
+def test_a_deletion_of_a_stream_that_was_interrupted_is_no_deletion_in_a_copy(
+    root: Path, second_root: Path, client: steno.BlockingClient
+) -> None:
+    fill(client)
+    folder = root / "sessions/team/demo"
+    notes, void = folder / "stream-late.jsonl", folder / "stream-late~1~1790000000~key.jsonl"
+    notes.write_bytes(b'{"text":"late"}\n')
+    notes.chmod(0o600)
+    # A killed daemon left the second name of a stream whose successor had not taken the first one.
+    void.hardlink_to(notes)
+    back_up(client, root, second_root / "copy")
+    copied = second_root / "copy/sessions/team/demo"
+    assert [path.name for path in copied.glob("stream-late*")] == [notes.name]
+    # Nor is it one in a copy that other programs make, once the stream was opened.
+    client.session("team/demo").stream("late").append({"text": "more"})
+    assert not void.exists()

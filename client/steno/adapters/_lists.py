@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import steno
 from steno.adapters._batches import batches_of
+from steno.adapters._checkpoint_log import records_of
 from steno.adapters._either_client import ready
 from steno.adapters._names import DIGEST, name_of, segment_or_digest
 from steno.adapters._stream_rewrite import rewrite
@@ -107,10 +108,15 @@ class RecordLists:
             if line < _CHANGES or not is_due:
                 return
             state = await self.read(name)
-            if state is not None and 2 * len(state.items) <= state.head.line:
+            if state is None or 2 * len(state.items) > state.head.line:
+                return
+            start = steno.Position(state.head.generation, 0)
+            records = records_of(await ready(session.stream(name)), start, state.head)
+            if len([each.cursor async for each in records]) == state.head.line:
+                # Damaged lines stay where they are.
                 await rewrite(session, name, state.head, partial(self._fill, state))
-        except steno.NotFound:
-            # It was deleted meanwhile.
+        except steno.StenoError:
+            # The items are deleted, whatever becomes of their space: a later deletion frees it.
             return
 
     async def _fill(self, state: steno.ListState, stream: Any) -> None:

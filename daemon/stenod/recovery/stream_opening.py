@@ -20,7 +20,7 @@ from stenod.recovery.tail_repair import FileEnd
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
-from stenod.store.names import deleted_streams, read_file, streams
+from stenod.store.names import deleted_streams, read_file, streams, void_deletions
 
 
 def open_stream(
@@ -60,6 +60,9 @@ def open_stream(
             incarnation = timeline.incarnation_of(entries) or ""
             raise NoFileYet(opening, Position(generation, 0), incarnation)
         _check_stream_count(disk, folder, name, opening)
+        for void in void_deletions(disk, folder, paths.stream_of(name) or ""):
+            # In a copy of the folder, whose files have one name each, it would be a deletion.
+            disk.unlink(folder, void.file)
         handle = disk.open_append(folder, name, create=True)
         end = FileEnd(
             disk, folder, handle, name, generation, opening.session, opening.path,

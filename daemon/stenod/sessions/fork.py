@@ -319,17 +319,18 @@ def _put_in_place(
 
 def _share(disk: Disk, origin: int, folder: int, name: str) -> None:
     """Share an unchanging file by a hard link; copy it if links are not possible."""
-    if disk.stat_name(origin, name) is None:
-        name = paths.compressed_file(name)
-    if disk.stat_name(origin, name) is None:
-        # Another program removed it, so neither session has it.
+    # A file that is compressed meanwhile gets the second name before it loses the first one.
+    for each in (name, paths.compressed_file(name)):
+        try:
+            disk.link(origin, each, each, into=folder)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            _copy(disk, origin, folder, name)
         return
-    try:
-        disk.link(origin, name, name, into=folder)
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-        _copy(disk, origin, folder, name)
+    # Another program removed it, so neither session has it.
 
 
 def _copy(disk: Disk, origin: int, folder: int, name: str) -> None:

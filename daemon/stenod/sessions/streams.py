@@ -159,8 +159,10 @@ def discard(
     _check_head(disk, folder, place, command, failed_syncs)
     if command.successor and not _part(disk, folder, command.successor, failed_syncs):
         raise _missing(place, command.successor)
-    for void in void_deletions(disk, folder, command.stream):
-        disk.unlink(folder, void.file)
+    for each in filter(None, (command.stream, command.successor)):
+        # Of a successor, too: a void name of it would stay one of the file with its new name.
+        for void in void_deletions(disk, folder, each):
+            disk.unlink(folder, void.file)
     before = deleted_streams(disk, folder, command.stream)
     number = before[-1].number + 1 if before else 1
     deleted = DeletedStream(command.stream, number, int(now), command.key)

@@ -1,5 +1,7 @@
 """Past generations that a rule compresses: everything that reads them reads them as before."""
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,8 @@ from steno_protocol.commands import Fork, Gc, Verify
 from steno_protocol.errors import BadRequest, StorageFailed
 from steno_protocol.replies import GcReport, SessionStat, Verification
 from steno_protocol.settings import read_settings
+from stenod.store.compressing import compress_generation
+from stenod.store.posix import PosixDisk
 from support.daemon_in_thread import DaemonInThread
 
 RULE = "generations_compressed_days = 1e-9"
@@ -157,6 +161,37 @@ def test_restore_and_fork_take_compressed_generations(
     assert list(client.session("demo").lines()) == before[0]
     for session in ("demo", "whole", "early"):
         assert not check(client, session).findings
+
+
+@pytest.mark.parametrize("has_links", [True, False], ids=["links", "no links"])
+@pytest.mark.parametrize("is_late", [True, False], ids=["meanwhile", "before"])
+def test_fork_has_the_generations_whenever_they_are_compressed(
+    client: steno.BlockingClient,
+    daemon: DaemonInThread,
+    monkeypatch: pytest.MonkeyPatch,
+    has_links: bool,
+    is_late: bool,
+) -> None:
+    folder = rewritten(client)
+    before = [lines(client, number) for number in range(3)]
+    linked = PosixDisk.link
+
+    def link(disk: PosixDisk, origin: int, name: str, new: str, *, into: int | None = None) -> None:
+        if into is not None and (folder / "context_1.jsonl").exists():
+            for number in range(2):
+                compress_generation(disk, origin, number)
+        if into is not None and not has_links:
+            os.stat(name, dir_fd=origin)
+            raise OSError(errno.EXDEV, "another file system")
+        linked(disk, origin, name, new, into=into)
+
+    if not is_late:
+        follow(client, daemon)
+    monkeypatch.setattr(PosixDisk, "link", link)
+    client.session("demo").fork("fork")
+    assert names(folder) == ["context_1.jsonl.zst", "context_2.jsonl.zst", "context_3.jsonl"]
+    assert [lines(client, number, "fork") for number in range(3)] == before
+    assert not check(client, "fork").findings
 
 
 def test_repeated_fork_answers_from_its_compressed_generation(

@@ -166,3 +166,15 @@ def parts(world: World) -> StreamPart:
     """The stream as lists show it."""
     with world.trees.opened(world.trees.place(SESSION)) as folder:
         return streams.closed_parts(world.disk, folder, "notes", FailedSyncs(), set())[0]
+
+
+def test_a_successor_whose_own_deletion_was_interrupted_keeps_its_records() -> None:
+    world = prepared("next")
+    with world.trees.opened(world.trees.place(SESSION)) as folder:
+        world.disk.link(folder, NEXT, f"stream-next~1~{int(NOW_S)}~interrupted.jsonl")
+    delete(world, "next")
+    with world.trees.opened(world.trees.place(SESSION)) as folder:
+        expired = streams.expired(world.disk, folder, NOW_S + 100, 10)
+        streams.expire(world.disk, folder, expired)
+    assert world.files(PATH)[f"/{NAME}"] == KEPT
+    assert [each.file for each in expired] == [DELETED]

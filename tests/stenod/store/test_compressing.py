@@ -220,6 +220,20 @@ def test_a_cut_compressed_generation_is_an_error_of_its_file() -> None:
             open_file(tried, folder, NAME)
 
 
+@pytest.mark.parametrize("size", [0, 100, 10**15])
+def test_a_compressed_generation_that_expands_to_more_than_its_head_says_fills_nothing(
+    size: int,
+) -> None:
+    blocks = (bytes(1 << 20) for _ in range(64))
+    packed = b"".join(compression.compressed(blocks, size, 0))
+    lengths = list[int]()
+    found = compression.expanded(lambda count, at: packed[at : at + count], PACKED)
+    with pytest.raises(OSError, match="damaged"):
+        lengths.extend(map(len, found))
+    assert max(lengths, default=0) <= 64 * 1024
+    assert sum(lengths) <= size
+
+
 def test_a_removal_takes_both_names_of_a_file_that_was_being_compressed() -> None:
     tried = disk()
     tried.plant(f"{FOLDER}/{PACKED}", b"".join(compression.compressed([CONTENT], len(CONTENT), 0)))
