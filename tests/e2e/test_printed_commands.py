@@ -39,6 +39,7 @@ VALUES: Final = {
     "{found.session}": "demo",
     "{shlex.quote(str(source.file))}": "FILE",
     "{shlex.quote(str(path))}": "FILE",
+    "{shlex.quote(str(file))}": "FILE",
     "{shlex.quote(path)}": "FILE",
     "{found.kept_in}": "0",
     "{line}": "0",
