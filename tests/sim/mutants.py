@@ -47,7 +47,7 @@ from stenod.recovery import (
 from stenod.recovery.tail_repair import FileEnd
 from stenod.rewrite import compaction, planner
 from stenod.runtime.unknown_outcomes import UnknownOutcomes
-from stenod.sessions import registry, rename
+from stenod.sessions import registry, rename, streams
 from stenod.sessions.moves import Moves
 from stenod.sessions.session import _StreamOpener
 from stenod.store import jsonl, names
@@ -69,8 +69,8 @@ Patch = tuple[Any, str, Any]
 """A class or module, a name in it, and what stands in its place."""
 
 SEEDS = {
-    "context": 200, "files": 300, "streams": 300, "hosts": 500, "daemon": 200, "full": 120,
-    "groups": 200, "moves": 300, "foreign": 400, "rough": 400,
+    "context": 200, "files": 300, "streams": 300, "successors": 300, "hosts": 500, "daemon": 200,
+    "full": 120, "groups": 200, "moves": 300, "foreign": 400, "rough": 400,
 }  # fmt: skip
 """Seeds of each world within which a missing guard has to be noticed."""
 
@@ -286,6 +286,21 @@ def _copy_without_sync(disk: Any, folder: int, name: str, offset: int, data: byt
         return _quarantine(disk, folder, name, offset, data)
 
 
+def _discard_with_an_unsynced_name(
+    disk: Any, folder: int, place: Any, command: Any, *how: Any
+) -> Any:
+    fsync, skipped = disk.fsync, list[int]()
+
+    def sync(handle: int) -> None:
+        if command.successor is None or handle != folder or skipped:
+            fsync(handle)
+        else:
+            skipped.append(handle)
+
+    with patch.object(disk, "fsync", sync):
+        return _discard(disk, folder, place, command, *how)
+
+
 def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> None:
     _reset(self, generation, self.head.line, floor)
 
@@ -372,6 +387,7 @@ _decide = WireMachine._decide
 _open_context = file_opening._open_context
 _quarantine = jsonl.quarantine
 _reset = ContextState.reset
+_discard = streams.discard
 
 NOT_DURABLE_HEAD: Sequence[Patch] = [
     (writers, "context_head", _tentative_head),
@@ -580,6 +596,13 @@ MUTANTS = {
     ),
     "a compressed generation that counts as removed": Mutant(
         [(names, "generations_among", _plain_among)], {"context": 0}
+    ),
+    # Deletions of streams.
+    "a deletion of a stream whose second name is not synced": Mutant(
+        [(streams, "discard", _discard_with_an_unsynced_name)], {"successors": 25}
+    ),
+    "a void deletion of a stream that counts": Mutant(
+        [(names, "_is_void", _never)], {"successors": 1}
     ),
     # Replication.
     "a message that the journal takes behind any other": Mutant(

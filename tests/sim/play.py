@@ -7,6 +7,7 @@ from sim.foreign_simulation import ForeignSimulation
 from sim.hosts_simulation import HostsSimulation
 from sim.session_simulation import SessionSimulation
 from sim.simulation import Simulation, run_seed
+from sim.succession_simulation import SuccessionSimulation
 from sim.worlds import WORLDS, World
 from sim.writers import STREAM
 from steno_protocol import paths
@@ -15,6 +16,7 @@ SIMULATIONS: dict[str, type[Simulation]] = {
     "context": SessionSimulation,
     "files": SessionSimulation,
     "streams": SessionSimulation,
+    "successors": SuccessionSimulation,
     "hosts": HostsSimulation,
     "daemon": DaemonSimulation,
     "full": DaemonSimulation,

@@ -25,14 +25,14 @@ from support.writing import PATH
 
 BLOCK = 30
 SEEDS = {
-    "context": 120, "files": 60, "streams": 60, "hosts": 30, "daemon": 150, "full": 90,
-    "groups": 60, "moves": 60, "foreign": 60, "rough": 120,
+    "context": 120, "files": 60, "streams": 60, "successors": 60, "hosts": 30, "daemon": 150,
+    "full": 90, "groups": 60, "moves": 60, "foreign": 60, "rough": 120,
 }  # fmt: skip
 """Seeds that every run plays in each world."""
 
 DRAWN = {
-    "context": 30, "files": 30, "streams": 30, "hosts": 15, "daemon": 40, "full": 30,
-    "groups": 30, "moves": 30, "foreign": 24, "rough": 60,
+    "context": 30, "files": 30, "streams": 30, "successors": 90, "hosts": 15, "daemon": 40,
+    "full": 30, "groups": 30, "moves": 30, "foreign": 24, "rough": 60,
 }  # fmt: skip
 """Seeds that each run plays anew."""
 

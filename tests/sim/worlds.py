@@ -95,6 +95,10 @@ def _streams(seed: int) -> World:
     return replace(_context(seed), has_stream=True)
 
 
+def _successors(seed: int) -> World:
+    return World(power_cuts=seed % 4 != 3, faults=seed % 3 != 0, few_keys=seed % 5 == 1)
+
+
 def _hosts(seed: int) -> World:
     return World(
         power_cuts=seed % 3 != 2,
@@ -157,6 +161,8 @@ WORLDS: Mapping[str, Callable[[int], World]] = {
     "files": _files,
     # The writer of the context with that of a stream.
     "streams": _streams,
+    # The writers of several streams, which are deleted, replaced by one another, and expire.
+    "successors": _successors,
     # The writers of one session on two hosts, over a replicated journal; and forks of it.
     "hosts": _hosts,
     # A daemon with its clients, whose connections break.

@@ -87,9 +87,11 @@ class Deletions(Operation):
                     self._trees.failed_syncs,
                 )  # fmt: skip
 
+        named = filter(None, (command.stream, command.successor))
         async with AsyncExitStack() as ended:
-            for stream in filter(None, (command.stream, command.successor)):
-                file = f"{paths.STREAM}{stream}"
+            for file in [f"{paths.STREAM}{stream}" for stream in named]:
+                # Opened first, which cuts a torn tail: nothing repairs a deleted file.
+                await self._sessions.writer(session, file)
                 await ended.enter_async_context(self._sessions.stream_ended(session, file))
             done = await self._stream_deleted_before(place, command)
             return done if done is not None else await self._services.read(discard)

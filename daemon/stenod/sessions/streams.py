@@ -148,15 +148,16 @@ def discard(
     Raises:
         NotFound: the stream or its successor does not exist.
         Conflict: the stream's head is not the expected one.
-        Unproven: the successor's durable length is unknown until it is opened.
+        Unproven: the durable length of one of them is unknown until it is opened.
         OutcomeUnknown: the disk failed after the rename.
         OSError: the disk failed; the stream was not deleted.
     """
     name = paths.stream_file(command.stream)
-    stat = disk.stat_name(folder, name)
-    if stat is None:
+    # Synced first: a key in it is answered from its deleted generation, too.
+    part = _part(disk, folder, command.stream, failed_syncs)
+    if part is None:
         raise _missing(place, command.stream)
-    _check_head(disk, folder, place, command, failed_syncs)
+    _check_head(place, command, part.head)
     if command.successor and not _part(disk, folder, command.successor, failed_syncs):
         raise _missing(place, command.successor)
     for each in filter(None, (command.stream, command.successor)):
@@ -176,8 +177,7 @@ def discard(
             disk.rename(folder, name, deleted.file)  # the instant
         disk.fsync(folder)  # durable from here on
     except OSError as error:
-        present = disk.stat_name(folder, name)
-        if present is not None and present.inode == stat.inode:
+        if _is_in_place(disk, folder, part):
             raise
         raise OutcomeUnknown(
             f"the stream may be deleted, but the disk failed to sync it ({error}): send the command"
@@ -193,6 +193,13 @@ def discard(
     return _answer(place, deleted, expiry_s)
 
 
+def _is_in_place(disk: Disk, folder: int, part: StreamPart) -> bool:
+    with suppress(OSError):
+        found = disk.stat_name(folder, paths.stream_file(part.stream))
+        return found is not None and found.inode == part.inode
+    return False
+
+
 def _missing(place: Place, stream: str) -> NotFound:
     return NotFound(
         f"there is no stream {stream!r}: `steno stream {place.session}` lists the existing ones",
@@ -200,14 +207,8 @@ def _missing(place: Place, stream: str) -> NotFound:
     )
 
 
-def _check_head(
-    disk: Disk, folder: int, place: Place, command: DeleteStream, failed_syncs: FailedSyncs
-) -> None:
-    if command.expect is None:
-        return
-    part = _part(disk, folder, command.stream, failed_syncs)
-    head = Position(0, 0) if part is None else part.head
-    if Position.parse(command.expect) != head:
+def _check_head(place: Place, command: DeleteStream, head: Position) -> None:
+    if command.expect is not None and Position.parse(command.expect) != head:
         raise Conflict(
             f"another writer was faster: {command.expect} was expected and the stream ends at"
             f" {head}; read from there, then decide again",
@@ -243,6 +244,8 @@ def expire(disk: Disk, folder: int, going: list[Expired]) -> None:
     Raises:
         OSError: a part of them may be left; the next collection removes the rest.
     """
+    # Of unknown outcome, a deletion may not be durable: its stream would come back empty.
+    disk.fsync(folder)
     for each in going:
         if each.is_newest:
             with closing(disk, disk.open_append(folder, each.file)) as handle:

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from steno_protocol.commands import AppendStream, DeleteStream, Open, ReadStream, Streams
-from steno_protocol.replies import Ack, Deleted, ErrorReply, Lines, StreamList
+from steno_protocol.commands import AppendStream, DeleteStream, Open, ReadStream, Stat, Streams
+from steno_protocol.replies import Ack, Deleted, ErrorReply, Lines, SessionStat, StreamList
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import SESSION
@@ -68,6 +68,20 @@ async def test_deletion_answers_queued_appends_first() -> None:
         ack = await ask(daemon, "c", append("k3"), b'{"n":3}')
         assert isinstance(ack, Ack)
         assert ack.first == "1:0"
+
+
+async def test_a_torn_tail_is_cut_before_its_stream_is_deleted() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", Open(session=SESSION))
+        await ask(daemon, "a", append("k1"), b'{"n":1}')
+        opened = await ask(daemon, "s", Stat(session=SESSION))
+        assert isinstance(opened, SessionStat)
+        await close_all(daemon)
+        daemon.disk.foreign.append(f"{opened.folder}/{NAME}", b'{"n":2,"_id":"k')
+        deleted = await ask(daemon, "d", DeleteStream(session=SESSION, stream="notes", key="d"))
+        assert isinstance(deleted, Deleted)
+        assert daemon.disk.content(deleted.trash) == b'{"n":1,"_id":"k1"}\n'
 
 
 async def test_a_successor_takes_the_name_with_its_records_and_keys() -> None:

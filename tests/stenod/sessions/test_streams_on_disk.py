@@ -19,7 +19,7 @@ from stenod.sessions.file_reads import Readable
 from stenod.sessions.streams import StreamPart
 from stenod.store.failed_syncs import FailedSyncs
 from support.lines import SESSION
-from support.simulated_disk import Death, Effect, SimulatedDisk
+from support.simulated_disk import Death, Effect, SimulatedDisk, Survival
 from support.stored_session import NOW_S
 from support.whole_sessions import PATH, World, deaths
 
@@ -178,3 +178,50 @@ def test_a_successor_whose_own_deletion_was_interrupted_keeps_its_records() -> N
         streams.expire(world.disk, folder, expired)
     assert world.files(PATH)[f"/{NAME}"] == KEPT
     assert [each.file for each in expired] == [DELETED]
+
+
+@each_way
+def test_only_what_is_durably_deleted_is_emptied_when_it_expires(successor: str | None) -> None:
+    world = prepared(successor)
+    # The sync behind the rename; with a successor one comes before it.
+    world.disk.fail_next("fsync", errno.EIO, skip=1 if successor else 0)
+    with pytest.raises(OutcomeUnknown):
+        delete(world, successor)
+    world.disk.fail_next("fsync", errno.EIO, name=SESSION)
+    with world.trees.opened(world.trees.place(SESSION)) as folder:
+        expired = streams.expired(world.disk, folder, NOW_S + 100, 10)
+        with pytest.raises(OSError, match="demo"):
+            streams.expire(world.disk, folder, expired)
+    world.disk.crash(Survival.LOST)
+    assert not is_deleted(world)
+    check(world, successor)
+
+
+@each_way
+def test_a_deletion_that_cannot_look_for_its_outcome_does_not_know_it(
+    successor: str | None,
+) -> None:
+    world = prepared(successor)
+    real = world.disk.rename
+
+    def rename(folder: int, name: str, new: str) -> None:
+        real(folder, name, new)
+        world.disk.fail_next("stat_name", errno.EIO)
+        raise OSError(errno.EIO, "rename")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(world.disk, "rename", rename)
+        with pytest.raises(OutcomeUnknown):
+            delete(world, successor)
+    assert is_deleted(world)
+
+
+def test_a_deleted_generation_is_durable_to_its_last_record() -> None:
+    world = prepared(None)
+    world.disk.foreign.append(f"{PATH}/{NAME}", KEPT)
+    with world.trees.opened(world.trees.place(SESSION)) as folder:
+        command = DeleteStream(session=SESSION, stream="notes", key="d")
+        place = world.trees.place(SESSION)
+        streams.discard(world.disk, folder, place, command, NOW_S, 10, FailedSyncs())
+    world.disk.crash(Survival.LOST)
+    assert world.files(PATH)[f"/{DELETED}"] == LINES + KEPT
