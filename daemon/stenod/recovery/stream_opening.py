@@ -63,6 +63,9 @@ def open_stream(
         for void in void_deletions(disk, folder, paths.stream_of(name) or ""):
             # In a copy of the folder, whose files have one name each, it would be a deletion.
             disk.unlink(folder, void.file)
+        if deleted and disk.stat_name(folder, name) is None:
+            # The deletion may not be durable: the name of a new file could outlive its rename.
+            disk.fsync(folder)
         handle = disk.open_append(folder, name, create=True)
         end = FileEnd(
             disk, folder, handle, name, generation, opening.session, opening.path,
