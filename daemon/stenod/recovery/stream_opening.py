@@ -60,7 +60,8 @@ def open_stream(
             incarnation = timeline.incarnation_of(entries) or ""
             raise NoFileYet(opening, Position(generation, 0), incarnation)
         _check_stream_count(disk, folder, name, opening)
-        for void in void_deletions(disk, folder, paths.stream_of(name) or ""):
+        stream = paths.stream_of(name)
+        for void in void_deletions(disk, folder, stream) if stream else ():
             # In a copy of the folder, whose files have one name each, it would be a deletion.
             disk.unlink(folder, void.file)
         if deleted and disk.stat_name(folder, name) is None:
