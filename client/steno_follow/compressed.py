@@ -1,9 +1,5 @@
-"""Transcripts that their program compressed with Zstandard.
+"""Transcripts that their program compressed with Zstandard."""
 
-Python has it since 3.14; before that, the package `zstandard` does it, the extra `stenod[zstd]`.
-"""
-
-import importlib
 import io
 import shutil
 import tempfile
@@ -11,8 +7,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from steno_follow.limits import DECOMPRESSED_BYTES_MAX
-from steno_protocol.errors import BadRequest, TooLarge
-from steno_protocol.installation import extra_command
+from steno_protocol import compression
+from steno_protocol.errors import TooLarge
 from steno_protocol.limits import COPY_BYTES
 
 SUFFIX: Final = ".zst"
@@ -97,22 +93,8 @@ def _decompressed(file: BinaryIO, path: Path) -> BinaryIO:
         BadRequest: nothing that is installed can decompress it.
     """
     try:
-        zstd = importlib.import_module("compression.zstd")
-    except ImportError:
-        pass
-    else:
-        return _buffered(zstd.ZstdFile(file), file, zstd.ZstdError, path)
-    try:
-        zstandard = importlib.import_module("zstandard")
-    except ImportError:
+        stream, damage = compression.opened(file, f"reading {path}")
+    except BaseException:
         file.close()
-        raise BadRequest(
-            f"{path} is compressed: install what reads it with `{extra_command('zstd')}`, or"
-            f" decompress it with `zstd -d`"
-        ) from None
-    stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    return _buffered(stream, file, zstandard.ZstdError, path)
-
-
-def _buffered(stream: BinaryIO, file: BinaryIO, damage: type[Exception], path: Path) -> BinaryIO:
+        raise
     return cast("BinaryIO", io.BufferedReader(_Reader(stream, file, damage, path)))

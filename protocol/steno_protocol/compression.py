@@ -1,8 +1,8 @@
-"""Compressed past generations: zstd behind the length and checksum of the plain bytes.
+"""Zstandard, and compressed past generations: zstd behind the length and checksum of the bytes.
 
 Python has zstd since 3.14; before that, the package `zstandard` has it, the extra `stenod[zstd]`.
-The file begins with a skippable frame, which every program for zstd passes over, so `zstd -d`
-and `zstdcat` read it, too.
+The file of a generation begins with a skippable frame, which every program for zstd passes over, so
+`zstd -d` and `zstdcat` read it, too.
 """
 
 import errno
@@ -71,7 +71,7 @@ def expanded(read: Callable[[int, int], bytes], name: str) -> Iterator[bytes]:
     size, crc = plain_size(head), 0
     if size is None:
         raise _damaged(name)
-    reader, damage = _reader(_Packed(read), name)
+    reader, damage = opened(_Packed(read), f"reading {name}")
     left = size
     while block := _next_block(reader, damage, name):
         left -= len(block)
@@ -117,13 +117,23 @@ def _compressor() -> Any:
     return zstd.ZstdCompressor(_LEVEL)
 
 
-def _reader(packed: _Packed, name: str) -> tuple[Any, type[Exception]]:
+def opened(source: Any, what: str) -> tuple[Any, type[Exception]]:
+    """Open compressed bytes for reading; returns a file and the error that it raises for damage.
+
+    Args:
+        source: has `read(size)`.
+        what: what needs zstd, for messages.
+
+    Raises:
+        BadRequest: nothing that is installed can expand them.
+    """
     try:
         zstd = importlib.import_module("compression.zstd")
     except ImportError:
-        zstd = _package(f"reading {name}")
-        return zstd.ZstdDecompressor().stream_reader(packed), zstd.ZstdError
-    return zstd.ZstdFile(packed), zstd.ZstdError
+        zstd = _package(what)
+        stream = zstd.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+        return stream, zstd.ZstdError
+    return zstd.ZstdFile(source), zstd.ZstdError
 
 
 def _package(what: str) -> Any:

@@ -21,8 +21,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return as_macos.environment(folder)
 
 
-def run(environ: dict[str, str], root: Path, *words: str) -> str:
-    done = subprocess.run(
+def tried(environ: dict[str, str], root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
         as_macos.command(*words, "--root", str(root)),
         env=environ,
         capture_output=True,
@@ -30,6 +30,10 @@ def run(environ: dict[str, str], root: Path, *words: str) -> str:
         check=False,
         timeout=60,
     )
+
+
+def run(environ: dict[str, str], root: Path, *words: str) -> str:
+    done = tried(environ, root, *words)
     assert done.returncode == 0, done
     return done.stdout
 
@@ -81,14 +85,7 @@ def test_a_session_has_one_spelling_where_case_is_ignored(
     root = tmp_path / "root"
     run(environ, root, "append", "demo", "one")
     for words in (["append", "Demo", "two"], ["fork", "demo", "DEMO"], ["clear", "dEMO"]):
-        refused = subprocess.run(
-            as_macos.command(*words, "--root", str(root)),
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        refused = tried(environ, root, *words)
         assert refused.returncode == 1, refused
         assert "where demo exists: use this spelling" in refused.stderr
     assert texts(environ, root) == ["one"]

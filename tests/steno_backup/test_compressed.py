@@ -1,47 +1,31 @@
 """Copies of sessions whose past generations are compressed."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import steno
-from steno_backup import files, mirror
-from steno_backup.mirror import Report, opened_mirror
-from steno_backup.snapshot import State
+from steno_backup import mirror
 from steno_protocol import compression, paths
-from steno_protocol.positions import Position
 from steno_protocol.replies import Verification
 from stenod.sessions import verify
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import closing, open_file
 from stenod.store.names import past_generations
 from stenod.store.posix import PosixDisk
+from support.backups import back_up, is_killed
 from support.compressed import compress_past
 from support.daemon_in_thread import DaemonInThread
 
 DEMO = f"{paths.SESSIONS}/demo"
 
 
-class Killed(BaseException):
-    """The end of the process at a call."""
-
-
 @pytest.fixture
 def client(root: Path, daemon: DaemonInThread) -> Any:
     with steno.connect_sync(root, spawn=False) as connected:
         yield connected
-
-
-def back_up(client: steno.BlockingClient, root: Path, folder: Path) -> Report:
-    def ask(session: str) -> State:
-        found = client.session(session).stat()
-        return State(Position.parse(found.head).generation, found.bytes, found.incarnation)
-
-    with opened_mirror(root, folder, ask) as copy:
-        return copy.update()
 
 
 def rewrite(client: steno.BlockingClient, times: int, first: int = 0) -> None:
@@ -148,7 +132,7 @@ def test_a_copy_that_is_killed_at_any_step_is_valid(
     for step in range(200):
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(base, copy)
-        if not _is_killed(client, root, copy, monkeypatch, step):
+        if not is_killed(client, root, copy, monkeypatch, step):
             break
         found = generations(copy / DEMO)
         assert len(found) >= 3
@@ -159,35 +143,6 @@ def test_a_copy_that_is_killed_at_any_step_is_valid(
     else:
         pytest.fail("the copy never ended")
     assert step > 5
-
-
-def _is_killed(
-    client: steno.BlockingClient,
-    root: Path,
-    copy: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    step: int,
-) -> bool:
-    calls = iter(range(1000))
-
-    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if next(calls) == step:
-                raise Killed
-            return work(*args, **kwargs)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        for name in ("_write", "rename", "sync_file"):
-            patch.setattr(files, name, counted(getattr(files, name)))
-        for name in ("twin", "rename", "remove"):
-            patch.setattr(mirror, name, counted(getattr(mirror, name)))
-        try:
-            back_up(client, root, copy)
-        except Killed:
-            return True
-    return False
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["a new copy", "an older copy"])

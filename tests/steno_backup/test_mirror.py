@@ -1,35 +1,16 @@
 """Copies of a running root."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import steno
-from steno_backup import files, mirror
-from steno_backup.mirror import Report, opened_mirror
-from steno_backup.snapshot import State
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Exists, Held
-from steno_protocol.positions import Position
+from support.backups import back_up, is_killed
 from support.daemon_in_thread import DaemonInThread
-
-
-class Killed(BaseException):
-    """The end of the process at a call."""
-
-
-def back_up(client: steno.BlockingClient, root: Path, folder: Path) -> Report:
-    """Run one round."""
-
-    def ask(session: str) -> State:
-        found = client.session(session).stat()
-        return State(Position.parse(found.head).generation, found.bytes, found.incarnation)
-
-    with opened_mirror(root, folder, ask) as copy:
-        return copy.update()
 
 
 def texts_of(copy: Path, session: str) -> list[Any]:
@@ -155,7 +136,7 @@ def test_a_copy_that_is_killed_at_any_step_is_valid(
     for step in range(200):
         shutil.rmtree(second_root / "copy", ignore_errors=True)
         shutil.copytree(base, second_root / "copy")
-        if not _is_killed(client, root, second_root / "copy", monkeypatch, step):
+        if not is_killed(client, root, second_root / "copy", monkeypatch, step):
             break
         found = texts_of(second_root / "copy", "team/demo")
         assert not found or found[-1] in {"two", "last", "again 0", "again 1"}
@@ -164,35 +145,6 @@ def test_a_copy_that_is_killed_at_any_step_is_valid(
     else:
         pytest.fail("the copy never ended")
     assert step > 5
-
-
-def _is_killed(
-    client: steno.BlockingClient,
-    root: Path,
-    copy: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    step: int,
-) -> bool:
-    calls = iter(range(1000))
-
-    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if next(calls) == step:
-                raise Killed
-            return work(*args, **kwargs)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        for name in ("_write", "rename", "sync_file"):
-            patch.setattr(files, name, counted(getattr(files, name)))
-        for name in ("twin", "rename"):
-            patch.setattr(mirror, name, counted(getattr(mirror, name)))
-        try:
-            back_up(client, root, copy)
-        except Killed:
-            return True
-    return False
 
 
 def test_marks_are_not_copied(root: Path, second_root: Path, client: steno.BlockingClient) -> None:

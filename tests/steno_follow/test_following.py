@@ -375,6 +375,22 @@ def test_a_line_is_in_memory_once_whatever_part_of_its_file_is_taken(
     assert size < peak < 2 * size
 
 
+def peaks(world: World, tmp_path: Path) -> tuple[int, int]:
+    """The most memory that an import of the file takes, and that a look of a watch takes."""
+    found = world.source
+    (tmp_path / "session").mkdir()
+    tracemalloc.start()
+    try:
+        write_session(found, tmp_path / "session", lambda _: None, None)
+        _, written = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        world.look()
+        _, followed = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return written, followed
+
+
 def test_a_line_that_is_read_takes_its_memory_twice(world: World, tmp_path: Path) -> None:
     data = "A" * (9 * MIB)
     shown = {"type": "image", "file": {"base64": data, "type": "image/png"}}
@@ -387,17 +403,7 @@ def test_a_line_that_is_read_takes_its_memory_twice(world: World, tmp_path: Path
     world.file.write_bytes(ONE + line)
     size = len(line)
     del line
-    found = world.source
-    (tmp_path / "session").mkdir()
-    tracemalloc.start()
-    try:
-        write_session(found, tmp_path / "session", lambda _: None, None)
-        _, written = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        world.look()
-        _, followed = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    written, followed = peaks(world, tmp_path)
     assert 2 * size < written < 2.2 * size
     assert 2 * size < followed < 2.7 * size
 
@@ -410,17 +416,7 @@ def test_the_text_of_a_long_line_is_in_memory_once_at_a_time(world: World, tmp_p
     world.file.write_bytes(ONE + line)
     size = len(line)
     del line
-    found = world.source
-    (tmp_path / "session").mkdir()
-    tracemalloc.start()
-    try:
-        write_session(found, tmp_path / "session", lambda _: None, None)
-        _, written = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        world.look()
-        _, followed = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    written, followed = peaks(world, tmp_path)
     assert written < 12 * size
     assert followed < 12 * size
 

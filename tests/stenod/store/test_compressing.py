@@ -18,7 +18,7 @@ from stenod.store.posix import PosixDisk
 from stenod.store.read_only import ReadOnlyDisk
 from support.simulated_disk import MOMENTS, Death, Effect, SimulatedDisk, Survival
 
-FOLDER = "/root/demo"
+FOLDER = "/disk/demo"
 NAME = paths.generation_file(1)
 PACKED = paths.compressed_file(NAME)
 CONTENT = b"".join(b'{"role":"user","content":"%d"}\n' % number for number in range(400))
