@@ -38,6 +38,7 @@ VIEWS = {
     "events": ("#/s/demo/wire", ".event.trouble"),
     "search": ("#/search/q=tests+pass", ".result"),
     "now": ("#/now", ".health li"),
+    "usage": ("#/usage", "table tbody tr"),
 }
 """The address of each view, and an element that it has once it is complete."""
 

@@ -76,10 +76,11 @@ export class Usage {
     const hidden = rows.length > ROWS_MAX
       ? `The first ${number(ROWS_MAX)} of ${number(rows.length)} rows; \`steno usage --csv\` has all. ` : "";
     this.says.replaceChildren(...prose(`${says}${hidden}${prices}`));
-    const columns = ["Requests", "Input", "From cache", "To cache", "Output", "Tokens", "Cost"];
+    // The sums first: a narrow screen shows the rest after a move to the side.
+    const columns = ["tokens", "cost", "requests", "input", "from cache", "to cache", "output"];
     const cells = (row) => [
-      compact(row.requests), compact(row.input), compact(row.cache_read), compact(row.cache_write),
-      compact(row.output), compact(row.tokens), row.cost === null ? "–" : money(row.cost, currency),
+      compact(row.tokens), row.cost === null ? "–" : money(row.cost, currency), compact(row.requests),
+      compact(row.input), compact(row.cache_read), compact(row.cache_write), compact(row.output),
     ].map((text) => h("td", { class: "figure" }, text));
     this.table.replaceChildren(h("table", {},
       h("thead", {}, h("tr", {},
