@@ -301,11 +301,17 @@ class Journal(Protocol):
         """
         ...
 
-    def note_taken(self, name: str, host: str, owner: Owner) -> None:
-        """Leave a note for a host that a daemon is about to take one of its sessions over.
+    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
+        """Leave a note for a host of which a daemon takes a session over.
 
-        An announcement may be lost; the host finds the note when it looks next. The daemon that
-        leaves it may still fail to take the session.
+        An announcement may be lost; the host finds the note when it looks next.
+
+        Args:
+            name: the session.
+            host: the host.
+            owner: the daemon.
+            kind: `OWN` if it is about to own the session, and may still fail to; `CHANGE` if it
+                has the files, and is about to change them.
 
         Raises:
             JournalLost: nobody says that a majority has it.
@@ -313,9 +319,7 @@ class Journal(Protocol):
         ...
 
     def taken_from(self, host: str) -> list[Message]:
-        """Returns the new notes for a host, whose bodies are names, and whose owners took them.
-
-        Those from before this process are left out: it did not own a session then.
+        """Returns the new notes for a host, whose bodies are names, and whose owners take them.
 
         Raises:
             JournalLost: no majority of the servers says that there are no others.

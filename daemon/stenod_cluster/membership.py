@@ -118,9 +118,13 @@ class Membership:
         self._untidy: deque[str] = deque(maxlen=limits.UNTIDY_NAMES_MAX)
         self._asked_in_vain_at = -limits.ASK_AGAIN_S
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
+        # What other daemons gave to this one.
+        self._given: deque[tuple[str, Owner]] = deque()
+        self._is_given, self._is_taken = anyio.Event(), anyio.Event()
         self._hosts = Hosts(
-            engine, owner, dead_s, time.monotonic, self._hear_taken, self._untidy.append
-        )
+            engine, owner, dead_s, time.monotonic, self._hear_taken, self._untidy.append,
+            self._hear_given,
+        )  # fmt: skip
         tree = str(root / paths.SESSIONS)
         self._ownership = Ownership(local, tree, engine, self._hosts, log, system.boot_id())
         self._ownership.on_lost = self._lost.append
@@ -323,6 +327,7 @@ class Membership:
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_losses)
+            tasks.start_soon(self._take_given)
             tasks.start_soon(self._tidy)
             while True:
                 self._hosts.tell_alive()
@@ -333,6 +338,7 @@ class Membership:
     async def _look_for_losses(self) -> None:
         """Ask again and again, well within `dead_s`, whether others took folders over."""
         while True:
+            self._is_taken = anyio.Event()
             try:
                 lost = await anyio.to_thread.run_sync(
                     self._ownership.look_for_losses, abandon_on_cancel=True
@@ -345,7 +351,21 @@ class Membership:
                 for folder, owner in lost:
                     self._log("lost", session=folder, to=owner.endpoint)
                     self._lost.append(folder)
-            await anyio.sleep(self._hosts.dead_s / limits.LOOKS_MIN)
+            with anyio.move_on_after(self._hosts.dead_s / limits.LOOKS_MIN):
+                await self._is_taken.wait()
+
+    async def _take_given(self) -> None:
+        """Take over what other daemons give to this one."""
+        while True:
+            self._is_given = anyio.Event()
+            while self._given:
+                session, giver = self._given.popleft()
+                try:
+                    await anyio.to_thread.run_sync(self._ownership.take, session, giver)
+                except (OSError, StenoError) as error:
+                    # The other daemon gives it once more, or says so to its client.
+                    self._log("not_taken", session=session, giver=giver.endpoint, why=str(error))
+            await self._is_given.wait()
 
     async def _tidy(self) -> None:
         """Let the copies on this disk follow the names that other daemons changed."""
@@ -373,6 +393,13 @@ class Membership:
             self._log("lost", session=folder, to=owner.endpoint)
         self._ownership.lose(folder, owner)
         self._lost.append(folder)
+        # The other daemon waits for the word that the copy here is marked as an old one.
+        self._is_taken.set()
+
+    def _hear_given(self, session: str, giver: Owner) -> None:
+        if (session, giver) not in self._given:
+            self._given.append((session, giver))
+        self._is_given.set()
 
     # --- report ----------------------------------------------------------------------------------
 

@@ -12,7 +12,15 @@ from sim.writers import Writers
 from steno_protocol import paths
 from stenod.recovery.opened import Opened, OpenOptions
 from stenod.store.disk import Disk
-from stenod_cluster.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
+from stenod_cluster.journal import (
+    InDoubt,
+    Journal,
+    JournalLost,
+    Kind,
+    Message,
+    Owner,
+    Publication,
+)
 from support.commits import TestCommits
 from support.lines import SESSION
 from support.memory_journal import MemoryStream
@@ -86,9 +94,9 @@ class MortalJournal:
         """See `Journal`."""
         yield from self._asked("read", subject, lambda: self._journal.read(subject, after, last))
 
-    def note_taken(self, name: str, host: str, owner: Owner) -> None:
+    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         """See `Journal`."""
-        self._asked("note", name, lambda: self._journal.note_taken(name, host, owner))
+        self._asked("note", name, lambda: self._journal.note_taken(name, host, owner, kind))
 
     def taken_from(self, host: str) -> list[Message]:
         """See `Journal`."""

@@ -306,7 +306,7 @@ def _put_in_place(
 ) -> None:
     """Move the fork into place atomically; durable once the parent is synced."""
     try:
-        disk.move(nest, paths.PREPARED, parent, wanted.target.segments[-1])
+        disk.move(nest, paths.PREPARED, parent, wanted.target.segments[-1], wanted.command.key)
     except OSError as error:
         if error.errno in _TAKEN:
             raise _taken(wanted) from None
