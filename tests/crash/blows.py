@@ -17,7 +17,7 @@ from stenod_cluster.journal import REMEDY, subject_of_name
 from stenod_cluster.subjects import names_subjects, sessions_subjects, subject_of
 from support.command import Steno
 from support.nats_cluster import Node, wait_until
-from support.nats_requests import ask, rebuild
+from support.nats_requests import ask, rebuild, stream_info
 from support.pacing import wait_for_s
 from support.proxy import Proxy
 
@@ -130,7 +130,7 @@ def _lose_data(world: World, blow: Blow) -> None:
 
 def _is_whole(world: World) -> bool:
     """Whether each server has what the leader has."""
-    info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
+    info = stream_info(world.cluster, STREAM)
     return all(each.get("current") for each in info["cluster"]["replicas"])
 
 
@@ -198,8 +198,7 @@ def _messages(world: World) -> dict[str, int]:
     """The number of messages of each session and name on the servers."""
     found: dict[str, int] = {}
     for subjects in (sessions_subjects(CLUSTER), names_subjects(CLUSTER, None)):
-        wanted = {"subjects_filter": subjects}
-        info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", wanted)
+        info = stream_info(world.cluster, STREAM, {"subjects_filter": subjects})
         found.update(info["state"].get("subjects") or {})
     return found
 
@@ -306,7 +305,7 @@ def _new_family(world: World, blow: Blow) -> tuple[Host, families.Family]:
 
 def _fill_stream(world: World, blow: Blow) -> None:
     """Let the stream run full, and give it room again."""
-    info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
+    info = stream_info(world.cluster, STREAM)
     config, used = info["config"], info["state"]["bytes"]
     for max_bytes in (used + ROOM_BYTES, config["max_bytes"]):
         updated = ask(
