@@ -51,8 +51,13 @@ class Engine(Journal, Protocol):
     def is_joining(self) -> bool:
         """Whether the operator lets hosts join the stream again, one after another.
 
-        It is known once the journal was ready, and stays for the life of the process.
+        It is known once the journal was ready, and stays for the life of the process. It is the
+        same in the next process unless this one serves.
         """
+        ...
+
+    def note_serving(self) -> None:
+        """Remember on this disk that the daemon serves."""
         ...
 
     def wait_ready(self, wait_s: float) -> None:
@@ -325,6 +330,8 @@ class Membership:
         Args:
             lose: closes a session that another daemon owns.
         """
+        with suppress(OSError):
+            await anyio.to_thread.run_sync(self._engine.note_serving)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_losses)
             tasks.start_soon(self._take_given)

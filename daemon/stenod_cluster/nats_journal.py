@@ -150,6 +150,10 @@ class NatsJournal:
         """Whether hosts may not have joined the stream again; see `Engine`."""
         return self._identity.is_joining
 
+    def note_serving(self) -> None:
+        """Remember that this root's daemon serves; see `Engine`."""
+        self._connection.call(self._identity.note_serving())
+
     def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         """Leave a note for a host that loses a session; see `Journal`."""
         self._connection.call(self._note_taken(name, host, owner, kind))

@@ -41,6 +41,9 @@ class LateEngine(MemoryJournal):
         del wait_s
         self._servers.heal(self._name)
 
+    def note_serving(self) -> None:
+        """It serves."""
+
     def state(self) -> ClusterFacts:
         """Nothing is known of the servers."""
         return ClusterFacts()
