@@ -104,9 +104,14 @@ def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
             " use a new one",
             session=wanted.source.session,
         )
-    raise NotFound(
-        f"the fork {made!r} was created with this key and was deleted: use a new key to create it"
-        " again",
+    raise gone(wanted)
+
+
+def gone(wanted: Wanted) -> NotFound:
+    """Return the error for a repeat of a fork that is not there any more."""
+    return NotFound(
+        f"the fork {wanted.target.session!r} was created with this key and was deleted: use a new"
+        " key to create it again",
         session=wanted.source.session,
     )
 
