@@ -12,6 +12,7 @@ import pytest
 
 from steno_protocol.errors import BadRequest, Held, StenoError, StorageFailed
 from stenod_cluster.journal import JournalLost, Kind
+from support.cluster_commands import ClusterCommands
 from support.memory_journal import MemoryStream
 from support.replicated import Host, line
 
@@ -186,6 +187,35 @@ def test_a_session_whose_new_host_lost_it_joins_from_the_host_that_gave_it(
     assert f"remove {mark} and" in refused.value.message
     mark.unlink()
     assert content(one, "s") == line("1")
+
+
+def test_a_session_that_was_restored_since_the_old_copy_comes_back(
+    one: Host, three: Host, stream: MemoryStream
+) -> None:
+    write(one, "s", "old")
+    ClusterCommands(one).delete("s", "d", 1000)
+    before = Copied(stream)
+    ClusterCommands(one).undelete("s", "u", 1001)
+    write(one, "s", "new")
+    before.restore(stream, one)
+    three.now += 100.0
+    for host in (one, three):
+        host.now += 100.0
+        assert content(host, "s") == line("old") + line("new")
+
+
+def test_a_stale_copy_of_a_session_that_was_deleted_does_not_come_back_with_an_old_copy(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", "old")
+    two.now += 100.0
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "announce", lambda *_: None)
+        ClusterCommands(two).delete("s", "d", 1000)
+    before = Copied(stream)
+    before.restore(stream, one, two)
+    assert one.ownership.acquire("s") is None
+    assert not Path(one.tree, "s", "context.jsonl").exists()
 
 
 def test_a_shipping_that_died_is_done_again(
