@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.journal import Journal, Owner, Peer
+from stenod_cluster.journal import Announcements, Owner, Peer
 
 _ALIVE = "alive"
 _ENDED = "ended"
@@ -31,7 +31,7 @@ class Hosts:
     """The other daemons.
 
     Args:
-        journal: carries the announcements.
+        announcements: those of all daemons.
         owner: this daemon.
         dead_s: seconds without a word after which a daemon may be succeeded.
         clock: seconds on a clock that never goes back.
@@ -47,7 +47,7 @@ class Hosts:
 
     def __init__(
         self,
-        journal: Journal,
+        announcements: Announcements,
         owner: Owner,
         dead_s: float,
         clock: Callable[[], float],
@@ -57,7 +57,7 @@ class Hosts:
     ) -> None:
         self.owner = owner
         self.dead_s = self.answer_s = dead_s
-        self._journal = journal
+        self._announcements = announcements
         self._clock = clock
         self._on_taken = on_taken
         self._on_moved = on_moved
@@ -68,7 +68,7 @@ class Hosts:
         self._ended: dict[str, str] = {}
         self._lock = threading.Lock()
         self._began = clock()
-        journal.listen(self._hear)
+        announcements.listen(self._hear)
         self.ask()
 
     @property
@@ -78,15 +78,15 @@ class Hosts:
 
     def ask(self) -> None:
         """Ask all daemons to say at once that they live."""
-        self._journal.announce(self.owner, _WHO, b"")
+        self._announcements.announce(self.owner, _WHO, b"")
 
     def tell_alive(self) -> None:
         """Say that this daemon lives."""
-        self._journal.announce(self.owner, _ALIVE, msgspec.json.encode(self.owner))
+        self._announcements.announce(self.owner, _ALIVE, msgspec.json.encode(self.owner))
 
     def tell_ended(self) -> None:
         """Say that this daemon ends, so that nobody waits for it."""
-        self._journal.announce(self.owner, _ENDED, msgspec.json.encode(self.owner))
+        self._announcements.announce(self.owner, _ENDED, msgspec.json.encode(self.owner))
 
     def tell_taken(self, name: str, hosts: Iterable[str]) -> None:
         """Say that this daemon has a session and its files; blocks.
@@ -131,7 +131,7 @@ class Hosts:
         return False
 
     def _tell(self, topic: str, name: str, to: str = "") -> None:
-        self._journal.announce(self.owner, topic, msgspec.json.encode((name, self.owner, to)))
+        self._announcements.announce(self.owner, topic, msgspec.json.encode((name, self.owner, to)))
 
     def _await(self, topic: str, name: str, host: str) -> threading.Event:
         return self._awaited.setdefault((topic, name, host), threading.Event())

@@ -265,7 +265,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Journal(Protocol):
-    """The messages of all sessions and names, and the daemons that publish them."""
+    """The messages of all sessions and names."""
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """Publish several messages, all at the same time; each may be the last one of a batch.
@@ -382,14 +382,6 @@ class Journal(Protocol):
         """
         ...
 
-    def counts(self) -> dict[str, int]:
-        """Returns the number of messages of each session, by its identity.
-
-        Raises:
-            JournalLost: no server answered.
-        """
-        ...
-
     def purge(self, subject: str, before: int, after: int = 0) -> None:
         """Remove a subject's messages with a sequence below `before`.
 
@@ -404,6 +396,10 @@ class Journal(Protocol):
         """
         ...
 
+
+class Announcements(Protocol):
+    """What daemons tell each other beside the journal, and which decides nothing."""
+
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """Tell all daemons something, in a plain message that may be lost; never waits."""
         ...
@@ -413,10 +409,6 @@ class Journal(Protocol):
 
         It is called on the event loop, and must not block.
         """
-        ...
-
-    def close(self) -> None:
-        """Close the connection; waiting callers get `JournalLost` or `InDoubt`."""
         ...
 
 

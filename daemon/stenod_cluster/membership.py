@@ -31,6 +31,7 @@ from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
+    Announcements,
     ForeignMessage,
     ForeignStream,
     Journal,
@@ -44,8 +45,8 @@ from stenod_cluster.mirror import read_mark
 from stenod_cluster.ownership import Ownership
 
 
-class Engine(Journal, Protocol):
-    """A journal that knows its servers."""
+class Engine(Journal, Announcements, Protocol):
+    """A journal that knows its servers, and carries the words of the daemons."""
 
     @property
     def is_joining(self) -> bool:
@@ -66,6 +67,18 @@ class Engine(Journal, Protocol):
 
     def state(self) -> ClusterFacts:
         """Returns facts about the servers; blocks."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Returns the number of messages of each session, by its identity.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; waiting callers get `JournalLost` or `InDoubt`."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from steno_protocol.errors import StenoError
 from stenod.recovery import file_opening
@@ -10,7 +11,7 @@ from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
 from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.hosts import Hosts
-from stenod_cluster.journal import Journal, Owner
+from stenod_cluster.journal import Announcements, Journal, Owner
 from stenod_cluster.ownership import Ownership
 from support.memory_journal import MemoryStream
 
@@ -18,6 +19,14 @@ from support.memory_journal import MemoryStream
 def line(text: str) -> bytes:
     """A line of a session file."""
     return b'{"role":"user","content":"%s"}\n' % text.encode()
+
+
+class HostJournal(Journal, Announcements, Protocol):
+    """The journal of one process of a host."""
+
+    def close(self) -> None:
+        """End with the process."""
+        ...
 
 
 class Host:
@@ -76,7 +85,7 @@ class Host:
         with suppress(OSError, StenoError):
             self.ownership.take(session, giver)
 
-    def _join(self) -> Journal:
+    def _join(self) -> HostJournal:
         return self.stream.join(self.name)
 
     def open(self, session: str, *, create: bool = True) -> Opened:
