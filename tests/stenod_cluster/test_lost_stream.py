@@ -130,16 +130,22 @@ def lost_at(stream: MemoryStream, number: int, *hosts: Host) -> Generator[Callab
         stream.heal(host.name)
 
 
-@pytest.mark.parametrize("change", [hand_over, take])
-@pytest.mark.parametrize("has_old", [True, False])
-@pytest.mark.parametrize("is_turned", [True, False])
-def test_a_stream_that_is_lost_while_a_session_gets_another_owner_hides_nothing_of_it(
-    tmp_path: Path, change: Callable[[Host, Host], None], *, has_old: bool, is_turned: bool
-) -> None:
+Change = Callable[[Host, Host], None]
+
+
+def lose_everywhere(folder: Path, change: Change, *, has_old: bool, is_turned: bool) -> None:
+    """Lose the servers at each message while a session gets another owner, and look for it.
+
+    Args:
+        folder: where the hosts' disks are.
+        change: gives it another owner.
+        has_old: the stream that the hosts join is an old copy, which has the session.
+        is_turned: the new owner joins first.
+    """
     for number in itertools.count():
         stream = MemoryStream()
         one, two = (
-            Host(stream, name, str(tmp_path / f"{number}" / name / "sessions"))
+            Host(stream, name, str(folder / f"{number}" / name / "sessions"))
             for name in ("one", "two")
         )
         before = Copied(stream)
@@ -170,6 +176,44 @@ def test_a_stream_that_is_lost_while_a_session_gets_another_owner_hides_nothing_
             assert wanted.endswith(line("newest"))
             assert number > 3
             return
+
+
+@pytest.mark.parametrize("change", [hand_over, take])
+@pytest.mark.parametrize("has_old", [True, False])
+@pytest.mark.parametrize("is_turned", [True, False])
+def test_a_stream_that_is_lost_while_a_session_gets_another_owner_hides_nothing_of_it(
+    tmp_path: Path, change: Change, *, has_old: bool, is_turned: bool
+) -> None:
+    lose_everywhere(tmp_path, change, has_old=has_old, is_turned=is_turned)
+
+
+@pytest.mark.parametrize("change", [hand_over, take])
+@pytest.mark.parametrize(
+    ("kinds", "is_turned"),
+    [
+        # A copy counts as an old one before another host has the files.
+        ({Kind.OWN: Kind.CHANGE, Kind.CHANGE: Kind.CHANGE}, True),
+        # No copy ever counts as an old one.
+        ({Kind.OWN: Kind.OWN, Kind.CHANGE: Kind.OWN}, False),
+    ],
+)
+def test_a_session_is_hidden_without_the_order_of_the_notes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Change,
+    kinds: dict[Kind, Kind],
+    *,
+    is_turned: bool,
+) -> None:
+    note_taken = MemoryStream.note_taken
+
+    def noted(stream: MemoryStream, *note: Any) -> None:
+        *note_, kind = note
+        note_taken(stream, *note_, kinds[kind])
+
+    monkeypatch.setattr(MemoryStream, "note_taken", noted)
+    with pytest.raises((AssertionError, BadRequest)):
+        lose_everywhere(tmp_path, change, has_old=True, is_turned=is_turned)
 
 
 def test_a_session_whose_new_host_lost_it_joins_from_the_host_that_gave_it(
