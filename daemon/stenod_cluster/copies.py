@@ -98,7 +98,12 @@ class Copies:
 
     def _is_stale(self, path: str, name: Message | None) -> bool:
         with suppress(OSError), self.opened(path) as folder:
-            return self._identity(folder) not in {None, _leads_to(name)}
+            found, there = self._identity(folder), _leads_to(name)
+            if found is not None:
+                return found != there
+            # Its files are from the stream of before, and joined by another host.
+            is_copy = read_mark(self._disk, folder, self._host) is not None
+            return is_copy and there is None and not self._is_newer(folder, name)
         return False
 
     @contextmanager

@@ -262,6 +262,30 @@ def test_a_stale_copy_of_a_session_that_was_deleted_does_not_come_back_with_an_o
     assert not Path(one.tree, "s", "context.jsonl").exists()
 
 
+def test_a_copy_from_before_a_loss_does_not_come_back_after_the_next_one(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = Copied(stream)
+    write(one, "s", "old")
+    two.now += 100.0
+    with monkeypatch.context() as patched:
+        # The first host was dead meanwhile.
+        patched.setattr(stream, "announce", lambda *_: None)
+        patched.setattr(stream, "note_taken", lambda *_: None)
+        write(two, "s", "new")
+    empty.restore(stream, two)
+    assert content(two, "s") == line("old") + line("new")
+    two.ownership.is_joining = False
+    ClusterCommands(two).rename("s", "r", "k", 1000.0)
+    one.start()
+    for path in list(one.ownership.copies.stale()):
+        one.ownership.tidy(path)
+    Copied(MemoryStream()).restore(stream, one, two)
+    stream.identity = "stream-3"
+    assert one.ownership.acquire("s") is None
+    assert content(two, "r") == line("old") + line("new")
+
+
 def test_a_shipping_that_died_is_done_again(
     one: Host, three: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
