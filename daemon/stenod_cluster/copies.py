@@ -155,6 +155,13 @@ class Copies:
         self._remove_empty_above(path)
         return False
 
+    def outlives(self, path: str, gone: Message) -> bool:
+        """Whether this disk has a session that an old copy of the stream says to be gone."""
+        if gone.sequence < self._journal.began():
+            with suppress(OSError), self.opened(path) as folder:
+                return self._identity(folder) is None and self._is_newer(folder, gone)
+        return False
+
     def _is_newer(self, folder: int, name: Message | None) -> bool:
         """Whether files are newer than what the stream, which does not know them, has of a name."""
         if name is None:

@@ -262,7 +262,8 @@ class Membership:
                 # Its owner is unknown: the list has it as it is on this disk.
                 continue
             if label.kind is Kind.GONE or last is None:
-                found.append(Elsewhere(name, None, label.at))
+                if not self._ownership.copies.outlives(name, label):
+                    found.append(Elsewhere(name, None, label.at))
                 continue
             found.append(self._elsewhere(name, last))
             there += 1
