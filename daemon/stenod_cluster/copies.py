@@ -98,7 +98,12 @@ class Copies:
 
     def _is_stale(self, path: str, name: Message | None) -> bool:
         with suppress(OSError), self.opened(path) as folder:
-            return self._identity(folder) not in {None, _leads_to(name)}
+            found, there = self._identity(folder), _leads_to(name)
+            if found is not None:
+                return found != there
+            # Its files are from the stream of before, and joined by another host.
+            is_copy = read_mark(self._disk, folder, self._host) is not None
+            return is_copy and there is None and not self._is_newer(folder, name)
         return False
 
     @contextmanager
@@ -135,7 +140,7 @@ class Copies:
                 found = self._identity(folder)
                 if there is not None and found in {None, there}:
                     return False
-                if name is None and found is None:
+                if found is None and self._is_newer(folder, name):
                     return True
                 if found is None or (name is None and self._journal.last(found) is None):
                     # The session is elsewhere, and nobody knows whether it is this one; or it was
@@ -149,6 +154,22 @@ class Copies:
         self.remove_empty(path)
         self._remove_empty_above(path)
         return False
+
+    def outlives(self, path: str, gone: Message) -> bool:
+        """Whether this disk has a session that an old copy of the stream says to be gone."""
+        if gone.sequence < self._journal.began():
+            with suppress(OSError), self.opened(path) as folder:
+                return self._identity(folder) is None and self._is_newer(folder, gone)
+        return False
+
+    def _is_newer(self, folder: int, name: Message | None) -> bool:
+        """Whether files are newer than what the stream, which does not know them, has of a name."""
+        if name is None:
+            return True
+        mark = read_mark(self._disk, folder, self._host)
+        # An old copy of the stream says that a session is gone which was restored since.
+        is_old = name.sequence < self._journal.began()
+        return is_old and mark is not None and mark.sequence > name.sequence
 
     def _put_away_all(self, paths: Iterable[str]) -> None:
         """Put away what is at several names, unless another thread opens it."""

@@ -6,54 +6,69 @@ the clock, keeps a woken owner from writing.
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from stenod_cluster import limits
-from stenod_cluster.journal import Journal, Owner, Peer
+from stenod_cluster.journal import Announcements, Owner, Peer
 
 _ALIVE = "alive"
 _ENDED = "ended"
 _WHO = "who"
+_TAKEN = "taken"
+_MOVED = "moved"
+_GIVEN = "given"
+_LEFT = "left"
 
 
-def _ignored(name: str) -> None:
-    del name
+def _ignored(*_: object) -> None:
+    """Do nothing: the default without a daemon."""
 
 
 class Hosts:
     """The other daemons.
 
     Args:
-        journal: carries the announcements.
+        announcements: those of all daemons.
         owner: this daemon.
         dead_s: seconds without a word after which a daemon may be succeeded.
         clock: seconds on a clock that never goes back.
         on_taken: called with name and owner when another daemon says that it took a session over.
         on_moved: called with a name when another daemon says that its session has another one.
+        on_given: called with name and owner when another daemon gives this one a session.
+
+    Attributes:
+        owner: this daemon.
+        dead_s: as above.
+        answer_s: seconds in which a living daemon answers another one.
     """
 
     def __init__(
         self,
-        journal: Journal,
+        announcements: Announcements,
         owner: Owner,
         dead_s: float,
         clock: Callable[[], float],
         on_taken: Callable[[str, Owner], None],
         on_moved: Callable[[str], None] = _ignored,
+        on_given: Callable[[str, Owner], None] = _ignored,
     ) -> None:
         self.owner = owner
-        self.dead_s = dead_s
-        self._journal = journal
+        self.dead_s = self.answer_s = dead_s
+        self._announcements = announcements
         self._clock = clock
         self._on_taken = on_taken
         self._on_moved = on_moved
+        self._on_given = on_given
+        # What a thread waits for: a topic, a name, and the host that says it.
+        self._awaited: dict[tuple[str, str, str], threading.Event] = {}
         self._heard: dict[str, tuple[Owner, float]] = {}
         self._ended: dict[str, str] = {}
         self._lock = threading.Lock()
         self._began = clock()
-        journal.listen(self._hear)
+        announcements.listen(self._hear)
         self.ask()
 
     @property
@@ -63,25 +78,63 @@ class Hosts:
 
     def ask(self) -> None:
         """Ask all daemons to say at once that they live."""
-        self._journal.announce(self.owner, _WHO, b"")
+        self._announcements.announce(self.owner, _WHO, b"")
 
     def tell_alive(self) -> None:
         """Say that this daemon lives."""
-        self._journal.announce(self.owner, _ALIVE, msgspec.json.encode(self.owner))
+        self._announcements.announce(self.owner, _ALIVE, msgspec.json.encode(self.owner))
 
     def tell_ended(self) -> None:
         """Say that this daemon ends, so that nobody waits for it."""
-        self._journal.announce(self.owner, _ENDED, msgspec.json.encode(self.owner))
+        self._announcements.announce(self.owner, _ENDED, msgspec.json.encode(self.owner))
 
-    def tell_taken(self, folder: str) -> None:
-        """Say that this daemon took a folder over."""
-        body = msgspec.json.encode((folder, self.owner))
-        self._journal.announce(self.owner, "taken", body)
+    def tell_taken(self, name: str, hosts: Iterable[str]) -> None:
+        """Say that this daemon has a session and its files; blocks.
+
+        Args:
+            name: the session.
+            hosts: those that had it. The living ones note that their copies are old ones, before
+                this daemon changes anything.
+        """
+        living = [host for host in hosts if self.living(host) is not None]
+        heard = [self._await(_LEFT, name, host) for host in living]
+        until = time.monotonic() + self.answer_s
+        self._tell(_TAKEN, name)
+        for each in heard:
+            each.wait(max(0.0, until - time.monotonic()))
+        for host in living:
+            self._awaited.pop((_LEFT, name, host), None)
+
+    def tell_left(self, name: str) -> None:
+        """Say that this disk's copy of a session is marked as an old one."""
+        self._tell(_LEFT, name)
 
     def tell_moved(self, name: str) -> None:
         """Say that a session has another name, or none."""
-        body = msgspec.json.encode((name, self.owner))
-        self._journal.announce(self.owner, "moved", body)
+        self._tell(_MOVED, name)
+
+    def give(self, name: str, host: str) -> bool:
+        """Give a session to another daemon; blocks until that has it, with its files.
+
+        Returns:
+            False if it does not say so in time.
+        """
+        heard = self._await(_TAKEN, name, host)
+        try:
+            for _ in range(limits.GIVE_ATTEMPTS_MAX):
+                # Any word may be lost, and the other daemon may be closing the session still.
+                self._tell(_GIVEN, name, host)
+                if heard.wait(self.answer_s):
+                    return True
+        finally:
+            self._awaited.pop((_TAKEN, name, host), None)
+        return False
+
+    def _tell(self, topic: str, name: str, to: str = "") -> None:
+        self._announcements.announce(self.owner, topic, msgspec.json.encode((name, self.owner, to)))
+
+    def _await(self, topic: str, name: str, host: str) -> threading.Event:
+        return self._awaited.setdefault((topic, name, host), threading.Event())
 
     def living(self, host: str) -> Owner | None:
         """Return the daemon of another root that may still write; None if it is dead.
@@ -114,16 +167,33 @@ class Hosts:
         try:
             if topic == _WHO:
                 self.tell_alive()
-            elif topic in {"taken", "moved"}:
-                name, teller = msgspec.json.decode(body, type=tuple[str, Owner])
+            elif topic in {_TAKEN, _MOVED, _GIVEN, _LEFT}:
+                name, teller, to = msgspec.json.decode(body, type=tuple[str, Owner, str])
                 if teller != self.owner:
-                    self._note(_ALIVE, teller)
-                    self._on_taken(name, teller) if topic == "taken" else self._on_moved(name)
+                    if topic != _LEFT:
+                        # An answer to this daemon, which says nothing new of the other one.
+                        self._note(_ALIVE, teller)
+                    self._hear_of(topic, name, teller, to)
             else:
                 self._note(topic, msgspec.json.decode(body, type=Owner))
         except (msgspec.DecodeError, UnicodeDecodeError):
             # Another program's message on this subject.
             return
+
+    def _hear_of(self, topic: str, name: str, teller: Owner, to: str) -> None:
+        """Hear what another daemon says of a session."""
+        awaited = self._awaited.get((topic, name, teller.host))
+        match topic:
+            case "taken":
+                self._on_taken(name, teller)
+            case "moved":
+                self._on_moved(name)
+            case "given" if to == self.owner.host:
+                self._on_given(name, teller)
+            case _:
+                pass
+        if awaited is not None:
+            awaited.set()
 
     def _note(self, topic: str, owner: Owner) -> None:
         if owner.host == self.owner.host:

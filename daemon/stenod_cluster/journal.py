@@ -265,7 +265,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Journal(Protocol):
-    """The messages of all sessions and names, and the daemons that publish them."""
+    """The messages of all sessions and names."""
 
     def publish(self, publications: Sequence[Publication]) -> list[int | OSError]:
         """Publish several messages, all at the same time; each may be the last one of a batch.
@@ -301,11 +301,17 @@ class Journal(Protocol):
         """
         ...
 
-    def note_taken(self, name: str, host: str, owner: Owner) -> None:
-        """Leave a note for a host that a daemon is about to take one of its sessions over.
+    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
+        """Leave a note for a host of which a daemon takes a session over.
 
-        An announcement may be lost; the host finds the note when it looks next. The daemon that
-        leaves it may still fail to take the session.
+        An announcement may be lost; the host finds the note when it looks next.
+
+        Args:
+            name: the session.
+            host: the host.
+            owner: the daemon.
+            kind: `OWN` if it is about to own the session, and may still fail to; `CHANGE` if it
+                has the files, and is about to change them.
 
         Raises:
             JournalLost: nobody says that a majority has it.
@@ -313,9 +319,7 @@ class Journal(Protocol):
         ...
 
     def taken_from(self, host: str) -> list[Message]:
-        """Returns the new notes for a host, whose bodies are names, and whose owners took them.
-
-        Those from before this process are left out: it did not own a session then.
+        """Returns the new notes for a host, whose bodies are names, and whose owners take them.
 
         Raises:
             JournalLost: no majority of the servers says that there are no others.
@@ -378,14 +382,6 @@ class Journal(Protocol):
         """
         ...
 
-    def counts(self) -> dict[str, int]:
-        """Returns the number of messages of each session, by its identity.
-
-        Raises:
-            JournalLost: no server answered.
-        """
-        ...
-
     def purge(self, subject: str, before: int, after: int = 0) -> None:
         """Remove a subject's messages with a sequence below `before`.
 
@@ -400,6 +396,10 @@ class Journal(Protocol):
         """
         ...
 
+
+class Announcements(Protocol):
+    """What daemons tell each other beside the journal, and which decides nothing."""
+
     def announce(self, owner: Owner, topic: str, body: bytes) -> None:
         """Tell all daemons something, in a plain message that may be lost; never waits."""
         ...
@@ -409,10 +409,6 @@ class Journal(Protocol):
 
         It is called on the event loop, and must not block.
         """
-        ...
-
-    def close(self) -> None:
-        """Close the connection; waiting callers get `JournalLost` or `InDoubt`."""
         ...
 
 

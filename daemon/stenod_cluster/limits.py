@@ -129,6 +129,10 @@ and a record has 64 MiB."""
 MESSAGE_BYTES: Final = KIB
 """Bytes that a stream takes for a message without its body: subject, headers and index."""
 
+GIVE_ATTEMPTS_MAX: Final = 6
+"""Times that a daemon gives a session to another one, which has `replication.dead_s` each time: the
+messages of a long session take some seconds."""
+
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
 

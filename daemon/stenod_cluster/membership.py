@@ -31,6 +31,7 @@ from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises
 from stenod_cluster.hosts import Hosts
 from stenod_cluster.journal import (
+    Announcements,
     ForeignMessage,
     ForeignStream,
     Journal,
@@ -44,15 +45,20 @@ from stenod_cluster.mirror import read_mark
 from stenod_cluster.ownership import Ownership
 
 
-class Engine(Journal, Protocol):
-    """A journal that knows its servers."""
+class Engine(Journal, Announcements, Protocol):
+    """A journal that knows its servers, and carries the words of the daemons."""
 
     @property
     def is_joining(self) -> bool:
         """Whether the operator lets hosts join the stream again, one after another.
 
-        It is known once the journal was ready, and stays for the life of the process.
+        It is known once the journal was ready, and stays for the life of the process. It is the
+        same in the next process unless this one serves.
         """
+        ...
+
+    def note_serving(self) -> None:
+        """Remember on this disk that the daemon serves."""
         ...
 
     def wait_ready(self, wait_s: float) -> None:
@@ -61,6 +67,18 @@ class Engine(Journal, Protocol):
 
     def state(self) -> ClusterFacts:
         """Returns facts about the servers; blocks."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Returns the number of messages of each session, by its identity.
+
+        Raises:
+            JournalLost: no server answered.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; waiting callers get `JournalLost` or `InDoubt`."""
         ...
 
 
@@ -118,9 +136,13 @@ class Membership:
         self._untidy: deque[str] = deque(maxlen=limits.UNTIDY_NAMES_MAX)
         self._asked_in_vain_at = -limits.ASK_AGAIN_S
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
+        # What other daemons gave to this one.
+        self._given: deque[tuple[str, Owner]] = deque()
+        self._is_given, self._is_taken = anyio.Event(), anyio.Event()
         self._hosts = Hosts(
-            engine, owner, dead_s, time.monotonic, self._hear_taken, self._untidy.append
-        )
+            engine, owner, dead_s, time.monotonic, self._hear_taken, self._untidy.append,
+            self._hear_given,
+        )  # fmt: skip
         tree = str(root / paths.SESSIONS)
         self._ownership = Ownership(local, tree, engine, self._hosts, log, system.boot_id())
         self._ownership.on_lost = self._lost.append
@@ -240,7 +262,8 @@ class Membership:
                 # Its owner is unknown: the list has it as it is on this disk.
                 continue
             if label.kind is Kind.GONE or last is None:
-                found.append(Elsewhere(name, None, label.at))
+                if not self._ownership.copies.outlives(name, label):
+                    found.append(Elsewhere(name, None, label.at))
                 continue
             found.append(self._elsewhere(name, last))
             there += 1
@@ -321,8 +344,11 @@ class Membership:
         Args:
             lose: closes a session that another daemon owns.
         """
+        with suppress(OSError):
+            await anyio.to_thread.run_sync(self._engine.note_serving)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_losses)
+            tasks.start_soon(self._take_given)
             tasks.start_soon(self._tidy)
             while True:
                 self._hosts.tell_alive()
@@ -333,6 +359,7 @@ class Membership:
     async def _look_for_losses(self) -> None:
         """Ask again and again, well within `dead_s`, whether others took folders over."""
         while True:
+            self._is_taken = anyio.Event()
             try:
                 lost = await anyio.to_thread.run_sync(
                     self._ownership.look_for_losses, abandon_on_cancel=True
@@ -345,7 +372,21 @@ class Membership:
                 for folder, owner in lost:
                     self._log("lost", session=folder, to=owner.endpoint)
                     self._lost.append(folder)
-            await anyio.sleep(self._hosts.dead_s / limits.LOOKS_MIN)
+            with anyio.move_on_after(self._hosts.dead_s / limits.LOOKS_MIN):
+                await self._is_taken.wait()
+
+    async def _take_given(self) -> None:
+        """Take over what other daemons give to this one."""
+        while True:
+            self._is_given = anyio.Event()
+            while self._given:
+                session, giver = self._given.popleft()
+                try:
+                    await anyio.to_thread.run_sync(self._ownership.take, session, giver)
+                except (OSError, StenoError) as error:
+                    # The other daemon gives it once more, or says so to its client.
+                    self._log("not_taken", session=session, giver=giver.endpoint, why=str(error))
+            await self._is_given.wait()
 
     async def _tidy(self) -> None:
         """Let the copies on this disk follow the names that other daemons changed."""
@@ -373,6 +414,13 @@ class Membership:
             self._log("lost", session=folder, to=owner.endpoint)
         self._ownership.lose(folder, owner)
         self._lost.append(folder)
+        # The other daemon waits for the word that the copy here is marked as an old one.
+        self._is_taken.set()
+
+    def _hear_given(self, session: str, giver: Owner) -> None:
+        if (session, giver) not in self._given:
+            self._given.append((session, giver))
+        self._is_given.set()
 
     # --- report ----------------------------------------------------------------------------------
 

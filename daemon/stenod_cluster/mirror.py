@@ -173,11 +173,13 @@ class Mirrored(msgspec.Struct, frozen=True):
         manifest: its files in the journal; on the disk they may have more bytes.
         inodes: the number of each file by its inode.
         read_bytes: bytes of the messages that were read.
+        others: other hosts that published some of these.
     """
 
     manifest: Manifest
     inodes: dict[int, int]
     read_bytes: int
+    others: set[str]
 
 
 class Mirror:
@@ -211,6 +213,7 @@ class Mirror:
         self._host = host
         self._read = read
         self._read_bytes = 0
+        self._others: set[str] = set()
 
     def make(self) -> Mirrored:
         """Make the folder equal to the journal.
@@ -238,6 +241,8 @@ class Mirror:
     def _counted(self, after: int) -> Iterator[Message]:
         for message in self._read(after):
             self._read_bytes += len(message.body)
+            if message.owner.host != self._host:
+                self._others.add(message.owner.host)
             yield message
 
     def _holds(self, manifest: Manifest, mark: Mark) -> bool:
@@ -280,7 +285,7 @@ class Mirror:
             assert found is not None
             inodes[found.inode] = number
         self._remove_other_names(manifest, known=inodes)
-        return Mirrored(manifest, inodes, self._read_bytes)
+        return Mirrored(manifest, inodes, self._read_bytes, self._others)
 
     def _made(
         self,
@@ -313,7 +318,7 @@ class Mirror:
                 self._put_hints(manifest, files)
             finally:
                 files.close()
-        return Mirrored(manifest, inodes, self._read_bytes)
+        return Mirrored(manifest, inodes, self._read_bytes, self._others)
 
     @contextmanager
     def _nest(self) -> Generator[int]:

@@ -150,9 +150,13 @@ class NatsJournal:
         """Whether hosts may not have joined the stream again; see `Engine`."""
         return self._identity.is_joining
 
-    def note_taken(self, name: str, host: str, owner: Owner) -> None:
+    def note_serving(self) -> None:
+        """Remember that this root's daemon serves; see `Engine`."""
+        self._connection.call(self._identity.note_serving())
+
+    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         """Leave a note for a host that loses a session; see `Journal`."""
-        self._connection.call(self._note_taken(name, host, owner))
+        self._connection.call(self._note_taken(name, host, owner, kind))
 
     def taken_from(self, host: str) -> list[Message]:
         """Returns the new notes for a host; see `Journal`."""
@@ -342,9 +346,9 @@ class NatsJournal:
         self._look_again.set()
         return self._refusal
 
-    async def _note_taken(self, name: str, host: str, owner: Owner) -> None:
+    async def _note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         subject = taken_subject(self._options.cluster, host)
-        headers = {KIND: Kind.OWN.value, **owner_headers(owner)}
+        headers = {KIND: kind.value, **owner_headers(owner)}
         body = name.encode(errors="surrogateescape")
 
         async def send(answer_s: float) -> None:

@@ -53,6 +53,7 @@ class OwnedFolder:
         is_new: the name does not lead here yet; the next change is published with it.
 
     Attributes:
+        owner: this daemon.
         publishing: held by whoever publishes, and taken before `lock`.
         lock: held for moments, while something is noted or what was noted is looked at.
         handles: open handles of its files.
@@ -85,7 +86,7 @@ class OwnedFolder:
         self._behind_mark_bytes = 0
         self.handles: set[int] = set()
         self.lost: Fenced | None = None
-        self._owner = owner
+        self.owner = owner
         self._pending: list[AnyEntry] = []
         # How many of these are being published.
         self._in_flight = 0
@@ -333,7 +334,7 @@ class OwnedFolder:
         is_naming = self.is_new and is_named and kind is Kind.CHANGE
         also = (self._naming(),) if is_naming else ()
         outcome = yield Publication(
-            self.identity, self.sequence, self._owner, kind, body, "", is_growth, also
+            self.identity, self.sequence, self.owner, kind, body, "", is_growth, also
         )
         if isinstance(outcome, int):
             self.sequence = outcome
@@ -354,7 +355,7 @@ class OwnedFolder:
         """The message that gives the session its name, in one batch with its first whole change."""
         label = Label(self.identity, "")
         subject = subject_of_name(self.path)
-        return Publication(subject, self.name_sequence, self._owner, Kind.NAME, label.body())
+        return Publication(subject, self.name_sequence, self.owner, Kind.NAME, label.body())
 
     def _named(self, sequence: int) -> None:
         """The change with a sequence was stored right behind the name."""
@@ -366,8 +367,8 @@ class OwnedFolder:
         A read could miss it, since it may still come. Behind another message it cannot come, and
         the parts of an unfinished change are void.
         """
-        outcome = yield Publication(self.identity, self.sequence, self._owner, Kind.OWN, b"")
-        if isinstance(outcome, Fenced) and outcome.newer.owner == self._owner:
+        outcome = yield Publication(self.identity, self.sequence, self.owner, Kind.OWN, b"")
+        if isinstance(outcome, Fenced) and outcome.newer.owner == self.owner:
             newer = outcome.newer
             self.sequence, self._doubt = newer.sequence, None
             self._has_parts = newer.kind in {Kind.PART, Kind.SNAPSHOT}

@@ -10,9 +10,10 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from errno import ENOENT
+from typing import TypeGuard
 
 import msgspec
 
@@ -247,21 +248,35 @@ class Ownership:
         return folder
 
     def release_to(self, path: str, owner: Owner) -> None:
-        """Give a closed folder to another daemon, which may open it at once.
+        """Give a closed folder to another daemon, which owns it and has its files on return.
 
         Raises:
+            Busy: the other daemon does not say that it has it.
             OSError: this daemon owns it no more, or the journal failed.
         """
         folder = self.acquire(path)
-        if folder is None:
+        if folder is None or owner.host == self.owner.host:
             return
         with folder.publishing:
             raise_first(ship(self.journal, [folder]))
             self.save_mark(folder)
-            message = Publication(folder.identity, folder.sequence, owner, Kind.OWN, b"")
-            published(self.journal, message)
-            self.forget(path)
-            self._note_left(path, owner)
+        self.forget(path)
+        if not self.hosts.give(path, owner.host):
+            raise Busy(
+                f"the daemon at {owner.endpoint} does not say that it has taken the session over:"
+                f" `steno cluster status {path}` shows the owner; send the command again",
+                session=path,
+            )
+
+    def take(self, path: str, giver: Owner) -> None:
+        """Take over a session that another daemon gives to this one; blocks.
+
+        Raises:
+            StenoError, OSError: as `acquire`.
+        """
+        with self.alone(path):
+            if self.found(path) is None:
+                self._acquire(path, giver=giver.host)
 
     def shorten(self, path: str) -> None:
         """Publish a copy of the whole folder, and remove all messages before it.
@@ -323,33 +338,26 @@ class Ownership:
             path = note.body.decode(errors="surrogateescape")
             folder = self.found(path)
             # What this daemon published since shows that the other one came too late.
-            if folder is not None:
-                if folder.sequence > note.sequence:
-                    # The next process may read the note once more.
-                    with suppress(OSError):
-                        self.save_mark(folder)
-                    continue
+            if folder is not None and folder.sequence < note.sequence:
                 self.lose(path, note.owner)
                 found.append((path, note.owner))
-            self._note_left(path, note.owner, note.sequence)
+            if note.kind is Kind.CHANGE:
+                self._note_left(path, note)
+                self.hosts.tell_left(path)
         self.heard_at = began
         return found
 
-    def _note_left(self, path: str, owner: Owner, sequence: float = math.inf) -> None:
+    def _note_left(self, path: str, note: Message) -> None:
         """Note on this disk that another daemon's copy of a folder is newer.
 
-        Args:
-            path: the folder.
-            owner: the other daemon.
-            sequence: that of its note; the folder may have come back since. It says nothing of the
-                files of another stream.
+        The folder may have come back since, and the note says nothing of another stream's files.
         """
         with suppress(OSError), self.opened(path) as handle:
             mark = read_mark(self._disk, handle, self.owner.host)
             if mark is None or mark.stream != self.journal.stream():
                 return
-            if mark.sequence < sequence:
-                left = msgspec.structs.replace(mark, left=owner.endpoint)
+            if mark.sequence < note.sequence:
+                left = msgspec.structs.replace(mark, left=note.owner.endpoint)
                 save_mark(self._disk, handle, left)
 
     def confirm(self, path: str) -> None:
@@ -408,10 +416,13 @@ class Ownership:
             OSError: the journal or the disk failed.
         """
         with self.alone(path):
-            known = self._folders.get(path)
-            if known is not None and (known.lost is None or known.handles):
-                return
-            self.copies.make_room(path, self.journal.last(subject_of_name(path)))
+            known, name = self._folders.get(path), self.journal.last(subject_of_name(path))
+            if known is not None and known.lost is None and _is_of_other(name, known):
+                # The word that it took the session over was lost.
+                self.lose(path, name.owner)
+                self.on_lost(path)
+            if known is None or (known.lost is not None and not known.handles):
+                self.copies.make_room(path, name)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -436,7 +447,7 @@ class Ownership:
         if lost is not None and lost.lost is not None and lost.handles:
             raise lost.lost
 
-    def _acquire(self, path: str, *, create: bool = False) -> OwnedFolder | None:
+    def _acquire(self, path: str, *, create: bool = False, giver: str = "") -> OwnedFolder | None:
         self._check_closed(path)
         begin_s = time.monotonic()
         subject = subject_of_name(path)
@@ -446,7 +457,7 @@ class Ownership:
             if name is None or name.kind is Kind.GONE:
                 return self._without_name(path, name, is_unjoined=is_unjoined, create=create)
             identity, name_sequence = name.label.identity, name.sequence
-            sequence, previous = self._own(path, identity)
+            sequence, previous = self._own(path, identity, giver)
             # What owns the session is stored behind all that a former owner did to its name.
             before, name = name, self.journal.last(subject)
             if name == before:
@@ -462,12 +473,25 @@ class Ownership:
         folder = OwnedFolder(
             path, identity, self.owner, sequence, made.manifest, made.inodes, name_sequence
         )  # fmt: skip
-        self.save_mark(folder)
-        self._keep(folder)
-        if previous is not None and previous.owner.host != self.owner.host:
-            self.hosts.tell_taken(path)
+        if previous is None or previous.owner.host == self.owner.host:
+            self._become_newest(folder, made.others)
+        else:
+            self._become_newest(folder, {*made.others, previous.owner.host})
             self._note_takeover(path, previous.owner, made.read_bytes, time.monotonic() - begin_s)
+        self._keep(folder)
         return folder
+
+    def _become_newest(self, folder: OwnedFolder, others: Collection[str]) -> None:
+        """Let other hosts mark their copies of a session as old ones, before this one changes it.
+
+        Of two copies without such a mark, either may be brought into another stream.
+        """
+        for host in others:
+            self.journal.note_taken(folder.path, host, self.owner, Kind.CHANGE)
+        # Behind the notes: an opening that dies before them reads the same messages once more.
+        self.save_mark(folder)
+        if others:
+            self.hosts.tell_taken(folder.path, others)
 
     def _without_name(
         self, path: str, name: Message | None, *, is_unjoined: bool, create: bool
@@ -586,15 +610,15 @@ class Ownership:
             took_s=round(took_s, 3),
         )  # fmt: skip
 
-    def _own(self, path: str, identity: str) -> tuple[int, Message | None]:
+    def _own(self, path: str, identity: str, giver: str) -> tuple[int, Message | None]:
         """Append a message behind the last one; returns its sequence, and the last one."""
         last = self.journal.last(identity)
         for _ in range(limits.OWN_ATTEMPTS_MAX):
             is_newest = last is not None and self._check_old(path, identity, last)
             if last is not None and last.owner.host != self.owner.host:
-                if not is_newest:
+                if not is_newest and last.owner.host != giver:
                     self._check_free(path, last.owner)
-                self.journal.note_taken(path, last.owner.host, self.owner)
+                self.journal.note_taken(path, last.owner.host, self.owner, Kind.OWN)
             after = 0 if last is None else last.sequence
             wanted = Publication(identity, after, self.owner, Kind.OWN, b"")
             try:
@@ -638,6 +662,13 @@ class Ownership:
                 if each is not folder and (each.is_published or each.lost is not None):
                     self.save_mark(each)
                     del self._folders[each.path]
+
+
+def _is_of_other(name: Message | None, known: OwnedFolder) -> TypeGuard[Message]:
+    """Whether another daemon gave a name that leads to an owned session to another one, or none."""
+    if name is None or known.is_new:
+        return False
+    return name.sequence > known.name_sequence and name.owner.host != known.owner.host
 
 
 def _contended(path: str) -> Busy:

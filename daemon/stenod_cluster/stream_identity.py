@@ -74,6 +74,7 @@ class StreamIdentity:
         self.own = Own()
         self.is_old_copy = False
         self.is_joining = False
+        self._is_serving = False
         self._connection = connection
         self._options = options
         self._trust = trust
@@ -105,6 +106,14 @@ class StreamIdentity:
         """Remember a message of this root that is durable in the stream."""
         self.stored = max(self.stored, own.sequence)
         self.own = max(self.own, own, key=_place)
+
+    async def note_serving(self) -> None:
+        """Remember that this root has a daemon that serves: its next process joins no more."""
+        self._is_serving = True
+        known = self._trust.known(self._name)
+        if known is not None and known.is_joining:
+            served = msgspec.structs.replace(known, is_joining=False)
+            await asyncio.to_thread(self._trust.accept, self._name, served)
 
     async def check_same(self, sequence: int, count: int) -> None:
         """Check that messages went to the stream that was looked at; remove them from another.
@@ -221,8 +230,10 @@ class StreamIdentity:
             last = max(last, marker.sequence)
         assert marker is not None
         is_new = known is None and marker.body.endswith(_AGAIN)
-        self.is_joining = self.is_joining or is_again or is_new
-        known = Known(_identity(created, marker), last, own=own)
+        was_joining = known is not None and known.is_joining
+        self.is_joining = self.is_joining or is_again or is_new or was_joining
+        is_due = self.is_joining and not self._is_serving
+        known = Known(_identity(created, marker), last, own=own, is_joining=is_due)
         self.created, self.identity = created, known.identity
         self.began = marker.sequence
         self.stored = last if is_again else max(self.stored, last)

@@ -52,12 +52,14 @@ class Known(msgspec.Struct, frozen=True):
         last: the highest sequence that this root knows to be durable in it.
         is_old_copy: the servers stored a sequence anew, and may have caught up with the last one.
         own: the last message of this root that is durable in it.
+        is_joining: hosts join it one after another, and no daemon of this root has served since.
     """
 
     identity: str
     last: int = 0
     is_old_copy: bool = False
     own: Own = Own()
+    is_joining: bool = False
 
 
 class Trust:

@@ -20,10 +20,10 @@ from bench.measuring import Comparison, latencies_us, percentile
 from bench.publishing import OWNER
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
-from stenod_cluster.journal import Kind, Publication
+from stenod_cluster.journal import Kind, Label, Publication, subject_of_name
 from stenod_cluster.nats_journal import NatsJournal
 from stenod_cluster.options import ReplicationOptions
-from stenod_cluster.subjects import subject_of
+from stenod_cluster.subjects import stream_name, subject_of
 from support.clustered_daemon import clustered_daemon
 from support.foreground import ForegroundDaemon
 from support.nats_cluster import NatsCluster
@@ -32,7 +32,7 @@ from support.pacing import wait_for_fact, wait_for_s
 from support.resident import resident_bytes
 
 CLUSTER: Final = "bench"
-STREAM: Final = f"STENO_{CLUSTER}_0"
+STREAM: Final = stream_name(CLUSTER)
 LARGE_BYTES: Final = 64 << 20
 BATCH_RECORDS: Final = 500
 SMALL_RECORDS: Final = 5_000
@@ -306,13 +306,20 @@ def _with_sessions(pair: _Pair, session: str) -> dict[str, float]:
         latencies = sorted(latencies_us(LONE_APPENDS, partial(_append, opened)))
     with _journal(pair.cluster) as journal:
         start = time.perf_counter()
-        journal.folders()
+        journal.names()
         list_s = time.perf_counter() - start
     resident = max(resident_bytes(node.pid) for node in pair.cluster.nodes)
     return {
         "p50_us": percentile(latencies, 0.5), "p99_us": percentile(latencies, 0.99),
         "list_s": list_s, "server_mib": resident / (1 << 20),
     }  # fmt: skip
+
+
+def _new_session(session: str) -> Publication:
+    """The messages by which a session begins."""
+    label = Label(f"id-of-{session}", "")
+    name = Publication(subject_of_name(session), 0, OWNER, Kind.NAME, label.body())
+    return Publication(label.identity, 0, OWNER, Kind.OWN, b"", also=(name,))
 
 
 @contextmanager
@@ -326,10 +333,8 @@ def _journal(cluster: NatsCluster) -> Generator[NatsJournal]:
 def _publish_many(cluster: NatsCluster) -> None:
     with _journal(cluster) as journal:
         for begin in range(0, MANY_SESSIONS, PUBLISHED_AT_ONCE):
-            folders = [f"many/{number}" for number in range(begin, begin + PUBLISHED_AT_ONCE)]
-            outcomes = journal.publish(
-                [Publication(folder, 0, OWNER, Kind.OWN, b"") for folder in folders]
-            )
+            numbers = range(begin, begin + PUBLISHED_AT_ONCE)
+            outcomes = journal.publish([_new_session(f"many-{number}") for number in numbers])
             for outcome in outcomes:
                 if isinstance(outcome, OSError):
                     raise outcome

@@ -107,3 +107,27 @@ def _join_again(one: ForegroundDaemon, two: ForegroundDaemon, new: ForegroundDae
     assert Steno(new.root)("restart").code == 0
     with client_of(new) as third:
         write(third, "newer", "fifth")
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_session_that_was_handed_over_right_before_the_loss_comes_back_from_its_new_host(
+    three_nodes: NatsCluster, folder: Path, *, is_turned: bool
+) -> None:
+    one, two = (clustered_daemon(folder / name, folder.name, three_nodes) for name in "ab")
+    with one, two, client_of(one) as first:
+        write(first, "s", "first")
+        first.hand_over("s", two.endpoint)
+        # Nobody has opened it at its new host yet.
+        rebuild(three_nodes, stream_name(folder.name))
+    joined: list[str] = []
+    try:
+        for daemon in (two, one) if is_turned else (one, two):
+            found = Steno(daemon.root)("cluster", "join", "--again", "--json")
+            joined += found.document["joined"]
+        assert joined == ["s"]
+        with client_of(one) as first, client_of(two) as second:
+            for client in (first, second):
+                assert read(client, "s") == ["first"]
+    finally:
+        for each in (one, two):
+            Steno(each.root)("stop")

@@ -274,6 +274,34 @@ def test_a_new_host_begins_no_session_while_others_join_the_stream_again(
     for known, is_joining in ((again, True), (new, True), (again, False), (new, False)):
         with ready(chosen, known) as journal:
             assert journal.is_joining is is_joining
+            journal.note_serving()
+            look(journal)
+            assert journal.is_joining is is_joining
+
+
+def test_a_daemon_that_never_served_joins_the_stream_again_at_its_next_start(
+    three_nodes: NatsCluster, tmp_path: Path
+) -> None:
+    chosen, again, new = options(three_nodes), tmp_path / "again", tmp_path / "new"
+    for root, asked in ((again, "create"), (new, "")):
+        root.mkdir()
+        (root / "stenod.join").write_text(asked)
+        (root / "stenod.join").chmod(0o600)
+    with ready(chosen, Trust(again)) as journal:
+        journal.note_serving()
+        rebuild(three_nodes, stream_name(chosen.cluster))
+    (again / "stenod.join").write_text("again")
+    (again / "stenod.join").chmod(0o600)
+    # A daemon may end between its look at the stream and its first command.
+    for _ in range(2):
+        for root in (again, new):
+            with ready(chosen, Trust(root)) as journal:
+                assert journal.is_joining
+    for root in (again, new):
+        with ready(chosen, Trust(root)) as journal:
+            journal.note_serving()
+        with ready(chosen, Trust(root)) as journal:
+            assert not journal.is_joining
 
 
 def test_a_daemon_that_waits_for_its_leader_does_not_doubt_the_stream(

@@ -1,6 +1,7 @@
 """Blows: what a crash run does to daemons and servers, by a seed."""
 
 import base64
+import json
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -11,13 +12,14 @@ from typing import Final
 import steno
 from crash import families
 from crash.world import CLUSTER, REPORT_S, STREAM, Host, World
+from steno_protocol import paths
 from steno_protocol.commands import HandOver
 from steno_protocol.replies import Done
 from stenod_cluster.journal import REMEDY, subject_of_name
 from stenod_cluster.subjects import names_subjects, sessions_subjects, subject_of
 from support.command import Steno
 from support.nats_cluster import Node, wait_until
-from support.nats_requests import ask, rebuild
+from support.nats_requests import ask, rebuild, stream_info
 from support.pacing import wait_for_s
 from support.proxy import Proxy
 
@@ -130,7 +132,7 @@ def _lose_data(world: World, blow: Blow) -> None:
 
 def _is_whole(world: World) -> bool:
     """Whether each server has what the leader has."""
-    info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
+    info = stream_info(world.cluster, STREAM)
     return all(each.get("current") for each in info["cluster"]["replicas"])
 
 
@@ -144,9 +146,15 @@ def _rebuild_stream(world: World, blow: Blow) -> None:
 def _restore_stream(world: World, blow: Blow) -> None:
     """All servers go back to an old copy of their disks."""
     _begin_again(world, Node.copy_data)
+    copied = stream_info(world.cluster, STREAM)["state"]["last_seq"]
     began_s = time.monotonic()
     stuck = world.agents.wait_for_acks(world.sessions, began_s, LATER_S, LATER_ACKS)
     assert not stuck, f"no acks in {stuck} that the old copy lacks"
+    for host in world.hosts:
+        # A host that knows nothing beyond the copy cannot tell it from the stream.
+        wait_until(
+            lambda host=host: _known(host) > copied, f"{host.name} knows what the copy has only"
+        )
     owner = world.owner(blow.session)
     proxies = [proxy for host in world.hosts for proxy in host.proxies]
     for proxy in proxies:
@@ -157,6 +165,11 @@ def _restore_stream(world: World, blow: Blow) -> None:
     for proxy in proxies:
         proxy.heal()
     _join_again(world, blow, owner, old)
+
+
+def _known(host: Host) -> int:
+    """The last message that a root has noted of the stream."""
+    return json.loads((host.root / paths.CLUSTER_STREAMS).read_bytes())[STREAM]["last"]
 
 
 def _begin_again(world: World, change: Callable[[Node], None]) -> None:
@@ -198,8 +211,7 @@ def _messages(world: World) -> dict[str, int]:
     """The number of messages of each session and name on the servers."""
     found: dict[str, int] = {}
     for subjects in (sessions_subjects(CLUSTER), names_subjects(CLUSTER, None)):
-        wanted = {"subjects_filter": subjects}
-        info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", wanted)
+        info = stream_info(world.cluster, STREAM, {"subjects_filter": subjects})
         found.update(info["state"].get("subjects") or {})
     return found
 
@@ -306,7 +318,7 @@ def _new_family(world: World, blow: Blow) -> tuple[Host, families.Family]:
 
 def _fill_stream(world: World, blow: Blow) -> None:
     """Let the stream run full, and give it room again."""
-    info = ask(world.cluster, f"$JS.API.STREAM.INFO.{STREAM}", {})
+    info = stream_info(world.cluster, STREAM)
     config, used = info["config"], info["state"]["bytes"]
     for max_bytes in (used + ROOM_BYTES, config["max_bytes"]):
         updated = ask(

@@ -33,18 +33,22 @@ class Mover:
         number: its number.
         seed: of its choices.
         endpoints: the daemons of the cluster.
+        is_struck: set while a blow is under way, which may last longer than a command may.
 
     Attributes:
         families: what it made.
         counts: of its commands, and of the errors of their attempts.
     """
 
-    def __init__(self, number: int, seed: int, endpoints: Sequence[str]) -> None:
+    def __init__(
+        self, number: int, seed: int, endpoints: Sequence[str], is_struck: threading.Event
+    ) -> None:
         self.families: list[Family] = []
         self.counts: Counter[str] = Counter()
         self._number = number
         self._random = random.Random(f"{seed} {number}")
         self._endpoints = list(endpoints)
+        self._is_struck = is_struck
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mover-{number}")
         self._keys = 0
@@ -139,6 +143,8 @@ class Mover:
                 self.counts[f"moved, {name}"] += 1
                 return
             self.counts[f"errors of moves, {name}, {type(error).__name__}"] += 1
+            if self._is_struck.is_set():
+                deadline = time.monotonic() + SETTLE_S
             if time.monotonic() > deadline:
                 family.fault = f"{name}: {type(error).__name__}: {error.message}"
             wait_for_s(RETRY_S)

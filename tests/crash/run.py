@@ -140,7 +140,7 @@ def _hosts(plan: Plan, folder: Path, cluster: NatsCluster) -> Generator[list[Hos
 def _load(world: World, plan: Plan, report: Report) -> Generator[Watchers]:
     """What goes on beside the agents."""
     endpoints = [host.endpoint for host in world.hosts]
-    movers = [Mover(number, plan.seed, endpoints) for number in range(plan.movers)]
+    movers = [Mover(number, plan.seed, endpoints, world.is_struck) for number in range(plan.movers)]
     watchers = Watchers(endpoints, plan.sessions)
     programs = [*movers, watchers]
     for program in programs:
@@ -157,7 +157,9 @@ def _load(world: World, plan: Plan, report: Report) -> Generator[Watchers]:
 def _play(world: World, plan: Plan, report: Report, watchers: Watchers, *, is_quiet: bool) -> None:
     for number, blow in enumerate(plan.blows, 1):
         began_s = time.monotonic()
+        world.is_struck.set()
         strike(world, blow)
+        world.is_struck.clear()
         ended_s = time.monotonic()
         stuck = world.agents.wait_for_acks(world.sessions, ended_s, PROGRESS_S, plan.work_acks)
         gaps = [_gap(world.agents.facts, each, began_s, ended_s) for each in world.sessions]

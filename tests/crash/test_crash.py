@@ -1,6 +1,8 @@
 """A short crash run with real servers, and the verdict's own tests."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from crash.facts import Fact
 from crash.run import SESSIONS, Plan, crash
 from crash.verdict import judge
 from crash.world import Family
+from support import nats_requests
 from support.nats_cluster import server_binary
 
 SEED = 1
@@ -27,6 +30,24 @@ def test_nothing_acknowledged_is_lost_doubled_or_elsewhere(tmp_path: Path) -> No
     assert not report.faults, "\n".join(report.lines())
     assert report.counts["commands, ack"] > 100
     assert report.counts["daemons logged taken_over"] > 0
+
+
+def test_a_question_whose_answer_is_lost_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = pytest.importorskip("nats.errors", reason="NATS needs the extra `cluster`")
+    servers = SimpleNamespace(servers=["nats://127.0.0.1:1"])
+    answers: list[Any] = [errors.TimeoutError(), {"error": {"code": 404}}, errors.TimeoutError()]
+
+    def ask(*_: object) -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(nats_requests, "ask", ask)
+    # What the servers say is the answer, also if they say that there is no stream.
+    assert nats_requests.stream_info(servers, "s") == {"error": {"code": 404}}
+    with pytest.raises(errors.TimeoutError):
+        nats_requests.stream_info(servers, "s", wait_s=-1.0)
 
 
 # --- the verdict ----------------------------------------------------------------------------------

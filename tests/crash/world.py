@@ -223,6 +223,7 @@ class World:
         sessions: the sessions that they use.
         families: the sessions that blows have moved.
         faults: what blows have found wrong.
+        is_struck: set while a blow is under way.
         has_old_names: the stream came from an old copy; what was renamed or deleted since is back.
     """
 
@@ -235,6 +236,7 @@ class World:
         self.sessions = sessions
         self.families: list[Family] = []
         self.faults: list[str] = []
+        self.is_struck = threading.Event()
         self.has_old_names = False
 
     def owner(self, session: str) -> Host:

@@ -12,11 +12,18 @@ from sim.writers import Writers
 from steno_protocol import paths
 from stenod.recovery.opened import Opened, OpenOptions
 from stenod.store.disk import Disk
-from stenod_cluster.journal import InDoubt, Journal, JournalLost, Message, Owner, Publication
+from stenod_cluster.journal import (
+    InDoubt,
+    JournalLost,
+    Kind,
+    Message,
+    Owner,
+    Publication,
+)
 from support.commits import TestCommits
 from support.lines import SESSION
 from support.memory_journal import MemoryStream
-from support.replicated import Host
+from support.replicated import Host, HostJournal
 from support.simulated_disk import Call, PowerCut, SimulatedDisk
 from support.writing import PATH
 
@@ -38,13 +45,13 @@ class MortalJournal:
         under_way: publications that the event loop awaits.
     """
 
-    def __init__(self, journal: Journal, disk: SimulatedDisk, chance: random.Random) -> None:
+    def __init__(self, journal: HostJournal, disk: SimulatedDisk, chance: random.Random) -> None:
         self._journal = journal
         self._disk = disk
         self._chance = chance
         self._is_dead = False
         self.under_way = 0
-        self.names, self.counts, self.purge = journal.names, journal.counts, journal.purge
+        self.names, self.purge = journal.names, journal.purge
         self.listen, self.oldest_name = journal.listen, journal.oldest_name
         self.began = journal.began
         self.stream, self.last_of, self.confirm = journal.stream, journal.last_of, journal.confirm
@@ -86,9 +93,9 @@ class MortalJournal:
         """See `Journal`."""
         yield from self._asked("read", subject, lambda: self._journal.read(subject, after, last))
 
-    def note_taken(self, name: str, host: str, owner: Owner) -> None:
+    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         """See `Journal`."""
-        self._asked("note", name, lambda: self._journal.note_taken(name, host, owner))
+        self._asked("note", name, lambda: self._journal.note_taken(name, host, owner, kind))
 
     def taken_from(self, host: str) -> list[Message]:
         """See `Journal`."""
@@ -159,7 +166,7 @@ class SimulatedHost(Host):
             self.desk.end()
             self.desk = None
 
-    def _join(self) -> Journal:
+    def _join(self) -> HostJournal:
         chance = random.Random(f"{self.name} {self._starts} {self.stream.seed}")
         return MortalJournal(super()._join(), self.simulated, chance)
 

@@ -37,6 +37,9 @@ from support.simulated_disk import MOMENTS, PowerCut, SimulatedDisk, Survival
 from support.stored_session import StoredSession
 from support.writing import PATH, Sent
 
+ANSWER_ROUNDS_MAX = 500
+"""Attempts of a client in which each command has its answer, once nothing fails any more."""
+
 STEPS = 14
 TRIES_MAX = 80
 DEATH_SHARES = (0.45, 0.7)
@@ -339,8 +342,11 @@ class SessionSimulation(Simulation):
         self.disk.crash(Survival.LOST if self.world.power_cuts else Survival.KEPT)
 
     async def _answer_all(self, desk: Writers) -> None:
-        """Send every order of unknown outcome until none is left."""
-        while again := waiting(self.orders):
+        """Send every order of unknown outcome until none is left; `_judge` names one that is."""
+        for _ in range(ANSWER_ROUNDS_MAX):
+            if all(order.fate is not Fate.OPEN for order in self.orders):
+                return
+            again = waiting(self.orders)
             for order in again:
                 self._send(desk, order)
             await desk.settle(20 + 6 * len(again))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steno_protocol.errors import Held
+from steno_protocol.errors import Held, NotFound
 from steno_protocol.journal_entries import Append, decode_entries
 from stenod.sessions import trash
 from stenod.store.log import Copy
@@ -433,3 +433,69 @@ def test_bytes_that_another_program_changed_in_place_are_published(
     fork(one, "s", "f", "0:2")
     assert seen(three, "f") == {"context.jsonl": wanted}
     assert published(stream, "f") >= limits.JOURNAL_COPY_BYTES_MIN
+
+
+# --- repeats -------------------------------------------------------------------------------------
+
+
+def repeat(host: Host, source: str, session: str, at: str) -> None:
+    """Serve a fork as its daemon does, which may be a repeat."""
+    served, key = ClusterCommands(host), f"k-{session}"
+    try:
+        served.decided(session, key, lambda: served.fork(source, session, at, key, 1000.0))
+    finally:
+        host.close()
+
+
+def test_a_fork_whose_message_comes_during_a_repeat_is_the_answer_of_that(
+    one: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "s", line("1"))
+    publish = one.journal.publish
+
+    def late(publications: Sequence[Publication]) -> list[int | OSError]:
+        if publications[-1].also:
+            stream.force("one", Fault.LATE)
+        return publish(publications)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.journal, "publish", late)
+        with pytest.raises(OSError, match="late"):
+            fork(one, "s", "f", "0:1")
+
+    def come(publications: Sequence[Publication]) -> list[int | OSError]:
+        stream.settle()
+        return publish(publications)
+
+    one.start()
+    publish = one.journal.publish
+    monkeypatch.setattr(one.journal, "publish", come)
+    repeat(one, "s", "f", "0:1")
+    assert seen(one, "f") == {"context.jsonl": line("1")}
+
+
+def test_a_fork_that_nobody_answered_and_that_was_deleted_is_not_made_again(
+    one: Host, two: Host
+) -> None:
+    write(one, "s", line("1"))
+    fork(one, "s", "f", "0:1")
+    delete(one, "f")
+    for host in (one, two):
+        two.now += 100.0
+        with pytest.raises(NotFound, match="was created with this key and was deleted"):
+            repeat(host, "s", "f", "0:1")
+
+
+def test_a_host_that_missed_the_renaming_of_its_session_answers_a_fork_in_its_place(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(one, "f", line("1"))
+    two.now += 100.0
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "announce", lambda *_: None)
+        ClusterCommands(two).rename("f", "s", "r", 1000.0)
+        fork(two, "s", "f", "0:1")
+    one.now += 200.0
+    repeat(one, "s", "f", "0:1")
+    for session in "fs":
+        assert seen(one, session) == {"context.jsonl": line("1")}

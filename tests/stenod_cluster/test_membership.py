@@ -41,6 +41,9 @@ class LateEngine(MemoryJournal):
         del wait_s
         self._servers.heal(self._name)
 
+    def note_serving(self) -> None:
+        """It serves."""
+
     def state(self) -> ClusterFacts:
         """Nothing is known of the servers."""
         return ClusterFacts()
@@ -181,6 +184,25 @@ def test_a_session_that_hides_one_of_this_disk_is_in_trouble_here(tmp_path: Path
     assert f"ipc://{tmp_path}/one, which hides the one of this host" in troubles["both"]
     assert "`steno rename both NEW`" in troubles["both"]
     assert not any(each.trouble for each in one.report("", None, 9).sessions)
+
+
+@pytest.mark.parametrize(("sequence", "is_listed"), [(1, False), (9, True)])
+def test_a_session_that_an_old_copy_of_the_stream_says_to_be_gone_is_listed_if_it_came_back(
+    tmp_path: Path, sequence: int, *, is_listed: bool
+) -> None:
+    stream = MemoryStream()
+    one = member(stream, tmp_path, "one")
+    publish(stream, one, "s", Kind.NAME)
+    publish(stream, one, "s", Kind.GONE, after=1)
+    folder = tmp_path / "one/sessions/s"
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_text("{}\n")
+    mark = Mark(sequence, one._hosts.owner.host, Manifest(), stream="stream-0")
+    (folder / "journal.mark").write_bytes(msgspec.json.encode(mark))
+    # The stream says it behind the loss.
+    assert [each.endpoint for each in one.others("", "", 9)] == [None]
+    stream.began = 20
+    assert [each.session for each in one.others("", "", 9)] == ([] if is_listed else ["s"])
 
 
 ALWAYS = ReplicaFacts("n1", is_leader=True, syncing=Syncing.ALWAYS)

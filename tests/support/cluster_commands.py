@@ -116,6 +116,8 @@ class ClusterCommands:
             return
         if is_taken:
             raise Exists("taken", session=session)
+        if self._moved(session, key) is not None:
+            raise fork.gone(wanted)
         self._acquire(source)
         files = opened or self.host.open(source, create=False)
         with self._captured(files, source) as captured:

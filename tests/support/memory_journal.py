@@ -219,13 +219,13 @@ class MemoryStream:
                 each for each in found if _number(each) >= before or _number(each) <= after
             ]
 
-    def note_taken(self, reader: str, subject: str, host: str, owner: Owner) -> None:
+    def note_taken(self, reader: str, subject: str, host: str, owner: Owner, kind: Kind) -> None:
         """Leave a note for a host."""
         with self._lock:
             self.check_reached(reader)
             self._sequence += 1
             body = subject.encode(errors="surrogateescape")
-            self._notes[host].append(Message(self._sequence, owner, Kind.OWN, body, self.now()))
+            self._notes[host].append(Message(self._sequence, owner, kind, body, self.now()))
 
     def taken_from(self, host: str, after: int) -> list[Message]:
         """The notes for a host behind a sequence."""
@@ -309,10 +309,10 @@ class MemoryJournal:
         await anyio.lowlevel.checkpoint()
         return self.publish(publications)
 
-    def note_taken(self, name: str, host: str, owner: Owner) -> None:
+    def note_taken(self, name: str, host: str, owner: Owner, kind: Kind) -> None:
         """Leave a note for a host."""
         self._check_open()
-        self._stream.note_taken(self._host, name, host, owner)
+        self._stream.note_taken(self._host, name, host, owner, kind)
 
     def taken_from(self, host: str) -> list[Message]:
         """Returns the new notes for a host."""

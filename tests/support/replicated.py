@@ -1,14 +1,17 @@
 """Hosts of a cluster without processes: each has a folder, a disk and a journal in memory."""
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
+from steno_protocol.errors import StenoError
 from stenod.recovery import file_opening
 from stenod.recovery.opened import Opened, Opening
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
 from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.hosts import Hosts
-from stenod_cluster.journal import Journal, Owner
+from stenod_cluster.journal import Announcements, Journal, Owner
 from stenod_cluster.ownership import Ownership
 from support.memory_journal import MemoryStream
 
@@ -16,6 +19,14 @@ from support.memory_journal import MemoryStream
 def line(text: str) -> bytes:
     """A line of a session file."""
     return b'{"role":"user","content":"%s"}\n' % text.encode()
+
+
+class HostJournal(Journal, Announcements, Protocol):
+    """The journal of one process of a host."""
+
+    def close(self) -> None:
+        """End with the process."""
+        ...
 
 
 class Host:
@@ -54,15 +65,27 @@ class Host:
             2.5,
             lambda: self.now,
             # The ownership comes later.
-            lambda folder, owner: self.ownership.lose(folder, owner),  # noqa: PLW0108
+            lambda folder, owner: self._hear_taken(folder, owner),  # noqa: PLW0108
+            on_given=lambda folder, giver: self._hear_given(folder, giver),  # noqa: PLW0108
         )
+        # All words are heard at once, or never.
+        self.hosts.answer_s = 0.0
         self.ownership = Ownership(
             self.local, self.tree, self.journal, self.hosts,
             lambda event, **_: self.log.append(event), self.boot,
         )  # fmt: skip
         self.disk = ReplicatedDisk(self.local, self.tree, self.ownership)
 
-    def _join(self) -> Journal:
+    def _hear_taken(self, session: str, owner: Owner) -> None:
+        self.ownership.lose(session, owner)
+        with suppress(OSError):
+            self.ownership.look_for_losses()
+
+    def _hear_given(self, session: str, giver: Owner) -> None:
+        with suppress(OSError, StenoError):
+            self.ownership.take(session, giver)
+
+    def _join(self) -> HostJournal:
         return self.stream.join(self.name)
 
     def open(self, session: str, *, create: bool = True) -> Opened:

@@ -467,13 +467,13 @@ class Client(NotPicklable):
             host: the identity or the endpoint of the other daemon, as `cluster` reports it.
 
         Returns:
-            The other daemon is the owner, and opens the session with its next command.
+            The other daemon is the owner, and has the session's files.
 
         Raises:
             BadRequest: the daemon is in no cluster, or the session is in a mount.
             NotFound: there is no such session, or no such daemon lives.
-            StorageFailed: the cluster's servers did not answer; the owner is the old one or the new
-                one.
+            Busy: the other daemon does not say that it has the session; either may own it.
+            StorageFailed: the cluster's servers did not answer; either may own it.
 
         Example:
             >>> try:

@@ -47,6 +47,9 @@ class Forks(Operation):
         if made is None:
             if taken is not None:
                 raise taken
+            if await self.took_place(command):
+                # It was answered by nobody, so that its source does not say so.
+                raise fork.gone(wanted)
             self._sessions.check_taking()
             await self._take_room(
                 target.session, lambda: session_bytes(source.path) + NEW_SESSION_BYTES

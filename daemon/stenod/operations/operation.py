@@ -115,8 +115,8 @@ class Operation:
 
     async def took_place(self, command: KeyedCommand) -> bool:
         """Return whether a daemon of the cluster served a command that names a session."""
-        place = self._trees.place(command.session)
-        return await self._moved_to(place, command.key) is not None
+        made = command.new_session if isinstance(command, Fork) else command.session
+        return await self._moved_to(self._trees.place(made), command.key) is not None
 
     async def _moved_to(self, place: Place, key: str) -> str | None:
         """Return where a daemon of the cluster brought a session by the command with a key."""

@@ -104,9 +104,14 @@ def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
             " use a new one",
             session=wanted.source.session,
         )
-    raise NotFound(
-        f"the fork {made!r} was created with this key and was deleted: use a new key to create it"
-        " again",
+    raise gone(wanted)
+
+
+def gone(wanted: Wanted) -> NotFound:
+    """Return the error for a repeat of a fork that is not there any more."""
+    return NotFound(
+        f"the fork {wanted.target.session!r} was created with this key and was deleted: use a new"
+        " key to create it again",
         session=wanted.source.session,
     )
 
@@ -306,7 +311,7 @@ def _put_in_place(
 ) -> None:
     """Move the fork into place atomically; durable once the parent is synced."""
     try:
-        disk.move(nest, paths.PREPARED, parent, wanted.target.segments[-1])
+        disk.move(nest, paths.PREPARED, parent, wanted.target.segments[-1], wanted.command.key)
     except OSError as error:
         if error.errno in _TAKEN:
             raise _taken(wanted) from None
