@@ -138,9 +138,7 @@ class LocalFolder:
         return Facts(found.st_size, found.st_ino)
 
     def _is_compressed(self, name: str) -> bool:
-        return paths.generation_of(name) is not None and paths.compressed_file(name) in _names(
-            self.handle
-        )
+        return paths.is_compressible(name) and paths.compressed_file(name) in _names(self.handle)
 
     def read(self, name: str, size: int, offset: int) -> bytes:
         """Up to `size` bytes of a file from `offset`."""

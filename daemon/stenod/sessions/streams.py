@@ -27,7 +27,7 @@ from stenod.recovery.opened import Opened
 from stenod.sessions.session_folders import Place
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import closing
+from stenod.store.handles import closing, open_stored
 from stenod.store.names import deleted_streams, remove, streams, void_deletions
 
 
@@ -105,11 +105,14 @@ def _part(disk: Disk, folder: int, stream: str, failed_syncs: FailedSyncs) -> St
     while True:
         generation = stream_opening.closed_generation(disk, folder, name)
         try:
-            handle = disk.open_read(folder, name)
+            handle, stored = open_stored(disk, folder, name)
         except FileNotFoundError:
             return None
         with closing(disk, handle):
-            size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            if stored == name:
+                size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            else:
+                size = stream_opening.measure_compressed(disk, folder, handle, name)
             stat = disk.stat(handle)
         # Otherwise the stream was deleted meanwhile, and the file may be of either generation.
         if size.generation == generation:
