@@ -1,7 +1,7 @@
 """Zstandard, and compressed files of sessions: zstd behind the length and checksum of the bytes.
 
 Python has zstd since 3.14; before that, the package `zstandard` has it, the extra `stenod[zstd]`.
-A compressed past generation or stream begins with a skippable frame, which every program for zstd passes over, so
+A compressed file begins with a skippable frame, which every program for zstd passes over, so
 `zstd -d` and `zstdcat` read it, too.
 """
 

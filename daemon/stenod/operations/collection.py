@@ -132,9 +132,7 @@ class Collector(Operation):
                     if days := compressed_days.get("generations"):
                         await self._compress_in(entry.session, command, found, gone, days)
                 if days := compressed_days.get("streams"):
-                    session, failed = entry.session, found.failed
-                    for each in await self._streams.compress(session, command, days, failed):
-                        found.add_compressed(each, 0 if command.dry_run else each.bytes)
+                    await self._compress_streams(entry.session, command, found, days)
         if command.trash or command.retention:
             await self._collect_trash(command, entries, found)
         if command.retention:
@@ -243,6 +241,12 @@ class Collector(Operation):
                     found.add_compressed(entry, freed)
         except (StenoError, OSError) as error:
             found.failed.append(f"{session}: {error}")
+
+    async def _compress_streams(
+        self, session: str, command: Gc, found: _Found, days: float
+    ) -> None:
+        for entry in await self._streams.compress(session, command, days, found.failed):
+            found.add_compressed(entry, 0 if command.dry_run else entry.bytes)
 
     def _compressible(self, place: Place, before: float) -> list[Past]:
         with self._trees.opened(place) as folder:

@@ -76,9 +76,7 @@ def expand_stream(disk: Disk, folder: int, name: str) -> None:
         _follow(disk, folder, name, packed, disk.stat_name(folder, name))
 
 
-def _follow(
-    disk: Disk, folder: int, name: str, old: FileStat | None, new: FileStat | None
-) -> None:
+def _follow(disk: Disk, folder: int, name: str, old: FileStat | None, new: FileStat | None) -> None:
     """Let the recovery point of one form be that of the other; it may be lost."""
     point_file = paths.recovery_point_file(name)
     data = read_file(disk, folder, point_file)
