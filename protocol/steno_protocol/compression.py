@@ -40,6 +40,18 @@ class Damaged(OSError):
     """A compressed file lacks bytes, or has others than it was written with."""
 
 
+class Unexpandable(OSError):
+    """Nothing that is installed can expand a file; the message names the command that installs it.
+
+    Args:
+        error: the refusal.
+        name: the name of the file.
+    """
+
+    def __init__(self, error: BadRequest, name: str) -> None:
+        super().__init__(errno.ENOTSUP, error.message, name)
+
+
 def plain_head(head: bytes) -> PlainHead | None:
     """Return what the first bytes of a file say of its plain ones; None if they are no head."""
     try:

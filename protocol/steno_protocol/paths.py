@@ -64,6 +64,7 @@ _DELETED_STREAM = re.compile(
     r"stream-([a-z0-9._-]{1,64})~([1-9][0-9]{0,8})~([0-9]{1,12})~([A-Za-z0-9_-]{1,64})\.jsonl",
     re.ASCII,
 )
+_SCRATCH_STREAM = re.compile(r"rewrite-[0-9a-f]{16}", re.ASCII)
 _COMPRESSED: Final = ".zst"
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl(?:\.zst)?", re.ASCII)
 
@@ -372,6 +373,15 @@ def check_stream(stream: str) -> str:
             " own: choose another name"
         )
     return stream
+
+
+def is_scratch_stream(stream: str) -> bool:
+    """Whether a stream is filled to become the successor of another; its random name is used once.
+
+    >>> is_scratch_stream("rewrite-0123456789abcdef"), is_scratch_stream("rewrite-notes")
+    (True, False)
+    """
+    return _SCRATCH_STREAM.fullmatch(stream) is not None
 
 
 def stream_file(stream: str) -> str:

@@ -7,7 +7,7 @@
 A deletion is one rename, and all its facts are in the new name. A stream with a successor gets that
 name as its second one, and the rename of the successor is the instant: before it both names are of
 one file, and the deletion is void. The newest deleted file of a stream keeps its name when it
-expires, and loses its contents: its number is the stream's generation.
+expires, and loses its contents: its number is the stream's generation. One of a scratch stream goes.
 Everything here blocks.
 """
 
@@ -234,6 +234,8 @@ def expired(disk: Disk, folder: int, now: float, expiry_s: float) -> list[Expire
     deleted = deleted_streams(disk, folder)
     for number, each in enumerate(deleted):
         is_newest = number + 1 == len(deleted) or deleted[number + 1].stream != each.stream
+        # Nobody asks for a generation of a name that is never used again.
+        is_newest = is_newest and not paths.is_scratch_stream(each.stream)
         stat = disk.stat_name(folder, each.file)
         if stat is None or each.at_s + expiry_s >= now or (is_newest and not stat.size):
             continue

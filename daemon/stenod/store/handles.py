@@ -66,7 +66,7 @@ def expanded_blocks(disk: Disk, handle: int, name: str) -> Iterator[bytes]:
     try:
         yield from compression.expanded(lambda size, at: disk.read(handle, size, at), name)
     except BadRequest as error:
-        raise OSError(errno.ENOTSUP, error.message, name) from None
+        raise compression.Unexpandable(error, name) from None
 
 
 class SharedHandle:
