@@ -7,7 +7,8 @@
 A deletion is one rename, and all its facts are in the new name. A stream with a successor gets that
 name as its second one, and the rename of the successor is the instant: before it both names are of
 one file, and the deletion is void. The newest deleted file of a stream keeps its name when it
-expires, and loses its contents: its number is the stream's generation. One of a scratch stream goes.
+expires, and loses its contents: its number is the stream's generation. That of a scratch stream
+goes.
 Everything here blocks.
 """
 
