@@ -208,13 +208,11 @@ def dying(root: Path, at: int) -> "subprocess.Popen[bytes]":
 
 def test_the_usage_of_a_compressed_transcript_is_the_same(root: Path, tmp_path: Path) -> None:
     steno = Steno(root, TZ="UTC")
-    claude_file(tmp_path)
+    with claude_file(tmp_path).open("a") as file:
+        file.write('{"type":"system","text":"' + "long " * 2000 + '"}\n')
     assert steno("import", str(tmp_path / ".claude/projects")).code == 0
     (folder,) = {path.parent for path in (root / "sessions").rglob("stream-claude-code.jsonl")}
     before = steno("usage", "--json").out
-    steno("stop")
-    with (folder / "stream-claude-code.jsonl").open("a") as stream:
-        stream.write('{"type":"system","text":"' + "long " * 2000 + '"}\n')
     compress(steno)
     assert (folder / "stream-claude-code.jsonl.zst").exists()
     assert steno("usage", "--json").out == before
