@@ -74,8 +74,8 @@ def expand_file(disk: Disk, folder: int, name: str) -> None:
     elif not _begins_with(disk, folder, name, packed):
         raise OSError(
             errno.EEXIST,
-            f"an older version of steno, which does not read {packed}, began another {name} beside"
-            " it: keep a copy of both, then remove one of them",
+            f"an older version, which does not read {packed}, began another {name} beside it: keep"
+            " a copy of both, then remove one of them",
             packed,
         )
     # Without its name on the disk, a power cut could leave neither of them.
