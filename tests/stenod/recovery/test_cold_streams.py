@@ -28,6 +28,12 @@ LINES = 400
 CONTENT = b"".join(b'{"n":%d,"_id":"k%d"}\n' % (number, number) for number in range(LINES))
 LATE = 1e12
 
+OUTCOMES = [
+    *((0, each) for each in (*Survival, None)),
+    *((each, Survival.TORN) for each in range(1, 9)),
+]
+"""A torn folder keeps some names and not others, by the seed."""
+
 Step = Callable[[SimulatedDisk], None]
 
 
@@ -153,9 +159,9 @@ def test_a_death_at_any_call_leaves_the_whole_stream(
     forms = set[bool]()
     for call in range(first, len(whole.calls)):
         for moment in MOMENTS:
-            for survival in (*Survival, None):
+            for seed, survival in OUTCOMES:
                 dying = begin()
-                dying.reseed(call)
+                dying.reseed(seed)
                 if survival is None:
                     dying.kill_at(call, moment)
                 else:
