@@ -241,9 +241,11 @@ def test_no_command_opens_a_session_whose_stream_is_being_compressed(
 
         monkeypatch.setattr(cold_streams, "compress_stream", compress)
         assert collect(client).compressed == 1
-        assert digest(client) == before
+        assert digest(client) == before, "it was appended"
         client.session("demo").stream("notes").append(record(RECORDS))
-    assert [type(each) for each in refused] == [steno.Busy]
+    # The end of its time may come while it asks once more.
+    assert len(refused) == 1
+    assert isinstance(refused[0], (steno.Busy, steno.OutcomeUnknown))
     assert read == [before]
     assert forms(folder) == {NAME}
 
