@@ -11,7 +11,7 @@ from steno._lazy import imported_on_use
 
 if TYPE_CHECKING:
     from steno._connect.connection import Futile, new_key_pair
-    from steno._connect.expanding import expanded
+    from steno._connect.expanding import expanded, open_stored
     from steno._connect.folders import make_private, own_private, sync_folder
     from steno._connect.forbidden import check_allowed
     from steno._connect.key_files import locked, read_secret, replace
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Futile", "NotRegular", "Reader", "check_allowed", "check_folder", "expanded", "fdatasync",
-    "holder_of",
-    "is_free", "is_starting", "locked", "make_private", "make_target", "new_key_pair", "note_of",
-    "open_private", "open_regular", "own_private", "process_of", "read_private", "read_regular",
-    "read_secret", "rename_exclusively", "replace", "running_reader", "silence_of", "start_command",
-    "start_reader", "sync_file", "sync_folder", "why_read_only", "write_masks",
+    "holder_of", "is_free", "is_starting", "locked", "make_private", "make_target", "new_key_pair",
+    "note_of", "open_private", "open_regular", "open_stored", "own_private", "process_of",
+    "read_private", "read_regular", "read_secret", "rename_exclusively", "replace",
+    "running_reader", "silence_of", "start_command", "start_reader", "sync_file", "sync_folder",
+    "why_read_only", "write_masks",
 ]  # fmt: skip
 
 _HOMES: Final = {
     "steno._connect.connection": "Futile new_key_pair",
-    "steno._connect.expanding": "expanded",
+    "steno._connect.expanding": "expanded open_stored",
     "steno._connect.folders": "make_private own_private sync_folder",
     "steno._connect.forbidden": "check_allowed",
     "steno._connect.key_files": "locked read_secret replace",

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from steno import BlockingClient
-from steno.local import expanded, open_regular
+from steno.local import expanded, open_regular, open_stored
 from steno_agents.detection import FORMATS
 from steno_agents.limits import SPENDING_LINE_BYTES_MAX
 from steno_agents.origin import reader_among
 from steno_agents.spending import Account, Counted, OwnRecords, Seen
-from steno_protocol import paths
+from steno_protocol import compression, paths
 from steno_protocol.errors import (
     NotFound,
     OutcomeUnknown,
@@ -133,24 +133,29 @@ class Ledger:
     def _look(self, entry: SessionEntry, folder: Path) -> None:
         name, kind = _transcript_in(folder)
         read = self._begun(entry.session, kind)
-        with open_regular(folder / name) as file:
+        file, stored = open_stored(folder / name)
+        with file:
             stat = os.fstat(file.fileno())
-            identity = stat.st_dev, stat.st_ino
-            if identity != read.file or stat.st_size < read.offset:
+            identity, size = (stat.st_dev, stat.st_ino), stat.st_size
+            if stored != name:
+                # Without a whole head it is damaged, which its expansion reports.
+                size = compression.plain_size(file.read(compression.HEAD_BYTES)) or size
+            if identity != read.file or size < read.offset:
                 read.account.restart()
                 read.file, read.offset = identity, 0
                 if kind is OwnRecords:
                     for path in _past_generations(folder):
                         self._add_past(read.account, path)
-            if stat.st_size == read.offset:
+            if size == read.offset:
                 return
-            file.seek(read.offset)
-            while line := file.readline(SPENDING_LINE_BYTES_MAX):
-                if not line.endswith(b"\n") and len(line) < SPENDING_LINE_BYTES_MAX:
-                    # The daemon is writing it.
-                    break
-                read.account.add(line)
-                read.offset += len(line)
+            with expanded(file, stored) as plain:
+                plain.seek(read.offset)
+                while line := plain.readline(SPENDING_LINE_BYTES_MAX):
+                    if not line.endswith(b"\n") and len(line) < SPENDING_LINE_BYTES_MAX:
+                        # The daemon is writing it.
+                        break
+                    read.account.add(line)
+                    read.offset += len(line)
 
     def _add_past(self, account: Account, path: Path) -> None:
         with suppress(OSError), expanded(open_regular(path), path.name) as file:
@@ -198,7 +203,7 @@ class Ledger:
 def _transcript_in(folder: Path) -> tuple[str, type[Counted]]:
     """The file of a session with its tokens, and what tells them."""
     with os.scandir(folder) as entries:
-        found = {each.name for each in entries}
+        found = {paths.plain_file(each.name) for each in entries}
     for name, kind in _FILES.items():
         if name in found:
             return name, kind

@@ -45,7 +45,7 @@ def open_part(path: Path) -> Part:
 
 
 def open_expanded(path: Path) -> Part:
-    """Open the plain bytes of a compressed past generation; errors are those of `open_part`.
+    """Open the plain bytes of a compressed file; errors are those of `open_part`.
 
     Raises:
         BadRequest: nothing that is installed can expand it.

@@ -26,7 +26,7 @@ from steno_backup.files import (
     rename,
     twin,
 )
-from steno_backup.limits import FOLDER_DEPTH_MAX, TRASH_KEPT_S
+from steno_backup.limits import FOLDER_DEPTH_MAX, SNAPSHOT_TRIES_MAX, TRASH_KEPT_S
 from steno_backup.snapshot import Snapshot, State, past_generations, present_generation, taken
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Exists, Held, NotFound, StenoError
@@ -151,13 +151,24 @@ class Mirror:
     def _copy_folder(self, folder: Path, copy: Path, session: str, *, asks: bool) -> None:
         names = [path for path in sorted(folder.iterdir()) if regular(path)]
         is_session = any(path.name == paths.CONTEXT for path in names)
+        self._report.sessions += asks and is_session
+        self._report.copied += asks and is_session and not _is_current(names, copy)
+        for _ in range(SNAPSHOT_TRIES_MAX):
+            self._copy_files(names, folder, copy, session, asks=asks)
+            if not is_session or _streams_in(folder) <= _streams_in(copy):
+                return
+            # A stream was compressed, expanded or begun meanwhile.
+            names = [path for path in sorted(folder.iterdir()) if regular(path)]
+
+    def _copy_files(
+        self, names: list[Path], folder: Path, copy: Path, session: str, *, asks: bool
+    ) -> None:
+        is_session = any(path.name == paths.CONTEXT for path in names)
         if is_session:
-            self._report.sessions += asks
             if not _is_current(names, copy):
                 ask = (lambda: self._ask(session)) if asks else None
                 with taken(folder, session, ask) as snapshot:
                     self._copy_session(snapshot, copy, session)
-                self._report.copied += asks
         elif any(paths.generation_of(path.name) is not None for path in names):
             self._report.problems.append(f"{session}: it has past generations and no context.jsonl")
             return
@@ -354,6 +365,12 @@ def _is_own(name: str) -> bool:
         or name.endswith((".mark", ".new"))
         or name.startswith(".")
     )
+
+
+def _streams_in(folder: Path) -> set[str]:
+    """Return the files of streams in a folder, which may be missing, each in the form it has."""
+    names = (path.name for path in (folder.iterdir() if folder.is_dir() else ()) if regular(path))
+    return {name for name in names if paths.stored_stream_of(name) is not None}
 
 
 def _is_readable(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,11 +88,12 @@ def _attempt(folder: Path, ask: Callable[[], State] | None, held: ExitStack) -> 
     before = ask() if ask is not None else State(present_generation(folder), 0, "")
     names = sorted(path.name for path in folder.iterdir())
     # The context is measured last: no event is newer than the records that it follows.
-    grown = {
-        name: _whole(_opened(folder / name, held))
-        for name in names
-        if name == paths.WIRE or paths.stream_of(name) is not None
-    }
+    grown: dict[str, Part] = {}
+    for name in names:
+        if name == paths.WIRE or paths.stream_of(name) is not None:
+            # A stream may be compressed meanwhile.
+            with suppress(FileNotFoundError):
+                grown[name] = _whole(_opened(folder / name, held))
     has_timeline = paths.TIMELINE in names
     lines = _opened(folder / paths.TIMELINE, held) if has_timeline else None
     timeline = Timeline()

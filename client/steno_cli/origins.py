@@ -116,13 +116,17 @@ def program_of(client: BlockingClient) -> Callable[[SessionEntry], str]:
             return _OWN
         assert files is not None
         folder = Path(files, paths.SESSIONS, *segments)
-        return next((each for each in formats if (folder / _file_of(each)).exists()), _OWN)
+        return next((each for each in formats if _has(folder, _file_of(each))), _OWN)
 
     return by_label if files is None else by_file
 
 
 def _file_of(program: str) -> str:
     return paths.stream_file(program)
+
+
+def _has(folder: Path, name: str) -> bool:
+    return any((folder / each).exists() for each in (name, paths.compressed_file(name)))
 
 
 def _own(_: SessionEntry) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from steno.local import expanded, open_stored
 from steno.values import decode_object
 from steno_follow.foreign_source import ForeignSource
 from steno_follow.source_notes import SOURCE, SourceNote, without_stamp
@@ -90,7 +91,10 @@ class KnownFiles:
 def _known_in(folder: Path, segments: tuple[str, ...]) -> Iterator[Known]:
     try:
         with os.scandir(folder) as entries:
-            found = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
+            found = [
+                (paths.plain_file(each.name), each.is_dir(follow_symlinks=False))
+                for each in entries
+            ]
     except OSError:
         # A session may be moved or deleted meanwhile.
         return
@@ -105,9 +109,13 @@ def _known_in(folder: Path, segments: tuple[str, ...]) -> Iterator[Known]:
 
 
 def last_line(path: Path) -> bytes:
-    """Return the last line of a file, as far as it is among the last bytes."""
+    """Return the last line of a file, as far as it is among the last bytes.
+
+    Raises:
+        BadRequest: it is compressed, and nothing that is installed can expand it.
+    """
     try:
-        with path.open("rb") as file:
+        with expanded(*open_stored(path)) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
             lines = file.read(_LAST_BYTES).splitlines(keepends=True)
     except OSError:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from steno.local import expanded, open_stored
 from steno.values import decode_object
 from steno_agents.opencode import Opencode
 from steno_follow.known_files import Known, last_line
@@ -86,7 +87,7 @@ def _shape_of(database: Path) -> Iterator[int]:
 def _state_in(stream: Path) -> int:
     """The time of the last state that a stream has: in its last line, or in its first one."""
     with suppress(OSError):
-        with stream.open("rb") as file:
+        with expanded(*open_stored(stream)) as file:
             lines = (last_line(stream), file.readline())
         times = (whole_number((decode_object(line) or {}).get("updated")) for line in lines)
         return next((each for each in times if each), 0)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from steno import BlockingClient
+from steno.local import open_stored
 from steno_follow.file_watch import FileWatch, WatchedFile
 from steno_follow.first_import import EmptyTranscript
 from steno_follow.following import Follower
@@ -178,7 +179,9 @@ class Watcher:
         if known is None or known.note.is_gone or file.shape is None:
             return False
         with suppress(OSError):
-            noted = (known.folder / paths.stream_file(SOURCE)).stat()
+            stream, _ = open_stored(known.folder / paths.stream_file(SOURCE))
+            with stream:
+                noted = os.fstat(stream.fileno())
             is_later = file.shape.changed_ns > noted.st_mtime_ns
             return known.note.offset == file.shape.size and not is_later
         return False

@@ -158,6 +158,10 @@ class ReplicatedDisk:
         """Keep the modification time of a file or folder through a `with` block."""
         return self._disk.unmodified(handle)
 
+    def copy_time(self, source: int, target: int) -> None:
+        """Give a file the modification time of another."""
+        self._disk.copy_time(source, target)
+
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append a range of one file to another; the journal has a reference if it can."""
         owned = self._files.get(target)

@@ -14,6 +14,7 @@ import msgspec
 from steno_protocol import limits, paths, timeline_entries
 from steno_protocol._json import is_object
 from steno_protocol.checksums import BlockChecksums
+from steno_protocol.compression import Unexpandable
 from steno_protocol.damage import Edit, Finding, Scanner, merged
 from steno_protocol.errors import TooLarge
 from steno_protocol.line_schemas import LineSchema, schema_of
@@ -285,8 +286,12 @@ def _report_unreadable(check: Check, name: str, error: OSError) -> None:
     """
     if error.errno in _SHORT_OF:
         raise error
-    if not any(each.file == name and each.kind == "unreadable" for each in check.findings):
-        check.add(name, Finding("unreadable", f"it cannot be read: {error}"))
+    if isinstance(error, Unexpandable):
+        kind, what = "unchecked", f"it was not checked: {error.strerror}"
+    else:
+        kind, what = "unreadable", f"it cannot be read: {error}"
+    if not any(each.file == name and each.kind == kind for each in check.findings):
+        check.add(name, Finding(kind, what))
 
 
 def _check_mended(check: Check, folder: Folder, name: str) -> None:

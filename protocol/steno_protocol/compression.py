@@ -1,7 +1,7 @@
-"""Zstandard, and compressed past generations: zstd behind the length and checksum of the bytes.
+"""Zstandard, and compressed files of sessions: zstd behind the length and checksum of the bytes.
 
 Python has zstd since 3.14; before that, the package `zstandard` has it, the extra `stenod[zstd]`.
-The file of a generation begins with a skippable frame, which every program for zstd passes over, so
+A compressed file begins with a skippable frame, which every program for zstd passes over, so
 `zstd -d` and `zstdcat` read it, too.
 """
 
@@ -10,7 +10,7 @@ import importlib
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import extra_command
@@ -29,13 +29,42 @@ def check_installed() -> None:
     _compressor()
 
 
-def plain_size(head: bytes) -> int | None:
-    """Return the bytes that a file has once it is expanded; None if it has no whole head."""
+class PlainHead(NamedTuple):
+    """The size and the CRC-32 of the plain bytes of a compressed file."""
+
+    size: int
+    crc: int
+
+
+class Damaged(OSError):
+    """A compressed file lacks bytes, or has others than it was written with."""
+
+
+class Unexpandable(OSError):
+    """Nothing that is installed can expand a file; the message names the command that installs it.
+
+    Args:
+        error: the refusal.
+        name: the name of the file.
+    """
+
+    def __init__(self, error: BadRequest, name: str) -> None:
+        super().__init__(errno.ENOTSUP, error.message, name)
+
+
+def plain_head(head: bytes) -> PlainHead | None:
+    """Return what the first bytes of a file say of its plain ones; None if they are no head."""
     try:
-        magic, length, size, _ = _HEAD.unpack(head[:HEAD_BYTES])
+        magic, length, size, crc = _HEAD.unpack(head[:HEAD_BYTES])
     except struct.error:
         return None
-    return size if (magic, length) == (_SKIPPABLE, HEAD_BYTES - 8) else None
+    return PlainHead(size, crc) if (magic, length) == (_SKIPPABLE, HEAD_BYTES - 8) else None
+
+
+def plain_size(head: bytes) -> int | None:
+    """Return the bytes that a file has once it is expanded; None if it has no whole head."""
+    found = plain_head(head)
+    return None if found is None else found.size
 
 
 def compressed(blocks: Iterable[bytes], size: int, crc: int) -> Iterator[bytes]:
@@ -65,21 +94,20 @@ def expanded(read: Callable[[int, int], bytes], name: str) -> Iterator[bytes]:
 
     Raises:
         BadRequest: nothing that is installed can expand it.
-        OSError: it is damaged; the bytes before the damage may have been yielded.
+        Damaged: it is damaged; the bytes before the damage may have been yielded.
     """
-    head = read(HEAD_BYTES, 0)
-    size, crc = plain_size(head), 0
-    if size is None:
+    head, crc = plain_head(read(HEAD_BYTES, 0)), 0
+    if head is None:
         raise _damaged(name)
     reader, damage = opened(_Packed(read), f"reading {name}")
-    left = size
+    left = head.size
     while block := _next_block(reader, damage, name):
         left -= len(block)
         if left < 0:
             break
         crc = zlib.crc32(block, crc)
         yield block
-    if left or crc != _HEAD.unpack(head)[3]:
+    if left or crc != head.crc:
         raise _damaged(name)
 
 
@@ -105,15 +133,15 @@ def _next_block(reader: Any, damage: type[Exception], name: str) -> bytes:
     return block
 
 
-def _damaged(name: str) -> OSError:
-    return OSError(errno.EIO, "the compressed file is damaged", name)
+def _damaged(name: str) -> Damaged:
+    return Damaged(errno.EIO, "the compressed file is damaged", name)
 
 
 def _compressor() -> Any:
     try:
         zstd = importlib.import_module("compression.zstd")
     except ImportError:
-        return _package("compressing past generations").ZstdCompressor(_LEVEL).compressobj()
+        return _package("compressing files").ZstdCompressor(_LEVEL).compressobj()
     return zstd.ZstdCompressor(_LEVEL)
 
 

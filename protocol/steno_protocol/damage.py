@@ -30,6 +30,7 @@ NOTES: Final = frozenset(
         "unended", "crlf", "plain_value", "odd_value", "unknown_record", "second_header",
         "time_order",
         "generation_gap", "rewrite_open", "mark_ignored", "leftover", "quarantined", "mended",
+        "unchecked",
     }
 )  # fmt: skip
 """Kinds of findings that an operator should know; nothing is lost."""

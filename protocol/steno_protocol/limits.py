@@ -371,6 +371,10 @@ session of kimi-cli is smaller."""
 COUNTED_TOGETHER_BYTES_MAX: Final = 256 * MIB
 """Bytes that one `list` reads to count records, so that its reply takes about a second at most."""
 
+EXPANDED_TO_READ_BYTES_MAX: Final = 8 * MIB
+"""Bytes of a compressed stream that each page of a read expands again, in 8 ms; a larger stream is
+expanded on the disk, once."""
+
 SESSION_TREE_DEPTH_MAX: Final = 8
 """Levels of folders that `list` descends below `sessions/` or a mount."""
 

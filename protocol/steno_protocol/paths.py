@@ -51,7 +51,7 @@ _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
 _OWN_FILE = re.compile(
     r"quarantine|(?:context|wire|timeline|state)\..*|(?:journal|stream-.*)\.mark(?:\.new)?"
-    r"|.*\.jsonl|context_[1-9][0-9]{0,8}\.jsonl\.zst"
+    r"|.*\.jsonl|(?:context_[1-9][0-9]{0,8}|stream-[a-z0-9._-]{1,64})\.jsonl\.zst"
 )
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
@@ -64,6 +64,7 @@ _DELETED_STREAM = re.compile(
     r"stream-([a-z0-9._-]{1,64})~([1-9][0-9]{0,8})~([0-9]{1,12})~([A-Za-z0-9_-]{1,64})\.jsonl",
     re.ASCII,
 )
+_SCRATCH_STREAM = re.compile(r"rewrite-[0-9a-f]{16}", re.ASCII)
 _COMPRESSED: Final = ".zst"
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl(?:\.zst)?", re.ASCII)
 
@@ -330,8 +331,18 @@ def generation_file(number: int) -> str:
     return f"context_{number}.jsonl"
 
 
+def is_compressible(name: str) -> bool:
+    """Whether a name is that of a file which may be compressed: a past generation or a stream.
+
+    >>> [is_compressible(name) for name in ("context_2.jsonl", "stream-a.jsonl", "context.jsonl")]
+    [True, True, False]
+    """
+    is_plain = not name.endswith(_COMPRESSED)
+    return is_plain and (generation_of(name) is not None or stream_of(name) is not None)
+
+
 def compressed_file(name: str) -> str:
-    """Return the name of the compressed form of a past generation.
+    """Return the name of the compressed form of a past generation or a stream.
 
     >>> compressed_file("context_2.jsonl")
     'context_2.jsonl.zst'
@@ -340,8 +351,8 @@ def compressed_file(name: str) -> str:
 
 
 def is_compressed(name: str) -> bool:
-    """Whether a name is that of a compressed past generation."""
-    return name.endswith(_COMPRESSED) and generation_of(name) is not None
+    """Whether a name is that of a compressed past generation or stream."""
+    return name.endswith(_COMPRESSED) and is_compressible(name.removesuffix(_COMPRESSED))
 
 
 def plain_file(name: str) -> str:
@@ -362,6 +373,15 @@ def check_stream(stream: str) -> str:
             " own: choose another name"
         )
     return stream
+
+
+def is_scratch_stream(stream: str) -> bool:
+    """Whether a stream is filled to become the successor of another; its random name is used once.
+
+    >>> is_scratch_stream("rewrite-0123456789abcdef"), is_scratch_stream("rewrite-notes")
+    (True, False)
+    """
+    return _SCRATCH_STREAM.fullmatch(stream) is not None
 
 
 def stream_file(stream: str) -> str:
@@ -388,6 +408,11 @@ def stream_of(name: str) -> str | None:
     return match[1] if match is not None else None
 
 
+def stored_stream_of(name: str) -> str | None:
+    """Return the stream of a file's name, compressed or not; None for another file."""
+    return stream_of(plain_file(name))
+
+
 def deleted_stream_of(name: str) -> DeletedStream | None:
     """Return the deleted stream of a file's name; None for any other file."""
     match = _DELETED_STREAM.fullmatch(name)
@@ -397,7 +422,12 @@ def deleted_stream_of(name: str) -> DeletedStream | None:
 
 
 def is_stream_file(name: str) -> bool:
-    """Whether a name is that of a stream's file, of a deleted one, or of a recovery point."""
+    """Whether a name is that of a stream's file, of a deleted one, or of a recovery point.
+
+    >>> is_stream_file("stream-notes.jsonl.zst")
+    True
+    """
+    name = plain_file(name)
     if name.endswith((".mark", ".mark.new")):
         name = f"{name.partition('.mark')[0]}.jsonl"
     return stream_of(name) is not None or deleted_stream_of(name) is not None

@@ -32,7 +32,9 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of the log, the most verbose first."""
 
 _MOUNTS: Final = "mounts"
-_COMPRESSED_DAYS: Final = "retention.generations_compressed_days"
+_COMPRESSED_DAYS: Final = (
+    "retention.generations_compressed_days", "retention.streams_compressed_days"
+)  # fmt: skip
 _REDACT: Final = "redact"
 _REDACTION: Final = "redaction"
 """Another name of the table."""
@@ -197,8 +199,12 @@ OPTIONS: Final = (
         "size of a session's past generations, of which the oldest go; 0 is no rule",
     ),
     Option(
-        _COMPRESSED_DAYS, "days", 0,
+        _COMPRESSED_DAYS[0], "days", 0,
         "days after which a past generation is compressed; 0 is no rule",
+    ),
+    Option(
+        _COMPRESSED_DAYS[1], "days", 0,
+        "days without a change after which a stream is compressed; 0 is no rule",
     ),
     Option(
         "retention.sessions_days", "days", 0,
@@ -416,10 +422,11 @@ def check_retention(settings: Settings) -> None:
     """
     if not settings.values["replication.cluster"]:
         return
-    if settings.values[_COMPRESSED_DAYS]:
+    chosen = next((name for name in _COMPRESSED_DAYS if settings.values[name]), None)
+    if chosen is not None:
         raise BadRequest(
-            f"{settings.source(_COMPRESSED_DAYS)}: {_COMPRESSED_DAYS} is set, and a cluster shares"
-            " plain files: remove it"
+            f"{settings.source(chosen)}: {chosen} is set, and a cluster shares plain files: remove"
+            " it"
         )
     rules = [name for name in _BY_NAME if name.startswith("retention.sessions_")]
     chosen = next((name for name in rules if settings.values[name]), None)

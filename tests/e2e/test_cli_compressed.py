@@ -1,6 +1,9 @@
 """The command on sessions whose past generations are compressed."""
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,23 @@ def test_a_folder_is_verified_without_a_daemon(root: Path, source: Path) -> None
     ran = steno("verify", str(source), "--json")
     (finding,) = [each for each in ran.document["findings"] if each["damage"]]
     assert finding["file"] == "context_2.jsonl"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python has zstd")
+def test_without_zstd_verify_says_what_it_did_not_check(
+    root: Path, source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "zstandard.py").write_text("raise ImportError\n")
+    ran = subprocess.run(
+        Steno(root).words("verify", str(source), "--json"),
+        env={**Steno(root).environment, "PYTHONPATH": str(tmp_path / "without")},
+        capture_output=True,
+        check=True,
+    )
+    report = json.loads(ran.stdout)
+    assert report["damage"] == 0
+    assert {(each["file"], each["kind"]) for each in report["findings"]} == {
+        (name.removesuffix(".zst"), "unchecked") for name in PACKED if name.endswith(".zst")
+    }
+    assert all("install it with `" in each["what"] for each in report["findings"])

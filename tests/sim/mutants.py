@@ -50,8 +50,10 @@ from stenod.runtime.unknown_outcomes import UnknownOutcomes
 from stenod.sessions import registry, rename, streams
 from stenod.sessions.moves import Moves
 from stenod.sessions.session import _StreamOpener
-from stenod.store import jsonl, names
+from stenod.store import compressing, jsonl, names
+from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import closing, expanded_blocks, write_all
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
 from stenod.writer.mailbox import Batch
@@ -366,6 +368,12 @@ def _plain_among(found: Iterable[str]) -> list[int]:
     return _generations_among(name for name in found if not name.endswith(".zst"))
 
 
+def _expand_unsynced(disk: Disk, folder: int, packed: str, name: str) -> None:
+    with closing(disk, disk.open_new(folder, name)) as handle:
+        for block in expanded_blocks(disk, disk.open_read(folder, packed), packed):
+            write_all(disk, handle, block)
+
+
 def _held_by_itself(self: Holds, identity: str) -> Any:
     return [each for each in _held(self, identity) if each.holder == identity]
 
@@ -596,6 +604,12 @@ MUTANTS = {
     ),
     "a compressed generation that counts as removed": Mutant(
         [(names, "generations_among", _plain_among)], {"context": 0}
+    ),
+    "a compressed stream that counts as missing": Mutant(
+        [(stream_opening, "expand_stream", _nothing)], {"streams": 1}
+    ),
+    "an expanded stream whose bytes are not synced": Mutant(
+        [(compressing, "_expand", _expand_unsynced)], {"streams": 54}
     ),
     # Deletions of streams.
     "a deletion of a stream whose second name is not synced": Mutant(

@@ -27,13 +27,14 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past
-from stenod.recovery import crash_recovery
+from stenod.recovery import cold_streams, crash_recovery
+from stenod.recovery.cold_streams import compress_stream, compressible_streams
 from stenod.store import compressing
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import closing
 from stenod.store.names import past_generations, read_file
 from support.lines import SESSION, compact_begin, foreign, user
-from support.simulated_disk import MOMENTS, PowerCut, SimulatedDisk, Survival
+from support.simulated_disk import MOMENTS, Death, PowerCut, SimulatedDisk, Survival
 from support.stored_session import StoredSession
 from support.writing import PATH, Sent
 
@@ -87,6 +88,8 @@ class SessionSimulation(Simulation):
     # --- lives -----------------------------------------------------------------------------------
 
     def _begin_life(self, tasks: TaskGroup) -> tuple[Writers, int]:
+        if self.world.compresses and self.world.has_stream:
+            self._compress_stream()
         steps = self._chance.randint(3, STEPS)
         desk = self._start(tasks)
         call, moment = self._chance.randint(0, 45), self._chance.choice(MOMENTS)
@@ -272,6 +275,24 @@ class SessionSimulation(Simulation):
                 found = self.disk.stat_name(folder, name)
                 if found is not None and not failed_syncs.has(found):
                     compressing.compress_generation(self.disk, folder, each.generation)
+
+    def _compress_stream(self) -> None:
+        """Compress the closed stream, as often as not with a death meanwhile."""
+        chance = self._compressions
+        call = chance.randint(0, 9)
+        self._plan_death(chance.random(), call, DEATH_SHARES, chance.choice(MOMENTS))
+        with (
+            contextlib.suppress(OSError, Death),
+            patch.object(compressing, "BLOCK_BYTES", 1),
+            patch.object(cold_streams, "BLOCK_BYTES", 1),
+            closing(self.disk, self.disk.open_root(PATH)) as folder,
+        ):
+            failed = FailedSyncs()
+            for name, _ in compressible_streams(self.disk, folder, math.inf, failed):
+                compress_stream(self.disk, folder, name)
+        if self.disk.died:
+            self.disk.restart(None if self.world.power_cuts else Survival.KEPT)
+        self.disk.heal()
 
     def _follow(self, desk: Writers) -> None:
         if desk.writer.opened is None:

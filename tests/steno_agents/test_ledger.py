@@ -10,7 +10,7 @@ import steno
 from steno_agents.ledger import Ledger
 from steno_agents.spending import Account
 from support.agent_files import claude_answer
-from support.compressed import compress_past
+from support.compressed import compress_past, compress_streams
 from support.daemon_in_thread import DaemonInThread
 
 
@@ -146,3 +146,45 @@ def test_half_a_line_waits_for_its_end(client: steno.BlockingClient, root: Path)
     os.close(handle)
     update(ledger, client)
     assert tokens(ledger, "a") == 240
+
+
+def test_a_compressed_transcript_is_counted_once_whatever_form_it_has(
+    root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with steno.connect_sync(root) as before:
+        say(before, "a", 1)
+    daemon.stop()
+    folder = root / "sessions" / "a"
+    assert compress_streams(folder) == ["stream-claude-code.jsonl.zst"]
+    with DaemonInThread(root), steno.connect_sync(root) as client:
+        ledger = Ledger(client, root / "sessions")
+        update(ledger, client)
+        assert tokens(ledger, "a") == 120
+        with monkeypatch.context() as patch:
+            # What was read whole is not expanded again.
+            patch.setattr("steno_agents.ledger.expanded", None)
+            update(ledger, client)
+        say(client, "a", 2)
+        assert (folder / "stream-claude-code.jsonl").exists()
+        update(ledger, client)
+        assert (tokens(ledger, "a"), ledger.unread) == (240, {})
+    assert compress_streams(folder) == ["stream-claude-code.jsonl.zst"]
+    with DaemonInThread(root), steno.connect_sync(root) as client:
+        asked = Ledger(client, None)
+        for each in (ledger, asked):
+            update(each, client)
+            assert (tokens(each, "a"), each.unread) == (240, {})
+
+
+def test_a_damaged_compressed_transcript_is_named(root: Path, daemon: DaemonInThread) -> None:
+    with steno.connect_sync(root) as before:
+        say(before, "a", 1)
+    daemon.stop()
+    (name,) = compress_streams(root / "sessions" / "a")
+    packed = root / "sessions" / "a" / name
+    packed.write_bytes(packed.read_bytes()[:-3])
+    with DaemonInThread(root), steno.connect_sync(root) as client:
+        for ledger in (Ledger(client, root / "sessions"), Ledger(client, None)):
+            update(ledger, client)
+            assert name in ledger.unread["a"]
+            assert "damaged" in ledger.unread["a"]

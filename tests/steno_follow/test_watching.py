@@ -20,6 +20,8 @@ from steno_follow.following import Follower
 from steno_follow.limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
 from steno_follow.search import find_one
 from steno_follow.watching import Seen, Watcher
+from steno_protocol import compression
+from support.compressed import compress_streams
 from support.daemon_in_thread import DaemonInThread
 
 SESSION = "11111111-2222-4333-8444-{:012}"
@@ -418,3 +420,46 @@ def test_a_title_follows_the_name_in_the_index_and_in_the_file(world: World) -> 
     world.new_watcher()
     world.look()
     assert title() == "Wall", "the name came while nobody watched"
+
+
+def test_sessions_with_compressed_streams_are_known_and_grow(
+    world: World, daemon: DaemonInThread
+) -> None:
+    world.write(1, "one")
+    world.write(2, "eins")
+    world.look()
+    daemon.stop()
+    folders = [world.root / "sessions" / world.session(number) for number in (1, 2)]
+    names = ["stream-claude-code.jsonl.zst", "stream-source.jsonl.zst"]
+    assert [compress_streams(folder) for folder in folders] == [names, names]
+    with (
+        DaemonInThread(world.root),
+        steno.connect_sync(world.root, spawn=False) as client,
+        closing(World(client, world.root, world.folder)) as later,
+    ):
+        assert later.look() == []
+        later.write(1, "one", "two", "three")
+        assert later.states() == {later.session(1): "grown"}
+        assert later.context(1) == ["one", "two", "three"]
+        # Nothing else was opened for it.
+        assert {path.name for path in folders[1].glob("stream-*.zst")} == set(names)
+        assert not list(folders[0].glob("stream-*.zst"))
+    daemon.start()
+
+
+def test_a_note_that_nothing_can_expand_makes_no_second_session(
+    world: World, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write(1, "one")
+    world.look()
+    daemon.stop()
+    compress_streams(world.root / "sessions" / world.session(1))
+    daemon.start()
+
+    def missing(what: str) -> object:
+        raise steno.BadRequest(f"{what} needs zstd: install it")
+
+    monkeypatch.setattr(compression, "_package", missing)
+    with pytest.raises(steno.BadRequest, match=r"stream-source\.jsonl\.zst needs zstd: install it"):
+        world.new_watcher().look()
+    assert [each.session for each in world.client.sessions()] == [world.session(1)]

@@ -15,6 +15,7 @@ from steno_protocol.commands import DeleteStream
 from steno_protocol.errors import Held
 from stenod.core.recovery_point import decode_recovery_point
 from stenod.recovery import recovery_points
+from stenod.recovery.cold_streams import expand_stream
 from stenod.sessions import streams
 from stenod.sessions.session_folders import Place
 from stenod.store.failed_syncs import FailedSyncs
@@ -25,7 +26,7 @@ from stenod.store.posix import PosixDisk
 from stenod_cluster import limits
 from stenod_cluster.journal import Fenced, ForeignMessage, JournalLost, Publication
 from stenod_cluster.owned_folder import OwnedFolder
-from support.compressed import compress_past
+from support.compressed import compress_past, compress_streams
 from support.memory_journal import Fault, MemoryStream
 from support.replicated import Host, line
 
@@ -173,6 +174,35 @@ def test_a_session_from_before_joins_with_its_compressed_generations(one: Host, 
         line("1") * 50,
         line("2") * 50,
     ]
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["its own host", "the next host"])
+def test_a_compressed_stream_from_before_is_expanded_on_any_host(
+    one: Host, two: Host, is_first: bool
+) -> None:
+    folder, name = Path(one.tree, "old"), "stream-notes.jsonl"
+    folder.mkdir()
+    (folder / "context.jsonl").write_bytes(line("1"))
+    (folder / name).write_bytes(line("2") * 50)
+    assert compress_streams(folder) == [f"{name}.zst"]
+    one.open("old")
+    if is_first:
+        expand(one, name)
+    succeed(two, one)
+    two.open("old")
+    assert two.content("old") == one.content("old")
+    expand(two, name)
+    assert two.content("old")[name] == line("2") * 50
+    assert f"{name}.zst" not in two.content("old")
+
+
+def expand(host: Host, name: str) -> None:
+    """Give a stream its plain form, as its opening does."""
+    handle = host.disk.open_root(host.tree)
+    folder = host.disk.open_folder(handle, "old")
+    expand_stream(host.disk, folder, name)
+    for each in (folder, handle):
+        host.disk.close(each)
 
 
 def test_a_file_whose_name_is_not_utf8_stays_on_its_host(one: Host, two: Host) -> None:

@@ -288,6 +288,10 @@ class SimulatedDisk:
         self._opened(handle)
         yield
 
+    def copy_time(self, source: int, target: int) -> None:
+        """See `Disk`; a power cut keeps the time."""
+        self._file(target, writable=True).modified_s = self._file(source).modified_s
+
     def fdatasync(self, handle: int) -> None:
         """See `Disk`; when it fails, the dirty pages are dropped and count as clean.
 

@@ -1,6 +1,5 @@
 """Streams that begin again with what stays of their records."""
 
-import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -9,8 +8,7 @@ from typing import Any, Final
 
 import steno
 from steno.adapters._either_client import ready
-
-_NAME: Final = re.compile(r"rewrite-[0-9a-f]{16}")
+from steno_protocol import paths
 
 _LEFT_S: Final = 86_400
 """Seconds without a change after which the process that filled a stream is taken for dead."""
@@ -65,5 +63,5 @@ async def _remove(stream: Any, head: steno.Position | None = None) -> None:
 
 async def _remove_left(session: Any) -> None:
     for each in await ready(session.streams()):
-        if _NAME.fullmatch(each.name) and time.time() - each.modified_at > _LEFT_S:
+        if paths.is_scratch_stream(each.name) and time.time() - each.modified_at > _LEFT_S:
             await _remove(await ready(session.stream(each.name)), each.head)

@@ -138,9 +138,7 @@ class LocalFolder:
         return Facts(found.st_size, found.st_ino)
 
     def _is_compressed(self, name: str) -> bool:
-        return paths.generation_of(name) is not None and paths.compressed_file(name) in _names(
-            self.handle
-        )
+        return paths.is_compressible(name) and paths.compressed_file(name) in _names(self.handle)
 
     def read(self, name: str, size: int, offset: int) -> bytes:
         """Up to `size` bytes of a file from `offset`."""
@@ -162,8 +160,11 @@ class LocalFolder:
                 if not self._is_compressed(name):
                     raise
                 packed = paths.compressed_file(name)
-                with expanded(os.fdopen(self._open(packed), "rb"), packed) as file:
-                    handle = os.dup(file.fileno())
+                try:
+                    with expanded(os.fdopen(self._open(packed), "rb"), packed) as file:
+                        handle = os.dup(file.fileno())
+                except BadRequest as error:
+                    raise compression.Unexpandable(error, packed) from None
         # Inserted again, so that the order of the dictionary is the order of use.
         self._files[name] = handle
         if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -46,6 +46,7 @@ from steno_protocol.commands import (
     WriteSystemPrompt,
     command_name,
 )
+from steno_protocol.compression import Damaged
 from steno_protocol.errors import (
     Busy,
     NotFound,
@@ -527,7 +528,9 @@ class Router:
 
     def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         is_changing = isinstance(command, _ChangingCommand)
-        if isinstance(error, OSError) and not (is_changing or isinstance(error, DiskRefused)):
+        if isinstance(error, OSError) and not (
+            is_changing or isinstance(error, (DiskRefused, Damaged))
+        ):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return ErrorMapping(asker.session or "", self._services.log).of(error)
 

@@ -10,6 +10,9 @@ from steno_protocol.settings import Settings
 
 _KINDS: Final = ("generations", "trash", "sessions")
 
+COMPRESSED: Final = ("generations", "streams")
+"""The kinds that rules compress."""
+
 
 class Thing(Protocol):
     """What a rule may name."""
@@ -90,10 +93,10 @@ def rules_of(kind: str, settings: Settings) -> Rules:
 
 def is_configured(settings: Settings) -> bool:
     """Whether any rule is configured."""
-    is_compressing = bool(compressed_days(settings))
+    is_compressing = any(compressed_days(kind, settings) for kind in COMPRESSED)
     return is_compressing or any(rules_of(kind, settings).are_set for kind in _KINDS)
 
 
-def compressed_days(settings: Settings) -> float:
-    """Return the days after which past generations are compressed; 0 is no rule."""
-    return settings.number("retention.generations_compressed_days")
+def compressed_days(kind: str, settings: Settings) -> float:
+    """Return the days after which `generations` or `streams` are compressed; 0 is no rule."""
+    return settings.number(f"retention.{kind}_compressed_days")

@@ -9,7 +9,7 @@ reason. 2. The removable generations are determined again, since a rewrite may h
 
 After a crash the next collection removes the rest.
 
-A rule may also compress past generations; see `store.compressing`.
+Rules may also compress past generations and streams; see `store.compressing`.
 """
 
 from contextlib import nullcontext, suppress
@@ -26,6 +26,7 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, retention, timeline
 from stenod.core.garbage import Past, Retention
 from stenod.operations.cold_sessions import ColdSessions
+from stenod.operations.cold_streams import ColdStreams
 from stenod.operations.deletions import Deletions
 from stenod.operations.operation import Operation, Parts
 from stenod.recovery import crash_recovery, inspection
@@ -65,11 +66,11 @@ class _Found(msgspec.Struct):
         self.size += size
         self._list(GarbageEntry(session=session, file=file, bytes=size, rule=rule))
 
-    def add_compressed(self, session: str, file: str, size: int, rule: str, freed: int) -> None:
+    def add_compressed(self, entry: GarbageEntry, freed: int) -> None:
         """Count one file that stays, compressed."""
         self.compressed += 1
         self.size += freed
-        self._list(GarbageEntry(session=session, file=file, bytes=size, rule=rule, compressed=True))
+        self._list(entry)
 
     def add_session(self, entry: GarbageEntry) -> None:
         """Count one session that goes to the trash."""
@@ -92,6 +93,7 @@ class Collector(Operation):
     def __init__(self, parts: Parts, deletions: Deletions) -> None:
         super().__init__(parts)
         self._cold = ColdSessions(parts, deletions)
+        self._streams = ColdStreams(parts)
         self._collected_at: float | None = None
         # No collection removes a file that another one is compressing.
         self._lock = anyio.Lock()
@@ -127,9 +129,10 @@ class Collector(Operation):
                 # One past generation always stays.
                 if entry.generations > 1:
                     gone = await self._collect_from(entry.session, command, found)
-                    if compressed_days:
-                        days = compressed_days
+                    if days := compressed_days.get("generations"):
                         await self._compress_in(entry.session, command, found, gone, days)
+                if days := compressed_days.get("streams"):
+                    await self._compress_streams(entry.session, command, found, days)
         if command.trash or command.retention:
             await self._collect_trash(command, entries, found)
         if command.retention:
@@ -194,15 +197,17 @@ class Collector(Operation):
             found.add(session, paths.generation_file(past.generation + 1), past.size, rule)
         return {past.generation for past, _ in chosen}
 
-    def _compressed_days(self, command: Gc, found: _Found) -> float:
-        """Return the days of the rule that compresses; 0 if it is not to be followed."""
-        days = retention.compressed_days(self._services.settings()) if command.retention else 0.0
+    def _compressed_days(self, command: Gc, found: _Found) -> dict[str, float]:
+        """Return the days of the rules that compress, by kind; empty if none is to be followed."""
+        settings = self._services.settings()
+        days = {kind: retention.compressed_days(kind, settings) for kind in retention.COMPRESSED}
+        if not command.retention or not any(days.values()):
+            return {}
         try:
-            if days:
-                compression.check_installed()
+            compression.check_installed()
         except BadRequest as error:
             found.failed.append(error.message)
-            return 0.0
+            return {}
         return days
 
     async def _compress_in(
@@ -230,9 +235,18 @@ class Collector(Operation):
                     file = paths.generation_file(past.generation + 1)
                     rule = f"retention.generations_compressed_days = {days:g}"
                     size = past.size if command.dry_run else freed
-                    found.add_compressed(session, file, size, rule, freed)
+                    entry = GarbageEntry(
+                        session=session, file=file, bytes=size, rule=rule, compressed=True
+                    )
+                    found.add_compressed(entry, freed)
         except (StenoError, OSError) as error:
             found.failed.append(f"{session}: {error}")
+
+    async def _compress_streams(
+        self, session: str, command: Gc, found: _Found, days: float
+    ) -> None:
+        for entry in await self._streams.compress(session, command, days, found.failed):
+            found.add_compressed(entry, 0 if command.dry_run else entry.bytes)
 
     def _compressible(self, place: Place, before: float) -> list[Past]:
         with self._trees.opened(place) as folder:

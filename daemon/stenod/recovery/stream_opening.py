@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from steno_protocol import limits, paths
+from steno_protocol.blocks import count_lines
 from steno_protocol.errors import BadRequest, TooLarge
 from steno_protocol.positions import Position
 from steno_protocol.wire import WireRecord, parse_wire_line
@@ -13,14 +14,22 @@ from stenod.core import timeline
 from stenod.core.keys import KeyTable
 from stenod.core.stream_machine import StreamMachine
 from stenod.core.wire_machine import WireMachine
+from stenod.recovery.cold_streams import expand_stream
 from stenod.recovery.opened import NoFileYet, Opened, Opening
 from stenod.recovery.recent_keys import last_lines, recent_keys
 from stenod.recovery.recovered_file import recover_file
 from stenod.recovery.tail_repair import FileEnd
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.handles import expanded_blocks, open_file
 from stenod.store.jsonl import JsonlLog
-from stenod.store.names import deleted_streams, read_file, streams, void_deletions
+from stenod.store.names import (
+    deleted_streams,
+    read_file,
+    stat_stored_file,
+    streams,
+    void_deletions,
+)
 
 
 def open_stream(
@@ -53,10 +62,12 @@ def open_stream(
     """
     handle: int | None = None
     try:
+        if not disk.is_read_only:
+            expand_stream(disk, folder, name)
         deleted = _deleted_files(disk, folder, name)
         generation = stream_generation(deleted)
         entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
-        if opening.to_follow and disk.stat_name(folder, name) is None:
+        if opening.to_follow and stat_stored_file(disk, folder, name) is None:
             incarnation = timeline.incarnation_of(entries) or ""
             raise NoFileYet(opening, Position(generation, 0), incarnation)
         _check_stream_count(disk, folder, name, opening)
@@ -67,7 +78,10 @@ def open_stream(
         if deleted and disk.stat_name(folder, name) is None:
             # The deletion may not be durable: the name of a new file could outlive its rename.
             disk.fsync(folder)
-        handle = disk.open_append(folder, name, create=True)
+        if disk.is_read_only:
+            handle = open_file(disk, folder, name)
+        else:
+            handle = disk.open_append(folder, name, create=True)
         end = FileEnd(
             disk, folder, handle, name, generation, opening.session, opening.path,
             opening.failed_syncs,
@@ -126,7 +140,7 @@ def closed_generation(disk: Disk, folder: int, name: str) -> int:
 
 
 def _check_stream_count(disk: Disk, folder: int, name: str, opening: Opening) -> None:
-    if name == paths.WIRE or disk.stat_name(folder, name) is not None:
+    if name == paths.WIRE or stat_stored_file(disk, folder, name) is not None:
         return
     if len(streams(disk, folder)) >= limits.STREAMS_MAX:
         raise TooLarge(
@@ -160,6 +174,15 @@ def measure_stream(
     recovery_point = end.recovery_point()
     size = end.readable_size(recovery_point)
     return StreamSize(size, end.line_count(recovery_point, size), generation)
+
+
+def measure_compressed(disk: Disk, folder: int, handle: int, name: str) -> StreamSize:
+    """Returns the size of a closed stream from its compressed file, all of which is readable."""
+    size = lines = 0
+    for block in expanded_blocks(disk, handle, paths.compressed_file(name)):
+        size += len(block)
+        lines += count_lines(block)
+    return StreamSize(size, lines, closed_generation(disk, folder, name))
 
 
 def _last_joined_position(log: JsonlLog) -> Position:

@@ -6,8 +6,10 @@ from typing import Final
 
 from steno_protocol import paths
 from steno_protocol.commands import Mutation
+from steno_protocol.compression import Damaged
 from steno_protocol.errors import (
     Busy,
+    Corrupt,
     ErrorCode,
     Expired,
     Held,
@@ -87,6 +89,14 @@ class ErrorMapping:
         if isinstance(error, DiskRefused):
             self._note("storage_refused", str(error))
             return error.withdrawn(self._session)
+        if isinstance(error, Damaged):
+            self._note("damaged", str(error))
+            return Corrupt(
+                f"{error.filename} is damaged: it has other bytes than it was compressed with, and"
+                " nothing was changed; take it from a backup (`zstd -dc` prints what is before the"
+                " damage)",
+                session=self._session,
+            )
         text = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
         self._note("storage_failed", text)
         return StorageFailed(

@@ -28,7 +28,7 @@ from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.sessions.streams import StreamPart
 from stenod.store.disk import Disk
 from stenod.store.handles import FileView, close_with, closing, viewed, write_new
-from stenod.store.names import deleted_streams, read_file, remove_all
+from stenod.store.names import deleted_streams, read_file, remove_all, stat_stored_file
 
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
 _SENT: Final = ".sent"
@@ -277,10 +277,11 @@ def _copy_stream(disk: Disk, origin: int, folder: int, part: StreamPart, wanted:
         Busy: the stream was deleted meanwhile; no fork was created.
     """
     name = paths.stream_file(part.stream)
-    named = disk.stat_name(origin, name)
+    named = stat_stored_file(disk, origin, name)
     if named is None or named.inode != part.inode:
         raise Busy(
-            f"the stream {part.stream!r} was deleted while the session was being forked: try again",
+            f"the stream {part.stream!r} was deleted or compressed while the session was being"
+            " forked: try again",
             session=wanted.source.session,
         )
     with viewed(disk, origin, name, part.bytes) as view:

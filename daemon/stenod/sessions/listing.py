@@ -220,7 +220,7 @@ class _Walk:
         context = disk.stat_name(folder, paths.CONTEXT)
         if context is None or not described.fits(self._wanted):
             return
-        streams = (disk.stat_name(folder, name) for name in names if paths.stream_of(name))
+        streams = (disk.stat_name(folder, name) for name in names if paths.stored_stream_of(name))
         entry = SessionEntry(
             session=address,
             bytes=context.size,

@@ -192,7 +192,8 @@ class Queries:
         try:
             return await self._readable(session, file, generation, with_head=with_head)
         except Unproven:
-            # Opening it for writing writes the bytes again that a failed sync may have dropped.
+            # Opening it for writing writes the bytes again that a failed sync may have dropped,
+            # and expands a compressed one.
             await self._registry.writer(session, file)
             return await self._readable(session, file, generation, with_head=with_head)
 

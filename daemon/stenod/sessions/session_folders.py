@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from steno_protocol import paths
+from steno_protocol import limits, paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, Held, NotFound
 from steno_protocol.positions import Position
@@ -28,9 +28,15 @@ from stenod.sessions.file_reads import Readable
 from stenod.sessions.listing import Tree
 from stenod.sessions.metadata import Description
 from stenod.store.disk import Disk
-from stenod.store.failed_syncs import FailedSyncs
+from stenod.store.failed_syncs import FailedSyncs, Unproven
 from stenod.store.handles import FileView, close_with, closing, measured
-from stenod.store.names import deleted_streams, past_generations, read_file, stat_generation
+from stenod.store.names import (
+    deleted_streams,
+    past_generations,
+    read_file,
+    stat_file,
+    stat_generation,
+)
 
 FLAT_CHARS_MAX: Final = 128
 """Characters of an id in a file name, so that the name has at most a file system's 255 bytes."""
@@ -261,9 +267,11 @@ class SessionFolders:
 
         Raises:
             NotFound: the session does not exist.
-            Unproven: its durable length is unknown until it is opened.
+            Unproven: its durable length is unknown until it is opened, or it is compressed and
+                large, and its opening expands it.
         """
         with self.opened(place) as folder:
+            self._check_expandable(folder, name)
             while True:
                 present = stream_opening.closed_generation(self._disk, folder, name)
                 if generation not in {None, present}:
@@ -274,6 +282,14 @@ class SessionFolders:
                     return held
                 # It was deleted meanwhile: the file may be of either generation.
                 held.view.release()
+
+    def _check_expandable(self, folder: int, name: str) -> None:
+        """Refuse a large compressed stream, which each page of a read would expand as a whole."""
+        if self._disk.is_read_only or self._disk.stat_name(folder, name) is not None:
+            return
+        found = stat_file(self._disk, folder, name)
+        if found is not None and found.size > limits.EXPANDED_TO_READ_BYTES_MAX:
+            raise Unproven(errno.EFBIG, "it is compressed and large; open its session first", name)
 
     def _present_stream(
         self, folder: int, place: Place, name: str, generation: int, *, with_head: bool

@@ -7,7 +7,8 @@
 A deletion is one rename, and all its facts are in the new name. A stream with a successor gets that
 name as its second one, and the rename of the successor is the instant: before it both names are of
 one file, and the deletion is void. The newest deleted file of a stream keeps its name when it
-expires, and loses its contents: its number is the stream's generation.
+expires, and loses its contents: its number is the stream's generation. That of a scratch stream
+goes.
 Everything here blocks.
 """
 
@@ -27,7 +28,7 @@ from stenod.recovery.opened import Opened
 from stenod.sessions.session_folders import Place
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import closing
+from stenod.store.handles import closing, open_stored
 from stenod.store.names import deleted_streams, remove, streams, void_deletions
 
 
@@ -105,11 +106,14 @@ def _part(disk: Disk, folder: int, stream: str, failed_syncs: FailedSyncs) -> St
     while True:
         generation = stream_opening.closed_generation(disk, folder, name)
         try:
-            handle = disk.open_read(folder, name)
+            handle, stored = open_stored(disk, folder, name)
         except FileNotFoundError:
             return None
         with closing(disk, handle):
-            size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            if stored == name:
+                size = stream_opening.measure_stream(disk, folder, handle, name, failed_syncs)
+            else:
+                size = stream_opening.measure_compressed(disk, folder, handle, name)
             stat = disk.stat(handle)
         # Otherwise the stream was deleted meanwhile, and the file may be of either generation.
         if size.generation == generation:
@@ -231,6 +235,8 @@ def expired(disk: Disk, folder: int, now: float, expiry_s: float) -> list[Expire
     deleted = deleted_streams(disk, folder)
     for number, each in enumerate(deleted):
         is_newest = number + 1 == len(deleted) or deleted[number + 1].stream != each.stream
+        # Nobody asks for a generation of a name that is never used again.
+        is_newest = is_newest and not paths.is_scratch_stream(each.stream)
         stat = disk.stat_name(folder, each.file)
         if stat is None or each.at_s + expiry_s >= now or (is_newest and not stat.size):
             continue

@@ -1,9 +1,10 @@
-"""Compression of past generations, whose bytes never change.
+"""Compression of files whose bytes do not change, and the way back.
 
 1. The compressed file is written beside the plain one, synced, read back and compared. 2. A rename
 gives it its name, which the folder's sync makes durable. 3. The plain file is removed.
 
-At every instant one of the two files is whole. A reader takes the plain one if there is one.
+The way back has the same steps. At every instant one of the two files is whole, and a reader takes
+the plain one if there is one. Either has the modification time of the other.
 """
 
 import errno
@@ -13,13 +14,18 @@ from contextlib import suppress
 
 from steno_protocol import compression, limits, paths
 from stenod.store.disk import Disk
-from stenod.store.handles import closing, write_all
-from stenod.store.names import remove
+from stenod.store.handles import closing, expanded_blocks, write_all
+from stenod.store.names import read_file, remove
 from stenod.store.usage import BLOCK_BYTES
 
 
 def compress_generation(disk: Disk, folder: int, generation: int) -> int:
-    """Compress a past generation; it is durable on return.
+    """Compress a past generation; see `compress_file`."""
+    return compress_file(disk, folder, paths.generation_file(generation + 1))
+
+
+def compress_file(disk: Disk, folder: int, name: str) -> int:
+    """Compress a file that nobody writes; it is durable on return.
 
     Returns:
         The bytes that it takes less, in whole blocks; 0 if it stays plain, because it would take
@@ -30,7 +36,6 @@ def compress_generation(disk: Disk, folder: int, generation: int) -> int:
         OSError: it stays plain, or both files are there. It also stays plain if another program
             changed it meanwhile.
     """
-    name = paths.generation_file(generation + 1)
     packed = paths.compressed_file(name)
     fresh = f"{packed}.new"
     remove(disk, folder, fresh)
@@ -54,6 +59,62 @@ def compress_generation(disk: Disk, folder: int, generation: int) -> int:
     return freed
 
 
+def expand_file(disk: Disk, folder: int, name: str) -> None:
+    """Give a compressed file its plain form again, durable on return; it may lack a compressed one.
+
+    Raises:
+        OSError: the compressed form is damaged, nothing that is installed can expand it, it has
+            other bytes than a plain form beside it, or the disk failed; both may be there.
+    """
+    packed = paths.compressed_file(name)
+    if disk.stat_name(folder, packed) is None:
+        return
+    if disk.stat_name(folder, name) is None:
+        _expand(disk, folder, packed, name)
+    elif not _begins_with(disk, folder, name, packed):
+        raise OSError(
+            errno.EEXIST,
+            f"an older version, which does not read {packed}, began another {name} beside it: keep"
+            " a copy of both, then remove one of them",
+            packed,
+        )
+    # Without its name on the disk, a power cut could leave neither of them.
+    disk.fsync(folder)
+    disk.unlink(folder, packed)
+    disk.fsync(folder)
+
+
+def _expand(disk: Disk, folder: int, packed: str, name: str) -> None:
+    fresh = f"{name}.new"
+    remove(disk, folder, fresh)
+    try:
+        with (
+            closing(disk, disk.open_read(folder, packed)) as source,
+            closing(disk, disk.open_new(folder, fresh)) as handle,
+        ):
+            for block in expanded_blocks(disk, source, packed):
+                write_all(disk, handle, block)
+            disk.copy_time(source, handle)
+            disk.fsync(handle)
+    except Exception:
+        with suppress(OSError):
+            remove(disk, folder, fresh)
+        raise
+    disk.rename(folder, fresh, name)
+
+
+def _begins_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
+    """Whether a plain file begins with the bytes of the compressed one, which a crash left."""
+    head = compression.plain_head(read_file(disk, folder, packed, compression.HEAD_BYTES))
+    with closing(disk, disk.open_read(folder, name)) as plain:
+        if head is None or disk.stat(plain).size < head.size:
+            return False
+        crc = 0
+        for block in _blocks(disk, plain, head.size):
+            crc = zlib.crc32(block, crc)
+        return crc == head.crc
+
+
 def _write(disk: Disk, folder: int, plain: int, size: int, fresh: str) -> int:
     """Write the compressed file, and return the bytes that it takes less."""
     crc = 0
@@ -62,8 +123,9 @@ def _write(disk: Disk, folder: int, plain: int, size: int, fresh: str) -> int:
     with closing(disk, disk.open_new(folder, fresh)) as handle:
         for block in compression.compressed(_blocks(disk, plain, size), size, crc):
             write_all(disk, handle, block)
+        disk.copy_time(plain, handle)
         disk.fsync(handle)
-        for _ in compression.expanded(lambda count, at: disk.read(handle, count, at), fresh):
+        for _ in expanded_blocks(disk, handle, fresh):
             pass
         return _in_blocks(size) - _in_blocks(disk.stat(handle).size)
 

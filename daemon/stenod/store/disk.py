@@ -170,6 +170,10 @@ class Disk(Protocol):
         """Keep the modification time of a file or folder through a `with` block."""
         ...
 
+    def copy_time(self, source: int, target: int) -> None:
+        """Give a file the modification time of another, as far as the file system keeps times."""
+        ...
+
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable.
 

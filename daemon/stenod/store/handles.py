@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from steno_protocol import compression, limits, paths
@@ -31,7 +31,7 @@ def close_with(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
 
 
 def open_file(disk: Disk, folder: int, name: str) -> int:
-    """Open a file of a session for reading; a compressed past generation is expanded.
+    """Open a file of a session for reading; a compressed one is expanded.
 
     Raises:
         OSError: it cannot be read, or its compressed form is damaged, or nothing that is installed
@@ -42,14 +42,11 @@ def open_file(disk: Disk, folder: int, name: str) -> int:
 
 def open_stored(disk: Disk, folder: int, name: str) -> tuple[int, str]:
     """Open a file of a session as it is stored; returns the handle and the name it has."""
-    try:
-        return disk.open_read(folder, name), name
-    except FileNotFoundError:
-        packed = paths.compressed_file(name)
-        # The compressed form has its name before the plain one loses its own.
-        if paths.generation_of(name) is None or disk.stat_name(folder, packed) is None:
-            raise
-    return disk.open_read(folder, packed), packed
+    # Whichever form comes, it has its name before the other one loses its own.
+    for each in (name, paths.compressed_file(name)) if paths.is_compressible(name) else ():
+        with contextlib.suppress(FileNotFoundError):
+            return disk.open_read(folder, each), each
+    return disk.open_read(folder, name), name
 
 
 def expanded(disk: Disk, handle: int, name: str) -> int:
@@ -57,11 +54,19 @@ def expanded(disk: Disk, handle: int, name: str) -> int:
     if not paths.is_compressed(name):
         return handle
     with closing(disk, handle):
-        blocks = compression.expanded(lambda size, at: disk.read(handle, size, at), name)
-        try:
-            return disk.open_scratch(blocks)
-        except BadRequest as error:
-            raise OSError(errno.ENOTSUP, error.message, name) from None
+        return disk.open_scratch(expanded_blocks(disk, handle, name))
+
+
+def expanded_blocks(disk: Disk, handle: int, name: str) -> Iterator[bytes]:
+    """Yield the plain bytes of an open compressed file.
+
+    Raises:
+        OSError: it is damaged, or nothing that is installed can expand it.
+    """
+    try:
+        yield from compression.expanded(lambda size, at: disk.read(handle, size, at), name)
+    except BadRequest as error:
+        raise compression.Unexpandable(error, name) from None
 
 
 class SharedHandle:

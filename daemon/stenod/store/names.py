@@ -42,8 +42,9 @@ def streams(disk: Disk, folder: int) -> list[str]:
 
 def streams_among(names: Iterable[str]) -> list[str]:
     """Return the names of the streams among the names in a folder, ordered."""
-    found = map(paths.stream_of, names)
-    return sorted(stream for stream in found if stream is not None)
+    found = map(paths.stored_stream_of, names)
+    # A file that is being compressed has both names.
+    return sorted({stream for stream in found if stream is not None})
 
 
 def deleted_streams(disk: Disk, folder: int, stream: str | None = None) -> list[DeletedStream]:
@@ -87,8 +88,17 @@ def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
 def stat_stored(disk: Disk, folder: int, generation: int) -> FileStat:
     """Return the stat of a past generation's file as it is stored, maybe compressed."""
     name = paths.generation_file(generation + 1)
-    packed = paths.compressed_file(name)
-    return _there(disk.stat_name(folder, name) or disk.stat_name(folder, packed), name)
+    return _there(stat_stored_file(disk, folder, name), name)
+
+
+def stat_stored_file(disk: Disk, folder: int, name: str) -> FileStat | None:
+    """Return the stat of a session's file as it is stored, maybe compressed; None without one."""
+    found = disk.stat_name(folder, name)
+    if found is not None or not paths.is_compressible(name):
+        return found
+    # A file that is expanded meanwhile gets its plain name before it loses the other one.
+    packed = disk.stat_name(folder, paths.compressed_file(name))
+    return packed or disk.stat_name(folder, name)
 
 
 def _there(found: FileStat | None, name: str) -> FileStat:
@@ -100,12 +110,12 @@ def _there(found: FileStat | None, name: str) -> FileStat:
 def stat_file(disk: Disk, folder: int, name: str) -> FileStat | None:
     """Return the stat of a session's file; None if it does not exist, compressed or not."""
     found = disk.stat_name(folder, name)
-    if found is not None or paths.generation_of(name) is None:
+    if found is not None or not paths.is_compressible(name):
         return found
     packed = paths.compressed_file(name)
     found = disk.stat_name(folder, packed)
     if found is None:
-        return None
+        return disk.stat_name(folder, name)
     size = compression.plain_size(read_file(disk, folder, packed, compression.HEAD_BYTES))
     # Without a whole head it is damaged, which a reader reports.
     return found if size is None else msgspec.structs.replace(found, size=size)

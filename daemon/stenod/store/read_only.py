@@ -47,7 +47,7 @@ class ReadOnlyDisk(PosixDisk):
     def _do_nothing(self, *_: object, **__: object) -> None:
         """Do nothing: the file has these bytes, and only the owner knows what is durable."""
 
-    mark_size_dirty = overwrite = fdatasync = fsync = _do_nothing
+    mark_size_dirty = overwrite = copy_time = fdatasync = fsync = _do_nothing
 
     @contextmanager
     def unmodified(self, handle: int) -> Generator[None]:

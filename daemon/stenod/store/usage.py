@@ -78,7 +78,7 @@ def changed_at(folder: str) -> float:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif entry.name in _CHANGING or paths.stream_of(entry.name) is not None:
+                elif entry.name in _CHANGING or paths.stored_stream_of(entry.name):
                     latest = max(latest, entry.stat(follow_symlinks=False).st_mtime)
     return latest
 

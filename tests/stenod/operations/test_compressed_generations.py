@@ -11,7 +11,7 @@ import pytest
 import steno
 from steno_protocol import compression, paths
 from steno_protocol.commands import Fork, Gc, Verify
-from steno_protocol.errors import BadRequest, StorageFailed
+from steno_protocol.errors import BadRequest, Corrupt, StorageFailed
 from steno_protocol.replies import GcReport, SessionStat, Verification
 from steno_protocol.settings import read_settings
 from stenod.store.compressing import compress_generation
@@ -307,8 +307,10 @@ def test_damaged_compressed_generation_is_an_error_and_a_finding(
     follow(client, daemon)
     packed = folder / "context_1.jsonl.zst"
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(StorageFailed, match=r"damaged.*context_1\.jsonl\.zst"):
+    with pytest.raises(Corrupt, match=r"context_1\.jsonl\.zst is damaged.*from a backup") as caught:
         lines(client, 0)
+    assert caught.value.session == "demo"
+    assert "repair the disk" not in caught.value.message
     (finding,) = [each for each in check(client).findings if each.damage]
     assert finding.file == "context_1.jsonl"
     client.session("demo").append_message(message(100))
@@ -324,7 +326,7 @@ def test_without_zstd_the_report_names_the_command_that_installs_it(
 
     monkeypatch.setattr(compression, "_package", missing)
     report = follow(client, daemon)
-    assert report.failed == ["compressing past generations needs zstd"]
+    assert report.failed == ["compressing files needs zstd"]
     assert len(list(folder.glob("*.zst"))) == 0
 
 
@@ -345,9 +347,12 @@ def test_without_zstd_a_compressed_generation_is_an_error_that_names_the_command
         pytest.raises(steno.NotFound, match="needs zstd: install it"),
     ):
         list(events)
-    assert {each.file for each in check(client).findings if each.damage} == {
-        "context_1.jsonl", "context_2.jsonl",
-    }  # fmt: skip
+    found = check(client)
+    assert found.damage == 0
+    assert [(each.file, each.kind, each.what.partition(": ")[2]) for each in found.findings] == [
+        (name, "unchecked", f"reading {name}.zst needs zstd: install it")
+        for name in ("context_1.jsonl", "context_2.jsonl")
+    ]
     client.session("demo").append_message(message(1))
 
 

@@ -222,6 +222,23 @@ def test_expired_stream_frees_its_space_with_any_rule(
     assert deleted.stat().st_size == 0
 
 
+@pytest.mark.parametrize("contents", [b'{"n":1}\n', b""], ids=["expired now", "emptied before"])
+def test_nothing_stays_of_an_expired_stream_of_a_failed_rewrite(
+    client: steno.BlockingClient, daemon: DaemonInThread, contents: bytes
+) -> None:
+    folder = make(client, "demo")
+    stream = client.session("demo").stream(f"rewrite-{1:016x}")
+    stream.append([{"n": 1}])
+    stream.delete()
+    (deleted,) = folder.glob("stream-rewrite-*~*")
+    deleted.write_bytes(contents)
+    name, number, _, rest = deleted.name.split("~", 3)
+    deleted.rename(folder / f"{name}~{number}~1700000000~{rest}")
+    (entry,) = follow(client, daemon, "generations_days = 365").entries
+    assert entry.bytes == len(contents)
+    assert list(folder.glob("stream-rewrite-*")) == []
+
+
 def test_daemon_follows_the_rules_by_itself(root: Path) -> None:
     with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         make(client, "cold", days=40)
