@@ -28,7 +28,7 @@ from steno_present.messages import (
     written_at,
 )
 from steno_present.open_calls import OpenCall
-from steno_present.safe_text import printable, without_ansi
+from steno_present.safe_text import is_plain, printable, without_ansi
 from steno_present.wording import count, moment
 from steno_protocol._json import is_array, is_object
 
@@ -284,7 +284,7 @@ def _with_escapes(text: str) -> str:
 
     The line ends of other systems are line ends.
     """
-    return printable(without_ansi(text).replace("\r\n", "\n"))
+    return text if is_plain(text) else printable(without_ansi(text).replace("\r\n", "\n"))
 
 
 def _cut(line: str, room: int) -> Iterator[str]:

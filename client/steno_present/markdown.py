@@ -47,23 +47,20 @@ class Markdown:
     def __init__(self) -> None:
         self._called: dict[str, str] = {}
 
-    def record(self, record: Record) -> Iterator[str]:
-        """The lines that show one record, the last one blank."""
+    def record(self, record: Record) -> list[str]:
+        """The blocks of lines that show one record, the last one blank."""
         value = record.record
         match value.get("role"):
             case "_system_prompt":
-                yield "## system prompt"
-                yield ""
-                yield from _paragraph(value.get("content"))
+                return ["## system prompt", "", *_paragraph(value.get("content"))]
             case "_checkpoint":
-                yield f"*checkpoint {_flat(text_of(value.get('id')))}*"
-                yield ""
+                return [f"*checkpoint {_flat(text_of(value.get('id')))}*", ""]
             case "_usage":
                 tokens = value.get("token_count")
-                yield f"*{count(tokens, 'token') if isinstance(tokens, int) else 'tokens unknown'}*"
-                yield ""
+                shown = count(tokens, "token") if isinstance(tokens, int) else "tokens unknown"
+                return [f"*{shown}*", ""]
             case role:
-                yield from self._message(str(role), value)
+                return self._message(str(role), value)
 
     def open_calls(self, calls: Iterable[OpenCall]) -> Iterator[str]:
         """The lines that name the calls without a result."""
@@ -71,18 +68,18 @@ class Markdown:
             yield f"No result of {_span(call.name)}, called at {_span(str(call.cursor))}."
             yield ""
 
-    def _message(self, role: str, value: dict[str, Any]) -> Iterator[str]:
+    def _message(self, role: str, value: dict[str, Any]) -> list[str]:
         at, by = written_at(value), value.get("_by")
         name = self._called.get(str(value.get("tool_call_id"))) if role == "tool" else None
         failed = "failed" if role == "tool" and value.get("is_error") is True else None
         heading = [role, name, failed, by if isinstance(by, str) else None]
         when = [moment(at)] if at is not None else []
-        yield "## " + " · ".join([*(_flat(each) for each in heading if each), *when])
-        yield ""
-        yield from self._content(value.get("content"), is_result=role == "tool")
+        blocks = ["## " + " · ".join([*(_flat(each) for each in heading if each), *when]), ""]
+        blocks += self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")
         for call in calls if is_array(calls) else []:
-            yield from self._call(call)
+            blocks += self._call(call)
+        return blocks
 
     def _content(self, content: object, *, is_result: bool) -> Iterator[str]:
         if not is_array(content):
@@ -100,25 +97,23 @@ class Markdown:
                 yield _span(f"[{described(kind, part)}]")
                 yield ""
 
-    def _call(self, call: object) -> Iterator[str]:
+    def _call(self, call: object) -> list[str]:
         function = call.get("function") if is_object(call) else None
         if not is_object(call) or not is_object(function):
-            yield from _fenced(text_of(call), "json")
-            return
+            return _fenced(text_of(call), "json")
         name = str(function.get("name"))
         self._called[str(call.get("id"))] = name
-        yield f"Calls {_span(name)}:"
-        yield ""
-        yield from _fenced(text_of(function.get("arguments")), "json")
+        return [f"Calls {_span(name)}:", "", *_fenced(text_of(function.get("arguments")), "json")]
 
 
 def _quoted(text: str) -> list[str]:
-    """A text as a quotation, so that none of its lines can be a heading of the document.
+    """A text as one block, quoted, so that none of its lines can be a heading of the document.
 
     A line ends wherever a reader may see an end: Markdown knows three ends, other programs more.
     """
     lines = without_ansi(text).splitlines()
-    return [*[f"> {line}" if line.strip() else ">" for line in lines], ""]
+    quoted = "\n".join([f"> {line}" if line.strip() else ">" for line in lines])
+    return [quoted, ""] if lines else [""]
 
 
 def _paragraph(value: object) -> list[str]:

@@ -41,7 +41,8 @@ def text_of(value: object) -> str:
 
 def folded(text: str) -> str:
     """The beginning of a text on one line."""
-    flat = " ".join(text.split())
+    # So many words are longer than what is shown.
+    flat = " ".join(text.split(maxsplit=FOLDED_CHARS))
     return flat if len(flat) <= FOLDED_CHARS else f"{flat[: FOLDED_CHARS - 1].rstrip()}…"
 
 

@@ -33,7 +33,7 @@ def printable(text: str, *, one_line: bool = False) -> str:
     >>> printable("a\x1b[2Jb\u202ec")
     'a\\x1b[2Jb\\u202ec'
     """
-    shown = text if _is_plain(text) else _UNPRINTABLE.sub(lambda found: _escape(found[0]), text)
+    shown = text if is_plain(text) else _UNPRINTABLE.sub(lambda found: _escape(found[0]), text)
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
@@ -48,7 +48,7 @@ def printable_json(document: str) -> str:
     >>> printable_json('"\u202e\x7f"')
     '"\\u202e\\u007f"'
     """
-    if _is_plain(document):
+    if is_plain(document):
         return document
     return _UNPRINTABLE.sub(lambda found: _json_escape(found[0]), document)
 
@@ -62,8 +62,11 @@ def without_ansi(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text or "\x9b" in text else text
 
 
-def _is_plain(text: str) -> bool:
-    """Whether a text is ASCII with nothing to escape; it takes an eighth of the search."""
+def is_plain(text: str) -> bool:
+    """Whether a text is ASCII without control characters, but for tabs and line feeds.
+
+    It takes an eighth of the search for characters to escape.
+    """
     return text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text)
 
 

@@ -63,7 +63,7 @@ def moment(at: float) -> str:
     '281474976710.655'
     """
     local = _local(at)
-    return repr(at) if local is None else local.strftime("%Y-%m-%d %H:%M:%S")
+    return repr(at) if local is None else local.isoformat(" ", "seconds")[:19]
 
 
 def instant(at: float) -> str:

@@ -54,7 +54,8 @@ _FINAL: Final = re.compile(
 )
 """A command whose last letter may begin a secret; of a colour, if a long word is glued to it."""
 _DIGITS: Final = re.compile(
-    r"(?:(?:\x1b|\^\[|\\(?:x1[bB]|u001[bB]|033|e))\[|\x9b)(?:[0-9]{1,3};){0,8}[01]?"
+    r"[\x1b\x9b\\^](?:(?<=\x1b)\[|(?<=\x9b)|(?<=\^)\[\[|(?<=\\)(?:x1[bB]|u001[bB]|033|e)\[)"
+    r"(?:[0-9]{1,3};){0,8}[01]?"
     r"(?=[0-9][A-Za-z0-9_/:-]{13}|-----BEGIN)"
 )
 """The begin of a command whose further digits may begin a secret: a long word is glued to it."""
@@ -107,10 +108,12 @@ def copies(text: str) -> Iterator[Copy]:
         yield Copy(text, [], [], [])
         return
     yield _replaced(text, _ESCAPES, _stands_for)
-    if _FINAL.search(text) is not None:
-        yield _replaced(text, _ESCAPES, _final_of)
-    if _DIGITS.search(text) is not None:
-        yield _replaced(text, _DIGITS, _mark)
+    # Every other form of a command has the bracket.
+    if "[" in text or "\x9b" in text:
+        if _FINAL.search(text) is not None:
+            yield _replaced(text, _ESCAPES, _final_of)
+        if _DIGITS.search(text) is not None:
+            yield _replaced(text, _DIGITS, _mark)
     if any(sign in text for sign in _INTRODUCERS):
         yield _replaced(text, _WRITTEN_ESCAPES, _stands_for)
 

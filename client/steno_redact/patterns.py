@@ -167,7 +167,8 @@ class BuiltIn:
 
     def matches(self, text: str, take: Steps = unbounded) -> list[Match]:
         """The secrets in a text, the more exact patterns first; see `Redactor.find`."""
-        take(escapes(text))
+        if take is not unbounded:
+            take(escapes(text))
         return [match for copy in copies(text) for match in self._in_copy(copy, take)]
 
     def _in_copy(self, copy: Copy, take: Steps) -> list[Match]:
