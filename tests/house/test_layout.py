@@ -44,9 +44,14 @@ def _text_files() -> Iterator[tuple[str, str]]:
 
 
 def _functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(_tree(file)):
+    waiting: list[ast.AST] = [_tree(file)]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+        # No expression has a function inside it, and most of a tree are expressions.
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            waiting += getattr(node, name, ())
 
 
 def _is_utf8(text: str) -> bool:

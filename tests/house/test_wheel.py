@@ -97,9 +97,10 @@ def test_man_shows_the_page_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_pa
     if shutil.which("man") is None:
         pytest.skip("there is no man")
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    words = [venv / "bin" / "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*map(str, words), str(wheel.filename)], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "install"]
+    words = [*pip, "--quiet", "--no-deps", "--no-index", "--no-compile", str(wheel.filename)]
+    subprocess.run(words, check=True, capture_output=True)
     shown = subprocess.run(
         ["man", "-P", "cat", "steno"],
         env={**os.environ, "MANPATH": str(venv / "share" / "man"), "MANWIDTH": "80"},

@@ -543,7 +543,9 @@ def play(number: int, folder: Path) -> Play:
     return found
 
 
-@pytest.mark.parametrize("number", range(150))
+@pytest.mark.parametrize(
+    "number", [*range(50), *(pytest.param(each, marks=pytest.mark.slow) for each in range(50, 150))]
+)
 def test_each_command_takes_place_once_or_never_whoever_dies_in_it(
     number: int, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ WAIT_S: Final = 30
 DEADLINE_S: Final = 4.0
 """For errors that come at the deadline: a machine that pauses for some seconds leaves time for the
 answers before it."""
+TURN_S: Final = 0.01
+"""The pause of a silent member's thread, after which it looks whether it is to end."""
 HOME: Final = 0
 """The member that clients in tests connect to."""
 
@@ -106,7 +108,8 @@ class Member(ScriptedDaemon):
         self.endpoint = f"ipc://{folder}/{number}.sock"
         self.ends_subscriptions = threading.Event()
         self.loses_answers = 0
-        self._stops = threading.Event()
+        self._speaks = threading.Event()
+        self._speaks.set()
         self._has_stopped = threading.Event()
         self._cluster = cluster
         self._number = number
@@ -114,21 +117,23 @@ class Member(ScriptedDaemon):
 
     def fall_silent(self) -> None:
         """Read nothing from now on, as a stopped process, until `speak`."""
-        self._stops.set()
+        self._speaks.clear()
         assert self._has_stopped.wait(60)
 
     def speak(self) -> None:
         """Go on after `fall_silent`."""
         self._has_stopped.clear()
-        self._stops.clear()
+        self._speaks.set()
 
     def wait(self) -> None:
         """Wait until it has ended."""
         self._thread.join()
 
     def _turn(self, router: "zmq.Socket[bytes]") -> bool:
-        if self._stops.is_set():
+        if not self._speaks.is_set():
             self._has_stopped.set()
+            # What it does not read would bring its thread back here at once.
+            self._speaks.wait(TURN_S)
             return False
         if self.ends_subscriptions.is_set():
             self.ends_subscriptions.clear()

@@ -1,4 +1,4 @@
-"""Calls of `steno` in forks of a process that has imported the library.
+"""Processes of `steno`, and of a store of it, as forks of a process that has imported the library.
 
 Most of the time of a short command is the start of its interpreter and its imports. A test that is
 about what a command does calls it here; a test that is about its process starts one.
@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -18,8 +19,9 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from support import warm_daemon
 
@@ -30,7 +32,14 @@ _READ_BYTES = 1 << 16
 
 _PID_BYTES = 10
 
-_PRELOADED = "zmq", "steno._sync.client", "steno_cli.entry", "steno_cli.connection"
+_COMMAND = "steno_cli.process"
+
+_WORKER = "steno.testing.stores.worker"
+
+_PRELOADED = (
+    "zmq", "steno._sync.client", "steno_cli.entry", "steno_cli.connection",
+    _WORKER, "steno.testing.stores.steno_driver",
+)  # fmt: skip
 """What every command imports; the modules of all commands are imported after it.
 
 So a call does not show that the module of its command can be imported first: `house.test_startup`
@@ -55,12 +64,11 @@ def run(
     Raises:
         subprocess.TimeoutExpired: it took longer than `timeout` seconds; it was killed.
     """
-    call = {"arguments": arguments, "environment": dict(environment), "folder": str(Path.cwd())}
     theirs, ours = zip(*(os.pipe() for _ in range(4)), strict=True)
     # The command reads from the first pipe and writes to the others.
     (given, *written), (feed, *read) = [theirs[0], *ours[1:]], [ours[0], *theirs[1:]]
     try:
-        socket.send_fds(_server().control, [json.dumps(call).encode()], [given, *written])
+        _fork(_COMMAND, arguments, environment, [given, *written])
     finally:
         for handle in (given, *written):
             os.close(handle)
@@ -70,6 +78,56 @@ def run(
         os.kill(pid, signal.SIGKILL)
         raise subprocess.TimeoutExpired(list(arguments), timeout, out, err)
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
+
+
+class StoreWorkers:
+    """What `steno.testing.stores.process` uses of `subprocess`, which starts workers in this way.
+
+    So all of them are those of the interpreter and the modules of the tests.
+    """
+
+    PIPE = subprocess.PIPE
+
+    class Popen:
+        """A worker that is a fork."""
+
+        def __init__(
+            self, words: Sequence[str], *, stderr: IO[bytes], env: Mapping[str, str], **_: Any
+        ) -> None:
+            assert list(words[:3]) == [sys.executable, "-m", _WORKER]
+            (given, feed), (read, written), (self._ended, status) = (os.pipe() for _ in range(3))
+            try:
+                _fork(_WORKER, words[3:], env, [given, written, stderr.fileno(), status])
+            finally:
+                for handle in (given, written, status):
+                    os.close(handle)
+            self.stdin, self.stdout = os.fdopen(feed, "wb"), os.fdopen(read, "rb")
+            self.pid = int(os.read(self._ended, _PID_BYTES))
+
+        def kill(self) -> None:
+            """End it, unless it has ended."""
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+        def wait(self, timeout: float) -> None:
+            """Wait until it has ended, which is done once."""
+            if not select.select([self._ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(_WORKER, timeout)
+            os.close(self._ended)
+
+
+def _fork(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], handles: Sequence[int]
+) -> None:
+    """Let the server run `main` of a module in a process with these streams.
+
+    The last handle gets its pid, and the exit code at its end.
+    """
+    call = {
+        "module": module, "arguments": arguments, "environment": dict(environment),
+        "folder": str(Path.cwd()),
+    }  # fmt: skip
+    socket.send_fds(_server().control, [json.dumps(call).encode()], handles)
 
 
 def _exchanged(feed: int, stdin: bytes, read: Sequence[int], until: float) -> list[bytes]:
@@ -130,13 +188,13 @@ def _server() -> _Server:
 def serve(descriptor: int) -> None:
     """Fork for each call that comes, until the other end of the socket is closed."""
     for name in _PRELOADED:
-        __import__(name)
+        import_module(name)
     from steno._connect import spawn
     from steno_cli.command_table import COMMANDS
     from steno_cli.parser import module_of
 
     for name in COMMANDS:
-        __import__(module_of(name))
+        import_module(module_of(name))
     spawn.subprocess = warm_daemon.Subprocess  # type: ignore[misc, assignment]
     gc.collect()
     gc.freeze()
@@ -187,12 +245,11 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
             for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
         )
         sys.argv[1:] = call["arguments"]
-        from steno_cli.process import main
-
-        main()
+        import_module(call["module"]).main()
     except BaseException:
         traceback.print_exc()
-    os._exit(1)
+        os._exit(1)
+    os._exit(0)
 
 
 def _stream(number: int, like: Any) -> io.TextIOWrapper:

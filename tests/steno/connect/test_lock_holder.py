@@ -17,7 +17,7 @@ import pytest
 
 from steno._connect.lock_holder import Silence, note_of, process_of, silence_of
 from steno_protocol import limits, paths
-from support.project import PROJECT
+from support.project import sources_with
 
 LONG_AGO = 1_000_000.0
 
@@ -163,14 +163,11 @@ def test_lost_socket_is_left_to_the_daemon(root: Path) -> None:
 
 
 def test_only_one_module_advises_to_end_a_process() -> None:
-    advising: set[str] = set()
-    for folder in ("client", "daemon", "protocol"):
-        for file in (PROJECT / folder).rglob("*.py"):
-            texts = [
-                node.value
-                for node in ast.walk(ast.parse(file.read_text()))
-                if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            ]
-            if any("`kill " in text and "kill -HUP" not in text for text in texts):
-                advising.add(file.name)
+    advising = {
+        file.name
+        for file in sources_with({"kill"})
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "`kill " in node.value and "kill -HUP" not in node.value
+    }
     assert advising == {"lock_holder.py"}

@@ -37,14 +37,19 @@ def suite(root: Path) -> Iterator[Path]:
 def run(suite: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder."""
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *options],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "anyio",
+         "-W", "error", *options],
         cwd=suite,
-        env={**os.environ, "TMPDIR": str(suite / "tmp"), **environment},
+        # Half of the time of such a run is the import of plugins that it does not use.
+        env={
+            **os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TMPDIR": str(suite / "tmp"),
+            **environment,
+        },
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
-    )
+    )  # fmt: skip
 
 
 def notes(suite: Path) -> list[str]:
@@ -109,7 +114,7 @@ def test_each_worker_of_xdist_has_a_daemon_of_its_own(suite: Path) -> None:
         "    steno_session.append_message({'role': 'user', 'content': str(number)})\n"
         "    note(f'{worker_id} {steno_root} {steno_client.welcome.pid}')\n"
     )
-    ran = run(suite, "-n", "2", "--dist", "load")
+    ran = run(suite, "-p", "xdist", "-n", "2", "--dist", "load")
     assert (ran.returncode, "8 passed" in ran.stdout) == (0, True), ran.stdout
     daemons = {tuple(note.split()) for note in notes(suite)}
     assert len(daemons) == len({worker for worker, _, _ in daemons})

@@ -17,9 +17,11 @@ from bench.stores_peers import (
     OpenAIDriver,
     StrandsDriver,
 )
+from steno.testing.stores import process
 from steno.testing.stores.clauses import CLAUSES
 from steno.testing.stores.driver import CAPABILITIES
 from steno.testing.stores.verdicts import Finding
+from support import warm_command
 
 
 def column(name: str, *findings: Finding) -> stores.Column:
@@ -28,8 +30,9 @@ def column(name: str, *findings: Finding) -> stores.Column:
 
 
 def test_bench_writes_every_finding_and_the_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process, "subprocess", warm_command.StoreWorkers)
     found, page = tmp_path / "found.json", tmp_path / "page.md"
     arguments = ["--only", "JSONL", "--only", "LangGraph", "--environments", str(tmp_path / "none")]
     stores.main([*arguments, "--seed", "3", "--json", str(found), "--markdown", str(page)])

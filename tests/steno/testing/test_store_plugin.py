@@ -18,7 +18,11 @@ def test_of_the_user():
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Pytest as a user starts it, in a folder with a test of the user's own."""
     (folder / "test_stray.py").write_text(STRAY)
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "tests"), "COLUMNS": "100"}
+    environment = {
+        **os.environ, "PYTHONPATH": str(PROJECT / "tests"), "COLUMNS": "100",
+        # Half of the time of such a run is the import of plugins that it does not use.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }  # fmt: skip
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "steno.testing", *arguments],
         cwd=folder,
@@ -68,7 +72,14 @@ def test_given_paths_are_collected_beside_the_suite(tmp_path: Path) -> None:
 
 
 def test_suite_runs_in_several_processes_of_pytest(tmp_path: Path) -> None:
-    arguments = ("-n", "2", "-k", "read-your-writes or whole-batches or conditional-append")
+    arguments = (
+        "-p",
+        "xdist",
+        "-n",
+        "2",
+        "-k",
+        "read-your-writes or whole-batches or conditional-append",
+    )
     ran = run_pytest(tmp_path, "--store", "support.store_drivers:PlainDriver", *arguments)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "1 passed, 2 not offered" in ran.stdout.splitlines()[-1]

@@ -1,16 +1,18 @@
 """The conformance suite of stores: steno keeps it, and broken stores do not."""
 
+import os
 from collections.abc import Iterator
 from random import Random
 from unittest.mock import patch
 
 import pytest
 
-from steno.testing.stores import limits
+from steno.testing.stores import limits, process
 from steno.testing.stores.clauses import CLAUSES
 from steno.testing.stores.process import DriverFailed
 from steno.testing.stores.trial import Clause, Trial
 from steno.testing.stores.verdicts import Finding
+from support import warm_command, warm_daemon
 from support.store_drivers import BROKEN, Journal
 
 CLAUSE_OF = {clause.name: clause for clause in CLAUSES}
@@ -30,16 +32,27 @@ def driver_of(kind: type[Journal]) -> str:
 
 @pytest.fixture(scope="module")
 def steno_trial(seed: int) -> Iterator[Trial]:
-    # Each kill costs a process; those of tests/e2e are more and at any instant.
+    """A trial of steno itself; a process with an interpreter of its own has described it."""
     with (
-        patch.object(limits, "KILL_CALLS_MAX", 2),
+        patch.dict(os.environ, {warm_daemon.ADDRESS: warm_daemon.address()}),
         Trial("steno.testing.stores.steno_driver:Driver", seed=seed) as trial,
     ):
         yield trial
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forks(steno_trial: Trial) -> Iterator[None]:
+    """The workers of all other tests are forks; those of `test_store_plugin` are not."""
+    with patch.object(process, "subprocess", warm_command.StoreWorkers):
+        yield
+
+
 @every_clause
-def test_steno_keeps_every_clause_of_the_suite(steno_trial: Trial, clause: Clause) -> None:
+def test_steno_keeps_every_clause_of_the_suite(
+    steno_trial: Trial, clause: Clause, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each kill costs a process; those of tests/e2e are more and at any instant.
+    monkeypatch.setattr(limits, "KILL_CALLS_MAX", 2)
     finding = steno_trial.run(clause)
     # Where tracing is forbidden, the clause about syncs observes nothing.
     expected = {"kept", "not observed"} if clause.name == "synced before the ack" else {"kept"}
