@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -15,11 +16,13 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn, Self
 
 from support import warm_daemon
 
@@ -47,6 +50,91 @@ def is_suitable(environment: Mapping[str, str]) -> bool:
     )
 
 
+class Begun:
+    """A call in the background, with what `subprocess.Popen` has of it.
+
+    Args:
+        arguments: of the command.
+        environment: its variables.
+        handles: its standard streams, which are closed here.
+    """
+
+    stdout: IO[str] | None = None
+    stderr: IO[str] | None = None
+    returncode: int | None = None
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], handles: Sequence[int]
+    ) -> None:
+        self.args = arguments
+        call = {"arguments": arguments, "environment": dict(environment), "folder": str(Path.cwd())}
+        self._status, status = os.pipe()
+        try:
+            data = json.dumps(call).encode()
+            socket.send_fds(_server().control, [data], [*handles, status])
+        finally:
+            for handle in {*handles, status}:
+                os.close(handle)
+        self.pid = int(os.read(self._status, _PID_BYTES))
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and return its exit code."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(list(self.args), timeout or 0)
+            self.returncode = int(os.read(self._status, _PID_BYTES))
+            os.close(self._status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send it SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str | None, str | None]:
+        """Read all that it writes, and wait for its end."""
+        with ThreadPoolExecutor(2) as threads:
+            reading = [threads.submit(each.read) if each else None for each in self._streams]
+        self.wait(timeout)
+        self._close()
+        out, err = [each.result() if each else None for each in reading]
+        return out, err
+
+    def _close(self) -> None:
+        for each in filter(None, self._streams):
+            each.close()
+
+    @property
+    def _streams(self) -> tuple[IO[str] | None, IO[str] | None]:
+        return self.stdout, self.stderr
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self.wait()
+
+    def __del__(self) -> None:
+        if self.returncode is None:
+            text = f"{self.args} still runs as {self.pid}"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout: float
 ) -> "subprocess.CompletedProcess[bytes]":
@@ -55,24 +143,26 @@ def run(
     Raises:
         subprocess.TimeoutExpired: it took longer than `timeout` seconds; it was killed.
     """
-    call = {"arguments": arguments, "environment": dict(environment), "folder": str(Path.cwd())}
-    theirs, ours = zip(*(os.pipe() for _ in range(4)), strict=True)
-    # The command reads from the first pipe and writes to the others.
-    (given, *written), (feed, *read) = [theirs[0], *ours[1:]], [ours[0], *theirs[1:]]
+    until = time.monotonic() + timeout
+    theirs, (feed, *read) = pipes()
+    call = Begun(arguments, environment, theirs)
+    out, err = exchanged(feed, stdin, read, until)
     try:
-        socket.send_fds(_server().control, [json.dumps(call).encode()], [given, *written])
-    finally:
-        for handle in (given, *written):
-            os.close(handle)
-    pid = int(os.read(read[-1], _PID_BYTES))
-    out, err, code = _exchanged(feed, stdin, read, time.monotonic() + timeout)
-    if not code:
-        os.kill(pid, signal.SIGKILL)
-        raise subprocess.TimeoutExpired(list(arguments), timeout, out, err)
-    return subprocess.CompletedProcess(list(arguments), int(code), out, err)
+        code = call.wait(max(0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        call.kill()
+        call.wait()
+        raise subprocess.TimeoutExpired(list(arguments), timeout, out, err) from None
+    return subprocess.CompletedProcess(list(arguments), code, out, err)
 
 
-def _exchanged(feed: int, stdin: bytes, read: Sequence[int], until: float) -> list[bytes]:
+def pipes() -> tuple[list[int], list[int]]:
+    """The standard streams of a command, and their other ends."""
+    (given, feed), *written = (os.pipe() for _ in range(3))
+    return [given, *(end for _, end in written)], [feed, *(end for end, _ in written)]
+
+
+def exchanged(feed: int, stdin: bytes, read: Sequence[int], until: float) -> list[bytes]:
     """Feed a call and read all of its pipes, until each is closed or the time is over."""
     found = {handle: bytearray() for handle in read}
     left = memoryview(stdin)
@@ -183,8 +273,7 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
         os.environ.update(call["environment"])
         time.tzset()
         sys.stdin, sys.stdout, sys.stderr = (
-            _stream(number, stream)
-            for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
+            stream(number, like) for number, like in enumerate((sys.stdin, sys.stdout, sys.stderr))
         )
         sys.argv[1:] = call["arguments"]
         from steno_cli.process import main
@@ -195,12 +284,12 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
     os._exit(1)
 
 
-def _stream(number: int, like: Any) -> io.TextIOWrapper:
-    """A stream of the new process, with the settings of the old one."""
+def stream(number: int, like: Any) -> io.TextIOWrapper:
+    """A stream of a command, with the settings of one of an interpreter."""
     return io.TextIOWrapper(
-        open(number, "rb" if number == 0 else "wb", closefd=False),
+        open(number, f"{like.mode}b"),
         encoding=like.encoding,
         errors=like.errors,
-        line_buffering=number == 2,
-        write_through=number > 0 and like.write_through,
+        line_buffering=like.line_buffering or os.isatty(number),
+        write_through=like.write_through,
     )
