@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, Final, NoReturn, Self
 
 from support import warm_daemon
 
@@ -33,12 +33,22 @@ _READ_BYTES = 1 << 16
 
 _PID_BYTES = 10
 
-_PRELOADED = "zmq", "steno._sync.client", "steno_cli.entry", "steno_cli.connection"
-"""What every command imports; the modules of all commands are imported after it.
+_PRELOADED: Final = (
+    "zmq", "steno._sync.client", "steno_cli.entry", "steno_cli.connection",
+    "steno_cli.render.rich_markup",
+)  # fmt: skip
+"""What commands import, on a terminal as well; the modules of all are imported after it.
 
 So a call does not show that the module of its command can be imported first: `house.test_startup`
 does.
 """
+
+_PRELOADED_FOR: Final = {
+    "mcp": ("steno_mcp.stdio", "steno_mcp.http"),
+    "top": ("steno_cli.top.watch",),
+    "view": ("steno_view.server", "steno_view.search", "steno_view.spending", "steno_web.serving"),
+}
+"""What a command imports as it runs; it is imported before the first fork for that command."""
 
 
 def is_suitable(environment: Mapping[str, str]) -> bool:
@@ -242,15 +252,25 @@ def serve(descriptor: int) -> None:
                 data, handles, _, _ = socket.recv_fds(control, _CALL_BYTES_MAX, 4)
                 if not data:
                     return
+                call = json.loads(data)
+                _preload_for(call["arguments"])
                 pid = os.fork()
                 if pid == 0:
-                    _carry_out(json.loads(data), handles)
+                    _carry_out(call, handles)
                 for handle in handles[:3]:
                     os.close(handle)
                 os.write(handles[3], b"%*d" % (_PID_BYTES, pid))
                 process = os.pidfd_open(pid)
                 waiting[process] = pid, handles[3]
                 selector.register(process, selectors.EVENT_READ)
+
+
+def _preload_for(arguments: Sequence[str]) -> None:
+    for name in _PRELOADED_FOR.keys() & {*arguments}:
+        for module in _PRELOADED_FOR[name]:
+            # Without its extra the command says so itself.
+            with suppress(ImportError):
+                __import__(module)
 
 
 def _report(process: int, pid: int, status: int) -> None:
