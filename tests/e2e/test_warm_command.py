@@ -66,8 +66,8 @@ def test_a_call_leaves_the_process_of_the_tests_as_it_was(
         return [dict(os.environ), sys.argv, *streams, *signals]
 
     steno = Steno(daemon.root, TZ="Asia/Tokyo", TMPDIR=str(tmp_path))
-    assert steno("append", "demo", "hi").code == 0
     before = facts()
+    assert steno("append", "demo", "hi").code == 0
     assert steno("--socket", f"{daemon.root}/stenod.sock", "show", "demo").code == 0
     assert facts() == before
 
