@@ -1,7 +1,8 @@
 """Calls of `steno` in the process of the tests, with the streams and environment of their own.
 
 Most of the time of a short command in a fork is the fork. A call from an event loop or another
-thread, and one that leaves a process to the end of its own, is made by `warm_command`.
+thread is a fork of `warm_command`, and so must one be that starts a reader, which ends with its
+process.
 """
 
 import os
