@@ -20,7 +20,7 @@ daemon    {"away": bool}
 """
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
@@ -127,16 +127,18 @@ class Feed:
 
     async def _wait(self) -> bool:
         """Wait for a change; returns whether there was one before a comment is due."""
+        # Taken before the tasks run: a change until then would set events that nobody waits for.
+        events = self._watch.change, self._pulse.change, self._closing
         with anyio.move_on_after(FEED_COMMENT_S):
             async with anyio.create_task_group() as tasks:
-                for wait in (self._watch.changed, self._pulse.changed, self._closing.wait):
-                    tasks.start_soon(self._until, wait, tasks.cancel_scope)
+                for event in events:
+                    tasks.start_soon(self._until, event, tasks.cancel_scope)
             return True
         return False
 
     @staticmethod
-    async def _until(wait: Callable[[], Awaitable[object]], scope: anyio.CancelScope) -> None:
-        await wait()
+    async def _until(event: anyio.Event, scope: anyio.CancelScope) -> None:
+        await event.wait()
         scope.cancel()
 
     def _news(self) -> bytes:

@@ -75,9 +75,10 @@ class Pulse:
     def __post_init__(self) -> None:
         self._sessions = Shared(self.client.sessions, LIST_AGE_S)
 
-    async def changed(self) -> None:
-        """Wait until the daemon goes away or comes back."""
-        await self._changed.wait()
+    @property
+    def change(self) -> anyio.Event:
+        """The event of the next time that the daemon goes away or comes back."""
+        return self._changed
 
     async def beat(self) -> None:
         """Ask the daemon for its clients again and again; cancelled by the caller."""

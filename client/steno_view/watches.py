@@ -84,9 +84,10 @@ class Watch:
     _is_begun: bool = False
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
-    async def changed(self) -> None:
-        """Wait for the next change."""
-        await self._changed.wait()
+    @property
+    def change(self) -> anyio.Event:
+        """The event of the next change."""
+        return self._changed
 
     async def begun(self) -> None:
         """Wait until the heads are known.
@@ -95,7 +96,7 @@ class Watch:
             StenoError: the session cannot be followed.
         """
         while not self._is_begun and self.error is None:
-            await self.changed()
+            await self._changed.wait()
         self.check()
 
     async def indexed(self) -> None:
@@ -106,7 +107,7 @@ class Watch:
         """
         while self.outline.end < self.head.line or self.events.end < self.wire_head.line:
             self.check()
-            await self.changed()
+            await self._changed.wait()
 
     def check(self) -> None:
         """Raise the error that ended the watch, if any."""

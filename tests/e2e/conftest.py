@@ -20,12 +20,11 @@ def served(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Daemons that clients start as forks, for the tests with the mark `forked`.
+    """Daemons that clients start as forks, except for tests with the mark `forked(False)`.
 
-    It is for tests that end daemons, or whose daemon reads a configuration, and are about what
-    becomes of a session then. Those about the start or the process of a daemon have no mark.
+    Those are about the start of a daemon and its process. The others are about what becomes of a
+    session, and two thirds of the processor time of a start is that of an interpreter.
     """
-    mark = request.node.get_closest_marker("forked")
-    if mark is not None and mark.args != (False,):
+    if request.node.get_closest_marker("forked") is None:
         monkeypatch.setattr(spawn, "subprocess", warm_daemon.Subprocess)
         monkeypatch.setenv(warm_daemon.ADDRESS, warm_daemon.address())

@@ -6,8 +6,6 @@ import pytest
 
 from steno.adapters._address import Address, find_address
 
-pytestmark = pytest.mark.forked
-
 
 @pytest.fixture
 def home(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -21,8 +21,6 @@ from steno_protocol import limits, paths
 from support.command import Ran, Steno, lines_of
 from support.session_files import contents_in, records_in
 
-pytestmark = pytest.mark.forked
-
 PART = 750
 """Lines that a command gets at once while its daemons are killed."""
 

@@ -11,8 +11,6 @@ import pytest
 from steno_protocol import credentials, paths
 from support.command import Steno
 
-pytestmark = pytest.mark.forked
-
 LISTEN = '[network]\nlisten = "tcp://127.0.0.1:*"\n'
 ABOUT_FILES = [["restart"], ["logs"], ["keys", "list"], ["keys", "new", "one"], ["doctor"]]
 NOWHERE = "tcp://127.0.0.1:1"

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.served
 
 KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
 MASK = "[redacted: openai-key]"
-WRITTEN = 8_000
+WRITTEN = 6_000
 """Records of 10 kB of a session that is exported in less memory than it has bytes."""
 
-MEMORY_MAX = 64 << 20
+MEMORY_MAX = 56 << 20
 """Private memory of the command; the pages of the session's file are not its own."""
 
 

@@ -16,8 +16,6 @@ from support.command import Steno
 from support.daemons import end_daemon_of
 from support.lines import foreign, line
 
-pytestmark = pytest.mark.forked
-
 A, B, C = foreign("a"), foreign("b"), foreign("c")
 HALF = b'{"role":"assistant","content":[{"type":"te'
 DAMAGED = A + HALF + B + b"garbage\n" + C[:-1] + A + b'{"role":"us'

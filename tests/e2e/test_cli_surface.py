@@ -15,7 +15,6 @@ from support.remote_access import allow, listen
 HOLDER = """
 import socket
 
-pytestmark = pytest.mark.forked
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 input()

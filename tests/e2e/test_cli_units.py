@@ -13,8 +13,6 @@ from steno_cli.parser import build_parser as command_parser
 from stenod.cli import build_parser
 from support.command import Steno
 
-pytestmark = pytest.mark.forked
-
 
 def _steno(root: Path, tmp_path: Path) -> Steno:
     return Steno(root, XDG_CONFIG_HOME=str(tmp_path / "config"), XDG_STATE_HOME=str(tmp_path))

@@ -32,7 +32,7 @@ from support.crowd import wait_until
 from support.messages import message
 from support.session_files import contents_in, records_in
 
-pytestmark = [pytest.mark.forked, pytest.mark.served]
+pytestmark = pytest.mark.served
 
 # From Python 3.12 on a fork beside libzmq's threads warns; these tests are about such forks.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -14,10 +14,7 @@ from support.messages import message
 from support.session_files import contents_in
 
 # Python itself drops an interrupt that comes in a finaliser, as that of a generator, and says so.
-pytestmark = [
-    pytest.mark.forked,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def texts(session: BlockingSession) -> list[str]:

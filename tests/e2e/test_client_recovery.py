@@ -33,7 +33,7 @@ from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in, records_in
 
-pytestmark = [pytest.mark.forked, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 WAIT_S = 60
 """A daemon starts long before, whatever else the machine does."""

@@ -35,6 +35,8 @@ from support.foreground import ForegroundDaemon, daemon_of_tests
 from support.racers import wait_for_jitter
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
 
+pytestmark = pytest.mark.forked(False)
+
 CLIENT = """
 import sys, steno
 with steno.connect_sync(sys.argv[1], timeout=100) as client:

@@ -28,8 +28,6 @@ from support.messages import message
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in
 
-pytestmark = pytest.mark.forked
-
 QUICK_S = 15.0
 """What is at once on an idle machine; the threads in its way would hold it up for ever, or 60 s."""
 

@@ -16,8 +16,6 @@ import steno
 from steno_protocol import paths
 from steno_protocol.records import stamp_of
 
-pytestmark = pytest.mark.forked
-
 TESTS = Path(__file__).parents[1]
 ROUNDS = 20
 WRITERS = 4

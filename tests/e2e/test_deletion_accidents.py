@@ -13,8 +13,6 @@ from support.crowd import wait_until, writer_processes
 from support.messages import message
 from support.session_files import keys_in, trash_of
 
-pytestmark = pytest.mark.forked
-
 
 def _slow(moment: str) -> Any:
     return pytest.param(moment, marks=pytest.mark.slow)

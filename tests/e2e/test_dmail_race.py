@@ -11,8 +11,6 @@ import pytest
 
 import steno
 
-pytestmark = pytest.mark.forked
-
 DELAYS_S = (0.0, 0.001, 0.004)
 
 

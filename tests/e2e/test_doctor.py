@@ -39,8 +39,6 @@ from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon, daemon_of_tests
 from support.scripted_daemon import Answers, Script, ScriptedDaemon
 
-pytestmark = pytest.mark.forked
-
 WELL, PROBLEM = 0, 7
 ODD_KINDS = ("FIFO", "socket", "folder", "symbolic link")
 OWN_FILES = (

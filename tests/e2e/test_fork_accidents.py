@@ -15,8 +15,6 @@ from support.daemon_in_thread import DaemonInThread
 from support.messages import live
 from support.session_files import lines
 
-pytestmark = pytest.mark.forked
-
 
 def position(text: str) -> tuple[int, int]:
     generation, line = text.split(":")

@@ -25,7 +25,7 @@ from steno.values import SubscriptionEvent
 from steno_protocol.context import Message
 from support.daemon_in_thread import DaemonInThread
 
-pytestmark = [pytest.mark.forked, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 WRITES = 50
 WAIT_S = 30

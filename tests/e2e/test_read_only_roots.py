@@ -16,8 +16,6 @@ from steno_protocol import paths
 from support.command import Ran, Steno
 from support.daemons import remove_root
 
-pytestmark = pytest.mark.forked
-
 STRANGER = 65534
 
 Run = Callable[..., Ran]

@@ -11,8 +11,6 @@ import pytest
 from steno_protocol import paths
 from support.command import Steno
 
-pytestmark = pytest.mark.forked
-
 FACTS = tuple[int, int, int]
 
 READS = (

@@ -12,8 +12,6 @@ import steno as client_of
 from steno_agents.following import lines_of
 from support.command import Steno
 
-pytestmark = pytest.mark.forked
-
 KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
 MASK = "[redacted: openai-key]"
 SECRETS = (KEY, "swordfish")

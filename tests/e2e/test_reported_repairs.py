@@ -15,8 +15,6 @@ from support.command import Ran, Steno
 from support.daemons import end_daemon_of
 from support.viewer import viewing
 
-pytestmark = pytest.mark.forked
-
 HALF = b'{"role":"user","content":"on'
 NOTE = "the daemon repaired the end of"
 HELLO = {"role": "user", "content": "hello"}

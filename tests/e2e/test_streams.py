@@ -20,8 +20,6 @@ from steno_protocol.replies import GcReport
 from support.daemon_in_thread import DaemonInThread
 from support.foreground import ForegroundDaemon
 
-pytestmark = pytest.mark.forked
-
 TESTS = Path(__file__).parents[1]
 PROCESSES = 16
 EACH = 12

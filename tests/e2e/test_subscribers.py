@@ -21,7 +21,7 @@ from steno._sansio import event_merge, mirror
 from steno._sansio.follower import Follower
 from support.wire_files import headers_in, wire_documents, wire_file
 
-pytestmark = [pytest.mark.forked, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 WRITERS = 3
 OPERATIONS = 40

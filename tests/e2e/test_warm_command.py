@@ -1,13 +1,18 @@
-"""A call of the command in a fork ends as its process does."""
+"""A call of the command in the process of the tests, or a fork, ends as its own process does."""
 
 import json
 import os
+import signal
 import subprocess
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import anyio
 import pytest
 
-from support import warm_command
+from support import command_in_process, warm_command
 from support.command import Ran, Steno
 from support.daemon_in_thread import DaemonInThread
 
@@ -33,19 +38,44 @@ def in_a_process(steno: Steno, *arguments: str, stdin: bytes = b"") -> Ran:
         "stat demo",
     ],
 )
-def test_a_call_in_a_fork_ends_as_its_process_does(daemon: DaemonInThread, line: str) -> None:
+def test_a_call_ends_as_its_process_does(daemon: DaemonInThread, line: str) -> None:
     steno = Steno(daemon.root)
     assert steno("append", "demo", "hi").code == 0
     assert steno(*line.split()) == in_a_process(steno, *line.split())
+    assert steno.forked(*line.split()) == in_a_process(steno, *line.split())
 
 
-def test_input_and_output_may_be_longer_than_a_pipe_holds(daemon: DaemonInThread) -> None:
+@pytest.mark.parametrize("way", [Steno.__call__, Steno.forked])
+def test_input_and_output_may_be_longer_than_a_pipe_holds(
+    daemon: DaemonInThread, way: Callable[..., Ran]
+) -> None:
     steno = Steno(daemon.root)
     record = json.dumps({"role": "user", "content": "x" * 500_000}).encode()
-    assert steno("append", "demo", "--batch", stdin=record) == Ran(
+    assert way(steno, "append", "demo", "--batch", stdin=record) == Ran(
         0, "0:0\n", "steno: the session demo was created: there was none\n"
     )
-    assert len(steno("read", "demo").out) > 500_000
+    assert len(way(steno, "read", "demo").out) > 500_000
+
+
+def test_a_call_leaves_the_process_of_the_tests_as_it_was(
+    daemon: DaemonInThread, tmp_path: Path
+) -> None:
+    def facts() -> list[object]:
+        signals = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+        streams = [sys.stdin, sys.stdout, sys.stderr]
+        return [dict(os.environ), sys.argv, *streams, *signals]
+
+    steno = Steno(daemon.root, TZ="Asia/Tokyo", TMPDIR=str(tmp_path))
+    before = facts()
+    assert steno("append", "demo", "hi").code == 0
+    assert steno("--socket", f"{daemon.root}/stenod.sock", "show", "demo").code == 0
+    assert facts() == before
+
+
+@pytest.mark.anyio
+async def test_a_call_in_an_event_loop_is_a_fork(anyio_backend: str) -> None:
+    assert not command_in_process.is_possible()
+    assert not await anyio.to_thread.run_sync(command_in_process.is_possible)
 
 
 def test_calls_of_several_threads_run_beside_each_other(daemon: DaemonInThread) -> None:

@@ -13,8 +13,6 @@ from steno_protocol import paths
 from support import left_behind, warm_daemon
 from support.daemons import end_daemon_of
 
-pytestmark = pytest.mark.forked
-
 
 def refusal_of(root: Path) -> str:
     with pytest.raises(Unreachable) as refused:

@@ -1,6 +1,7 @@
 """Followed sessions: their last lines, and their ends."""
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,9 @@ from steno_protocol.positions import Position
 from steno_redact.patterns import Patterns
 from steno_redact.redactor import Redactor
 from steno_view import watches as watches_module
+from steno_view.feed import Feed, PageState
 from steno_view.limits import TAIL_BYTES_MAX
+from steno_view.pulse import Pulse
 from steno_view.watches import Watch, Watches
 
 pytestmark = pytest.mark.anyio
@@ -209,3 +212,26 @@ async def test_a_session_that_is_gone_is_followed_anew(monkeypatch: pytest.Monke
         async with watches.page("talk") as watch:
             assert watch.error is None
         tasks.cancel_scope.cancel()
+
+
+async def test_a_change_between_the_look_and_the_wait_of_a_stream_is_sent_at_once() -> None:
+    watch, pulse = Watch("talk"), Pulse(SimpleNamespace(sessions=None))  # type: ignore[arg-type]
+    state, redactor = PageState.of(watch), Redactor(Patterns([]))
+    feed = Feed(watch, pulse, state, anyio.Event(), redactor, is_held=True)
+    looks = feed._has_news
+
+    async def change() -> None:
+        watch.mails += 1
+        watch._notify()
+
+    async with anyio.create_task_group() as tasks:
+
+        def looks_before_a_change() -> bool:
+            # Ready before the tasks that wait.
+            tasks.start_soon(change)
+            return looks()
+
+        feed._has_news = looks_before_a_change  # type: ignore[method-assign]
+        async with aclosing(feed.events()) as texts:
+            found = [await anext(texts) for _ in range(3)]
+    assert b"event: mail\n" in found[2]

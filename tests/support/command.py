@@ -1,17 +1,23 @@
-"""The command `steno` as a process on one root."""
+"""Calls of the command `steno` on one root."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from support import warm_command
+from support import command_in_process, warm_command
 
 _RUN_S_MAX = 100.0
 """Seconds that a call may take: less than a test, and more than a busy machine needs."""
+
+_Way = Callable[
+    [Sequence[str], Mapping[str, str], bytes, float], "subprocess.CompletedProcess[bytes]"
+]
+_Process = warm_command.Begun | subprocess.Popen[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +60,62 @@ class Steno:
         return self._environment.copy()
 
     def __call__(self, *arguments: str, stdin: str | bytes = b"") -> Ran:
+        """Run it to its end, in this process if that is possible."""
+        if self._is_usual and command_in_process.is_possible():
+            return self._run(command_in_process.run, arguments, stdin)
+        return self.forked(*arguments, stdin=stdin)
+
+    def forked(self, *arguments: str, stdin: str | bytes = b"") -> Ran:
         """Run it to its end, in a fork of a process that has imported the library."""
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        environment = self._environment
+        return self._run(warm_command.run if self._is_usual else self._start, arguments, stdin)
+
+    @property
+    def _is_usual(self) -> bool:
         # A class with other words has another interpreter in mind.
-        if type(self).words is Steno.words and warm_command.is_suitable(environment):
-            ran = warm_command.run(arguments, environment, given, _RUN_S_MAX)
-        else:
-            ran = subprocess.run(
-                self.words(*arguments),
-                input=given,
-                env=environment,
-                capture_output=True,
-                timeout=_RUN_S_MAX,
-                check=False,
-            )
+        return type(self).words is Steno.words and warm_command.is_suitable(self._environment)
+
+    def _start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            self.words(*arguments),
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def _run(self, way: _Way, arguments: Sequence[str], stdin: str | bytes) -> Ran:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        ran = way(arguments, self._environment, given, _RUN_S_MAX)
         return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
-    def begin(self, *arguments: str, stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+    def begin(self, *arguments: str, stderr: int = subprocess.DEVNULL) -> _Process:
         """Run it in the background."""
-        return subprocess.Popen(
-            self.words(*arguments),
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+        (given, out, err), (feed, *read) = warm_command.pipes()
+        os.close(feed)
+        if stderr == subprocess.DEVNULL:
+            os.close(read.pop())
+            os.close(err)
+            err = os.open(os.devnull, os.O_WRONLY)
+        process = self._begin(arguments, self._environment, (given, out, err))
+        process.stdout, process.stderr = (*map(os.fdopen, read), None)[:2]
+        return process
+
+    def _begin(
+        self, arguments: Sequence[str], environment: Mapping[str, str], handles: Sequence[int]
+    ) -> _Process:
+        """Run it on these streams, which are closed here."""
+        if self._is_usual:
+            return warm_command.Begun(arguments, environment, handles)
+        given, out, err = handles
+        try:
+            words = self.words(*arguments)
+            return subprocess.Popen(words, env=environment, stdin=given, stdout=out, stderr=err)
+        finally:
+            for handle in {*handles}:
+                os.close(handle)
 
     def words(self, *arguments: str) -> list[str]:
         """The command line of a call."""
@@ -96,14 +131,8 @@ class Steno:
         """
         controller, terminal = os.openpty()
         environment = {**self._environment, "COLUMNS": str(columns), "TERM": "xterm"}
-        process = subprocess.Popen(
-            self.words(*arguments),
-            env=environment,
-            stdin=subprocess.DEVNULL if typed is None else terminal,
-            stdout=terminal,
-            stderr=terminal,
-        )
-        os.close(terminal)
+        given = os.open(os.devnull, os.O_RDONLY) if typed is None else terminal
+        process = self._begin(arguments, environment, (given, terminal, terminal))
         os.write(controller, (typed or "").encode())
         with os.fdopen(controller, "rb", buffering=0) as screen:
             shown = b"".join(_until_hang_up(screen))

@@ -16,12 +16,14 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, Final, NoReturn, Self
 
 from support import warm_daemon
 
@@ -32,19 +34,26 @@ _READ_BYTES = 1 << 16
 
 _PID_BYTES = 10
 
-_COMMAND = "steno_cli.process"
+_COMMAND: Final = "steno_cli.process"
 
-_WORKER = "steno.testing.stores.worker"
+_WORKER: Final = "steno.testing.stores.worker"
 
-_PRELOADED = (
+_PRELOADED: Final = (
     "zmq", "steno._sync.client", "steno_cli.entry", "steno_cli.connection",
-    _WORKER, "steno.testing.stores.steno_driver",
+    "steno_cli.render.rich_markup", _WORKER, "steno.testing.stores.steno_driver",
 )  # fmt: skip
-"""What every command imports; the modules of all commands are imported after it.
+"""What commands import, on a terminal as well; the modules of all are imported after it.
 
 So a call does not show that the module of its command can be imported first: `house.test_startup`
 does.
 """
+
+_PRELOADED_FOR: Final = {
+    "mcp": ("steno_mcp.stdio", "steno_mcp.http"),
+    "top": ("steno_cli.top.watch",),
+    "view": ("steno_view.server", "steno_view.search", "steno_view.spending", "steno_web.serving"),
+}
+"""What a command imports as it runs; it is imported before the first fork for that command."""
 
 
 def is_suitable(environment: Mapping[str, str]) -> bool:
@@ -56,28 +65,97 @@ def is_suitable(environment: Mapping[str, str]) -> bool:
     )
 
 
-def run(
-    arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout: float
-) -> "subprocess.CompletedProcess[bytes]":
-    """Run the command to its end, as `subprocess.run` does.
+class Begun:
+    """A call in the background, with what `subprocess.Popen` has of it.
 
-    Raises:
-        subprocess.TimeoutExpired: it took longer than `timeout` seconds; it was killed.
+    Args:
+        arguments: of the command.
+        environment: its variables.
+        handles: its standard streams, which are closed here.
+        module: its `main` runs.
     """
-    theirs, ours = zip(*(os.pipe() for _ in range(4)), strict=True)
-    # The command reads from the first pipe and writes to the others.
-    (given, *written), (feed, *read) = [theirs[0], *ours[1:]], [ours[0], *theirs[1:]]
-    try:
-        _fork(_COMMAND, arguments, environment, [given, *written])
-    finally:
-        for handle in (given, *written):
-            os.close(handle)
-    pid = int(os.read(read[-1], _PID_BYTES))
-    out, err, code = _exchanged(feed, stdin, read, time.monotonic() + timeout)
-    if not code:
-        os.kill(pid, signal.SIGKILL)
-        raise subprocess.TimeoutExpired(list(arguments), timeout, out, err)
-    return subprocess.CompletedProcess(list(arguments), int(code), out, err)
+
+    stdout: IO[Any] | None = None
+    stderr: IO[Any] | None = None
+    returncode: int | None = None
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        handles: Sequence[int],
+        module: str = _COMMAND,
+    ) -> None:
+        self.args = arguments
+        call = {
+            "module": module, "arguments": arguments, "environment": dict(environment),
+            "folder": str(Path.cwd()),
+        }  # fmt: skip
+        self._status, status = os.pipe()
+        try:
+            data = json.dumps(call).encode()
+            socket.send_fds(_server().control, [data], [*handles, status])
+        finally:
+            for handle in {*handles, status}:
+                os.close(handle)
+        self.pid = int(os.read(self._status, _PID_BYTES))
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and return its exit code."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(list(self.args), timeout or 0)
+            self.returncode = int(os.read(self._status, _PID_BYTES))
+            os.close(self._status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send it SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str | None, str | None]:
+        """Read all that it writes, and wait for its end."""
+        with ThreadPoolExecutor(2) as threads:
+            reading = [threads.submit(each.read) if each else None for each in self._streams]
+        self.wait(timeout)
+        self._close()
+        out, err = [each.result() if each else None for each in reading]
+        return out, err
+
+    def _close(self) -> None:
+        for each in filter(None, self._streams):
+            each.close()
+
+    @property
+    def _streams(self) -> tuple[IO[str] | None, IO[str] | None]:
+        return self.stdout, self.stderr
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self.wait()
+
+    def __del__(self) -> None:
+        if self.returncode is None:
+            text = f"{self.args} still runs as {self.pid}"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
 
 class StoreWorkers:
@@ -88,49 +166,46 @@ class StoreWorkers:
 
     PIPE = subprocess.PIPE
 
-    class Popen:
+    class Popen(Begun):
         """A worker that is a fork."""
 
         def __init__(
             self, words: Sequence[str], *, stderr: IO[bytes], env: Mapping[str, str], **_: Any
         ) -> None:
             assert list(words[:3]) == [sys.executable, "-m", _WORKER]
-            (given, feed), (read, written), (self._ended, status) = (os.pipe() for _ in range(3))
-            try:
-                _fork(_WORKER, words[3:], env, [given, written, stderr.fileno(), status])
-            finally:
-                for handle in (given, written, status):
-                    os.close(handle)
+            (given, feed), (read, written) = (os.pipe() for _ in range(2))
+            super().__init__(words[3:], env, [given, written, os.dup(stderr.fileno())], _WORKER)
             self.stdin, self.stdout = os.fdopen(feed, "wb"), os.fdopen(read, "rb")
-            self.pid = int(os.read(self._ended, _PID_BYTES))
-
-        def kill(self) -> None:
-            """End it, unless it has ended."""
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-
-        def wait(self, timeout: float) -> None:
-            """Wait until it has ended, which is done once."""
-            if not select.select([self._ended], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(_WORKER, timeout)
-            os.close(self._ended)
 
 
-def _fork(
-    module: str, arguments: Sequence[str], environment: Mapping[str, str], handles: Sequence[int]
-) -> None:
-    """Let the server run `main` of a module in a process with these streams.
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout: float
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run the command to its end, as `subprocess.run` does.
 
-    The last handle gets its pid, and the exit code at its end.
+    Raises:
+        subprocess.TimeoutExpired: it took longer than `timeout` seconds; it was killed.
     """
-    call = {
-        "module": module, "arguments": arguments, "environment": dict(environment),
-        "folder": str(Path.cwd()),
-    }  # fmt: skip
-    socket.send_fds(_server().control, [json.dumps(call).encode()], handles)
+    until = time.monotonic() + timeout
+    theirs, (feed, *read) = pipes()
+    call = Begun(arguments, environment, theirs)
+    out, err = exchanged(feed, stdin, read, until)
+    try:
+        code = call.wait(max(0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        call.kill()
+        call.wait()
+        raise subprocess.TimeoutExpired(list(arguments), timeout, out, err) from None
+    return subprocess.CompletedProcess(list(arguments), code, out, err)
 
 
-def _exchanged(feed: int, stdin: bytes, read: Sequence[int], until: float) -> list[bytes]:
+def pipes() -> tuple[list[int], list[int]]:
+    """The standard streams of a command, and their other ends."""
+    (given, feed), *written = (os.pipe() for _ in range(3))
+    return [given, *(end for _, end in written)], [feed, *(end for end, _ in written)]
+
+
+def exchanged(feed: int, stdin: bytes, read: Sequence[int], until: float) -> list[bytes]:
     """Feed a call and read all of its pipes, until each is closed or the time is over."""
     found = {handle: bytearray() for handle in read}
     left = memoryview(stdin)
@@ -210,15 +285,25 @@ def serve(descriptor: int) -> None:
                 data, handles, _, _ = socket.recv_fds(control, _CALL_BYTES_MAX, 4)
                 if not data:
                     return
+                call = json.loads(data)
+                _preload_for(call["arguments"])
                 pid = os.fork()
                 if pid == 0:
-                    _carry_out(json.loads(data), handles)
+                    _carry_out(call, handles)
                 for handle in handles[:3]:
                     os.close(handle)
                 os.write(handles[3], b"%*d" % (_PID_BYTES, pid))
                 process = os.pidfd_open(pid)
                 waiting[process] = pid, handles[3]
                 selector.register(process, selectors.EVENT_READ)
+
+
+def _preload_for(arguments: Sequence[str]) -> None:
+    for name in _PRELOADED_FOR.keys() & {*arguments}:
+        for module in _PRELOADED_FOR[name]:
+            # Without its extra the command says so itself.
+            with suppress(ImportError):
+                import_module(module)
 
 
 def _report(process: int, pid: int, status: int) -> None:
@@ -241,8 +326,7 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
         os.environ.update(call["environment"])
         time.tzset()
         sys.stdin, sys.stdout, sys.stderr = (
-            _stream(number, stream)
-            for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
+            stream(number, like) for number, like in enumerate((sys.stdin, sys.stdout, sys.stderr))
         )
         sys.argv[1:] = call["arguments"]
         import_module(call["module"]).main()
@@ -252,12 +336,12 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
     os._exit(0)
 
 
-def _stream(number: int, like: Any) -> io.TextIOWrapper:
-    """A stream of the new process, with the settings of the old one."""
+def stream(number: int, like: Any) -> io.TextIOWrapper:
+    """A stream of a command, with the settings of one of an interpreter."""
     return io.TextIOWrapper(
-        open(number, "rb" if number == 0 else "wb", closefd=False),
+        open(number, f"{like.mode}b"),
         encoding=like.encoding,
         errors=like.errors,
-        line_buffering=number == 2,
-        write_through=number > 0 and like.write_through,
+        line_buffering=like.line_buffering or os.isatty(number),
+        write_through=like.write_through,
     )
