@@ -330,10 +330,14 @@ def _carry_out(call: dict[str, Any], handles: Sequence[int]) -> NoReturn:
         )
         sys.argv[1:] = call["arguments"]
         import_module(call["module"]).main()
+        code = 0
     except BaseException:
         traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+        code = 1
+    # As the end of an interpreter does.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def stream(number: int, like: Any) -> io.TextIOWrapper:
