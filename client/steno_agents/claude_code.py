@@ -65,6 +65,7 @@ class ClaudeCode(ForeignTranscript):
 
     program: ClassVar[str] = "Claude Code"
     stream: ClassVar[str] = "claude-code"
+    is_named_by_file: ClassVar[bool] = True
     record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"',)
     companions: ClassVar[tuple[str, ...]] = ("tool-results",)

@@ -274,7 +274,13 @@ class Watcher:
         self._longer.discard(file.path)
         source, known = self.sources.pop(file.path, None), self._known.at(file.path)
         if source is not None:
-            yield from self._marked(source.session, str(source.file))
+            copies = [path for path, each in self.sources.items() if each.session == source.session]
+            for path in copies:
+                # A copy without records of its own takes its place.
+                if path in self._watch.files:
+                    self._work[path] = _Work(self._watch.files[path], self._clock())
+            if not copies:
+                yield from self._marked(source.session, str(source.file))
         elif known is not None:
             # It was complete when the watch began, and was not looked at since.
             yield from self._marked(known.session, file.path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,11 +14,13 @@ import steno
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.following import lines_of
 from steno_agents.limits import FOLLOWED_READER_BYTES
+from steno_agents.origin import read_origin
 from steno_follow.aside import folder_aside
 from steno_follow.context import FollowedContext
 from steno_follow.file_watch import FileWatch
 from steno_follow.following import Follower
 from steno_follow.limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_follow.naming import id_of_copy
 from steno_follow.search import find_one
 from steno_follow.watching import Seen, Watcher
 from support.daemon_in_thread import DaemonInThread
@@ -223,6 +226,159 @@ def test_a_file_that_was_complete_as_the_watch_began_is_marked_when_it_goes(worl
     world.file(2).rename(world.folder / "-srv-store" / world.file(2).name)
     world.look()
     assert world.states(WATCH_SETTLED_S) == {world.session(1): "deleted"}
+
+
+def more(file: Path, number: int, words: str, session: str) -> None:
+    with file.open("a") as content:
+        content.write(json.dumps(node(number, "user", words, session)) + "\n")
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+@pytest.mark.parametrize("grows", [True, False], ids=["and growth", "alone"])
+def test_a_file_that_was_renamed_is_the_same_session(
+    world: World, is_watched: bool, grows: bool
+) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    # Claude Code goes on with it under the id that is its name now.
+    world.file(1).rename(world.file(2))
+    if grows:
+        more(world.file(2), 2, "two", SESSION.format(2))
+    if not is_watched:
+        world.new_watcher()
+    assert world.states() == ({world.session(1): "grown"} if grows else {})
+    assert world.states(WATCH_SETTLED_S) == {}
+    more(world.file(2), 3, "three", SESSION.format(2))
+    assert world.states() == {world.session(1): "grown"}
+    world.file(2).rename(world.file(3))
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    assert [each.session for each in world.client.sessions()] == [world.session(1)]
+    assert world.client.stat(world.session(1)).labels == ("claude-code",)
+    origin = read_origin(world.client.session(world.session(1)))
+    assert origin is not None
+    assert origin.id == SESSION.format(3)
+
+
+def test_a_new_file_at_the_old_name_of_a_renamed_one_is_a_session_of_its_own(world: World) -> None:
+    world.write(1, "one")
+    world.look()
+    world.file(1).rename(world.file(2))
+    world.look()
+    world.write(1, "eins")
+    [seen] = world.look()
+    assert seen.state == "imported"
+    assert seen.session == id_of_copy(world.session(1), world.file(1))
+    world.new_watcher()
+    more(world.file(1), 2, "zwei", SESSION.format(1))
+    assert world.states() == {seen.session: "grown"}
+    assert world.context(1) == ["one"]
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+def test_a_copy_is_a_session_of_its_own_and_the_first_goes_on(
+    world: World, is_watched: bool
+) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    if not is_watched:
+        world.new_watcher()
+    shutil.copy(world.file(1), world.file(2))
+    assert world.states() == {world.session(2): "imported"}
+    more(world.file(1), 2, "two", SESSION.format(1))
+    more(world.file(2), 2, "zwei", SESSION.format(2))
+    assert world.states() == {world.session(1): "grown", world.session(2): "grown"}
+    assert (world.context(1), world.context(2)) == (["one", "two"], ["one", "zwei"])
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+def test_a_file_with_the_inode_of_one_that_is_gone_is_another_session(
+    world: World, is_watched: bool
+) -> None:
+    world.write(1, "one", "two")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    inode = world.file(1).stat().st_ino
+    world.file(1).rename(world.file(2))
+    world.write(2, "one")
+    assert world.file(2).stat().st_ino == inode
+    if not is_watched:
+        world.new_watcher()
+    found = world.states() | world.states(WATCH_SETTLED_S)
+    assert found == {world.session(1): "deleted", world.session(2): "imported"}
+    assert world.context(1) == ["one", "two"]
+
+
+def test_a_file_with_the_inode_and_the_name_of_one_that_is_gone_is_a_new_generation(
+    world: World,
+) -> None:
+    world.write(1, "one")
+    world.look()
+    inode = world.file(1).stat().st_ino
+    world.write(1, "eins", "zwei", "drei")
+    assert world.file(1).stat().st_ino == inode
+    assert world.states() == {world.session(1): "rewritten"}
+    session = world.client.session(world.session(1))
+    assert [each.record["content"] for each in session.records("0:0")] == ["one"]
+
+
+def codex_rollout(world: World) -> Path:
+    """A rollout of Codex, whose session the first record names."""
+    file = world.folder / "2026" / f"rollout-1-{SESSION.format(1)}.jsonl"
+    file.parent.mkdir(parents=True)
+    payload = {"id": SESSION.format(1), "cwd": "/srv"}
+    head = {"timestamp": "t", "type": "session_meta", "payload": payload}
+    file.write_text(json.dumps(head) + "\n")
+    codex_says(file, "one")
+    return file
+
+
+def codex_says(file: Path, words: str) -> None:
+    content = [{"type": "input_text", "text": words}]
+    payload = {"type": "message", "role": "user", "content": content}
+    item = {"timestamp": "t", "type": "response_item", "payload": payload}
+    with file.open("a") as rollout:
+        rollout.write(json.dumps(item) + "\n")
+
+
+def test_a_copy_whose_records_name_the_session_of_another_file_is_its_own_once_it_grows(
+    world: World,
+) -> None:
+    file = codex_rollout(world)
+    session = f"codex/{SESSION.format(1)}"
+    assert world.states() == {session: "imported"}
+    copy = file.with_name("rollout-2.jsonl")
+    shutil.copy(file, copy)
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    codex_says(copy, "zwei")
+    own = id_of_copy(session, copy)
+    assert world.states() == {own: "imported"}
+    codex_says(file, "two")
+    codex_says(copy, "drei")
+    assert world.states() == {session: "grown", own: "grown"}
+    contexts = [
+        [each.record["content"] for each in world.client.session(name).records()]
+        for name in (session, own)
+    ]
+    assert contexts == [["one", "two"], ["one", "zwei", "drei"]]
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+def test_a_copy_takes_the_place_of_its_original_that_goes(world: World, is_watched: bool) -> None:
+    file = codex_rollout(world)
+    world.look()
+    copy = file.with_name("rollout-2.jsonl")
+    shutil.copy(file, copy)
+    world.look()
+    file.unlink()
+    if not is_watched:
+        world.new_watcher()
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    codex_says(copy, "two")
+    session = f"codex/{SESSION.format(1)}"
+    assert world.states() == {session: "grown"}
+    assert world.client.stat(session).labels == ("codex",)
 
 
 def test_what_is_no_transcript_is_passed_over_until_it_becomes_one(world: World) -> None:
