@@ -11,6 +11,7 @@ from steno_agents.following import Digest
 from steno_follow.foreign_source import ForeignSource
 from steno_follow.naming import family_of
 from steno_follow.source_notes import SOURCE, SourceNote, without_stamp
+from steno_follow.source_tree import is_gone
 from steno_protocol import limits, paths
 from steno_protocol.limits import MIB
 
@@ -70,7 +71,7 @@ class KnownFiles:
         if self._tree.joinpath(*segments).exists():
             return source.session
         family = self._families.get(family_of(source.identity), [])
-        gone = [each for each in family if not os.path.lexists(each.note.path)]
+        gone = [each for each in family if is_gone(each.note.path)]
         moved = (each for each in gone if each.note.identity == source.identity)
         renamed = (each for each in gone if _begins_with(source, each))
         found = next(chain(moved, renamed), None)

@@ -1,6 +1,5 @@
 """The notes of a session about the file that it comes from, in its stream `source`."""
 
-import os
 from contextlib import suppress
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ import msgspec
 from steno import BlockingClient
 from steno_agents.origin import NOTES
 from steno_follow.foreign_source import ForeignSource
+from steno_follow.source_tree import is_gone
 from steno_protocol.errors import Exists, NotFound
 from steno_protocol.records import RESERVED_KEYS
 from steno_redact.redactor import Redactor
@@ -112,8 +112,8 @@ def is_copy(note: SourceNote | None, here: SourceNote, source: ForeignSource) ->
     if note is None or note.path == here.path:
         return False
     with suppress(OSError):
-        return not os.path.samefile(note.path, source.file)
-    return os.path.lexists(note.path)
+        return not source.file.samefile(note.path)
+    return not is_gone(note.path)
 
 
 def check_identity(note: SourceNote | None, here: SourceNote, source: ForeignSource) -> None:

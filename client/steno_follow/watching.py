@@ -5,7 +5,6 @@ A file that fails is said once and tried again later, and the others go on. Whil
 all wait: nothing is lost, because the session itself says where to go on.
 """
 
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +33,7 @@ from steno_follow.outcomes import Followed, Imported, Outcome, left_out_of, note
 from steno_follow.search import find_one
 from steno_follow.session_indexes import IndexWatch
 from steno_follow.source_notes import SOURCE, mark_gone
+from steno_follow.source_tree import is_gone
 from steno_follow.taking_in import Importer
 from steno_protocol import paths
 from steno_protocol.errors import (
@@ -188,7 +188,7 @@ class Watcher:
         while self._complete:
             known = next(iter(self._complete.values()))
             below = any(map(Path(known.note.path).is_relative_to, self._watch.tops))
-            if below and not known.note.is_gone and not os.path.lexists(known.note.path):
+            if below and not known.note.is_gone and is_gone(known.note.path):
                 yield from self._marked(known.session, known.note.path)
             # Only now: the daemon may have been away.
             del self._complete[known.note.path]

@@ -1,11 +1,13 @@
 """The watcher brings many files up to their ends, whatever one of them is."""
 
+import errno
+import io
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -19,9 +21,10 @@ from steno_follow.aside import folder_aside
 from steno_follow.context import FollowedContext
 from steno_follow.file_watch import FileWatch
 from steno_follow.following import Follower
-from steno_follow.limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_follow.limits import WATCH_BACKOFF_MAX_S, WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
 from steno_follow.naming import id_of_copy
 from steno_follow.search import find_one
+from steno_follow.source_tree import SourceTree
 from steno_follow.watching import Seen, Watcher
 from support.daemon_in_thread import DaemonInThread
 
@@ -84,6 +87,14 @@ class World:
         self.now += after
         self.watcher.look()
         return list(self.watcher.work())
+
+    def notes(self) -> list[str]:
+        """What a look says of files and folders."""
+        seen = self.look()
+        return [
+            *(f"{path}: {why}" for path, why in self.watch.left_out),
+            *(f"{each.path}: {note}" for each in seen for note in each.notes),
+        ]
 
     def states(self, after: float = 2.0) -> dict[str | None, str]:
         return {each.session: each.state for each in self.look(after)}
@@ -574,3 +585,142 @@ def test_a_title_follows_the_name_in_the_index_and_in_the_file(world: World) -> 
     world.new_watcher()
     world.look()
     assert title() == "Wall", "the name came while nobody watched"
+
+
+# --- network file systems -----------------------------------------------------------------------
+
+
+class Torn(io.FileIO):
+    """A file whose server does not answer."""
+
+    def __init__(self, handle: int, number: int) -> None:
+        super().__init__(handle, closefd=True)
+        self._number = number
+
+    def readinto(self, *_: object) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+    def readall(self) -> bytes:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+class Faults:
+    """A file system that does not answer: calls that name the file get an error."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, name: str, call: str, number: int) -> None:
+        def failing(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(first: Any, *more: Any, **named: Any) -> Any:
+                if name in str(first) or name in "".join(map(str, more)):
+                    raise OSError(number, os.strerror(number), str(first))
+                return real(first, *more, **named)
+
+            return call
+
+        match call:
+            case "stat":
+                patch.setattr("os.lstat", failing(os.lstat))
+            case "open":
+                patch.setattr("os.open", failing(os.open))
+            case _:
+                patch.setattr(SourceTree, "open", self._torn(SourceTree.open, name, number))
+
+    @staticmethod
+    def _torn(real: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
+        def call(tree: SourceTree, inside: PurePath) -> Any:
+            file = real(tree, inside)
+            if name not in str(inside):
+                return file
+            with file:
+                return io.BufferedReader(Torn(os.dup(file.fileno()), number))
+
+        return call
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES, errno.EIO], ids=os.strerror)
+@pytest.mark.parametrize("call", ["stat", "open", "read"])
+def test_a_file_that_the_file_system_does_not_give_is_named_and_not_deleted(
+    world: World, call: str, number: int
+) -> None:
+    for each in range(1, 4):
+        world.write(each, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    for each in range(1, 4):
+        world.write(each, "one", "two", "three")
+    with pytest.MonkeyPatch.context() as patch:
+        Faults(patch, world.file(2).name, call, number)
+        notes = [note for note in world.notes() if world.file(2).name in note]
+        assert len(notes) == 1
+        assert os.strerror(number) in notes[0]
+        for _ in range(3):
+            assert not any("deleted" in each.state for each in world.look(WATCH_SETTLED_S))
+            assert world.watch.left_out == []
+        # Nor by a watcher that begins meanwhile, or an import.
+        world.new_watcher()
+        world.look()
+        assert not any("deleted" in each.state for each in world.look(WATCH_SETTLED_S))
+    assert world.context(1) == world.context(3) == ["one", "two", "three"]
+    assert world.context(2) == ["one"]
+    world.look(WATCH_BACKOFF_MAX_S)
+    assert world.context(2) == ["one", "two", "three"]
+    assert "source-deleted" not in world.client.stat(world.session(2)).labels
+
+
+@pytest.mark.parametrize("call", ["stat", "open"])
+def test_a_folder_that_the_file_system_does_not_give_is_named_and_searched_again(
+    world: World, call: str
+) -> None:
+    world.write(1, "one")
+    world.look()
+    with pytest.MonkeyPatch.context() as patch:
+        world.write(2, "eins")
+        Faults(patch, "-srv-shop", call, errno.ESTALE)
+        [note] = [each for each in world.notes() if each.startswith(str(world.file(2).parent))
+                  and ".jsonl" not in each]  # fmt: skip
+        assert "Stale file handle" in note
+        world.look()
+        assert world.watch.left_out == []
+    assert world.states() == {world.session(2): "imported"}
+    assert "source-deleted" not in world.client.stat(world.session(1)).labels
+
+
+def test_a_file_system_that_is_mounted_again_has_other_numbers_and_the_same_files(
+    world: World, tmp_path: Path
+) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    again = tmp_path / "again"
+    shutil.copytree(world.folder, again)
+    # The watch has a handle of what was there before.
+    world.folder.rename(tmp_path / "before")
+    again.rename(world.folder)
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    more(world.file(1), 2, "two", SESSION.format(1))
+    world.write(2, "eins")
+    assert world.states() == {world.session(1): "grown", world.session(2): "imported"}
+    assert (world.context(1), world.client.stat(world.session(1)).generation) == (["one", "two"], 0)
+
+
+def test_a_size_that_comes_later_than_its_bytes_delays_them_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    kept, real = os.lstat(file), os.lstat
+    with monkeypatch.context() as patch:
+        patch.setattr("os.lstat", lambda path: kept if str(path) == str(file) else real(path))
+        more(file, 2, "two", SESSION.format(1))
+        assert world.states() == {}
+    assert world.states() == {world.session(1): "grown"}
+    assert world.context(1) == ["one", "two"]
+
+
+def test_a_file_that_was_deleted_and_is_open_elsewhere_is_deleted(world: World) -> None:
+    file = world.write(1, "one")
+    world.look()
+    # What NFS makes of the name of such a file.
+    file.rename(file.with_name(".nfs000000000000012300000001"))
+    found = world.states() | world.states(WATCH_SETTLED_S)
+    assert found == {world.session(1): "deleted"}
