@@ -272,19 +272,22 @@ class _Conversion(Converter):
                 if prompt is not None:
                     yield {"role": "_system_prompt", "content": prompt}
 
+    def _is_left(self, event: dict[str, Any]) -> bool:
+        """Whether an event is of a step that another one replaced."""
+        if text_field(event, "stepUuid") in self._left:
+            self._left.add(str(event.get("toolCallId")))
+            return True
+        return event.get("type") == "tool.result" and event.get("toolCallId") in self._left
+
     def _event(self, event: dict[str, Any]) -> Iterator[Message]:
+        if self._is_left(event):
+            return
         match event.get("type"):
             case "step.begin":
                 yield from self.finish()
                 self._leave_open_step()
                 self._step = text_field(event, "uuid")
                 self._answer = {"role": "assistant", "content": []}
-            case "tool.call" if text_field(event, "stepUuid") in self._left:
-                self._left.add(str(event.get("toolCallId")))
-            case "content.part" if text_field(event, "stepUuid") in self._left:
-                pass
-            case "tool.result" if text_field(event, "toolCallId") in self._left:
-                pass
             case "content.part":
                 self._begun()["content"].append(_part(object_field(event, "part")))
             case "tool.call":

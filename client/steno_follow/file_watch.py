@@ -239,7 +239,9 @@ class FileWatch:
             shape = None
         except OSError as error:
             # A network file system that does not answer has lost no file.
-            self._note_error(file, error)
+            folder = self._folders.get(str(Path(file.path).parent))
+            if folder is None or folder.error != error.errno:
+                self._note_error(file, error)
             return False
         else:
             file.error = 0

@@ -684,6 +684,18 @@ def test_a_folder_that_the_file_system_does_not_give_is_named_and_searched_again
     assert "source-deleted" not in world.client.stat(world.session(1)).labels
 
 
+def test_of_a_folder_that_does_not_answer_no_file_is_named(world: World) -> None:
+    for each in range(1, 4):
+        world.write(each, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    with pytest.MonkeyPatch.context() as patch:
+        Faults(patch, "-srv-shop", "stat", errno.ENOTCONN)
+        [note] = world.notes()
+        assert note.startswith(f"{world.file(1).parent}: it cannot be read")
+    assert world.notes() == []
+
+
 def test_a_file_system_that_is_mounted_again_has_other_numbers_and_the_same_files(
     world: World, tmp_path: Path
 ) -> None:
