@@ -403,6 +403,15 @@ def test_what_is_no_transcript_is_passed_over_until_it_becomes_one(world: World)
     assert world.states() == {world.session(1): "imported"}
 
 
+def test_a_transcript_that_no_reader_understands_is_named_with_a_guess(world: World) -> None:
+    world.write(1, "one")
+    other = world.file(2)
+    other.write_text('{"type": "session_start", "sessionId": "s"}\n')
+    seen = {each.path: each for each in world.look()}
+    assert "it looks like a transcript of CodeBuddy" in seen[str(other)].notes[0]
+    assert world.look(WATCH_BACKOFF_MIN_S) == []
+
+
 def unreadable(path: Path) -> None:
     path.unlink()
     path.mkdir()
