@@ -172,7 +172,8 @@ QWEN: Final = Program(
 
 KIMI: Final = Program(
     "kimi-code", "@moonshot-ai/kimi-code", ".kimi-code/sessions/*/*/agents/main/wire.jsonl",
-    begin=["kimi", "-p"], resume=["kimi", "--session"], fork=[],
+    # What steno wrote names no model, which a person chooses.
+    begin=["kimi", "-p"], resume=["kimi", "-m", "mock", "--session"], fork=[],
     compact="", settings=_kimi_settings, copy=["kimi", "fork"], joins_prompts=True,
 )  # fmt: skip
 
