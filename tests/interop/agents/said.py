@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, NamedTuple
 Kind = Literal["user", "assistant", "call", "result"]
 
 _REMINDER: Final = re.compile(
-    r"<(system-reminder|session_context)>.*?</\1>|\AWall time: [\d.]+ seconds\n"
-    r"|\A<system>ERROR: Tool execution failed.</system>\n",
+    r"<(system-reminder|session_context)>.*?</\1>"
+    r"|\A(?:Wall time: [\d.]+ seconds\n|<system>ERROR: Tool execution failed.</system>\n)+",
     re.DOTALL,
 )
 """What a program adds anew to each request, and stores in no message."""
