@@ -12,6 +12,7 @@ import copy
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple
 
 from steno_agents.limits import COMPACT_RECORD_BYTES, QUEUED_MAX
@@ -64,6 +65,7 @@ class ClaudeCode(ForeignTranscript):
 
     program: ClassVar[str] = "Claude Code"
     stream: ClassVar[str] = "claude-code"
+    is_named_by_file: ClassVar[bool] = True
     record_bytes: ClassVar[int] = COMPACT_RECORD_BYTES
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usage"',)
     companions: ClassVar[tuple[str, ...]] = ("tool-results",)
@@ -286,7 +288,7 @@ class ClaudeCode(ForeignTranscript):
         """The records of the history that has a path."""
         boundary = self._boundaries.get((tree, path[-1]))
         kept = () if boundary is None else self._kept(tree, boundary)
-        return tree.with_siblings([*path, *kept])
+        return tree.with_siblings(chain(path, kept))
 
     def _kept(self, tree: Tree, boundary: "_Boundary") -> Iterable[int]:
         """The records that a compaction left as they were."""
@@ -318,9 +320,10 @@ class ClaudeCode(ForeignTranscript):
         if (tree, path[-1]) not in self._boundaries:
             return places
         begin, after = map(tree.place, self._head(tree, path, chosen))
-        kept = [place for place in places if place < begin]
-        head = [place for place in places if begin <= place <= after]
-        return array("q", [*head, *kept, *(each for each in places if each > max(begin, after))])
+        head = (place for place in places if begin <= place <= after)
+        kept = (place for place in places if place < begin)
+        later = (place for place in places if place > max(begin, after))
+        return array("q", chain(head, kept, later))
 
     def _queued_among(self, tree: Tree, chosen: Marks, stem: Stem | None = None) -> list[int]:
         """The places of the prompts that were typed behind some records, or behind a stem."""

@@ -18,7 +18,7 @@ Kimi Code puts a line with the duration before a result, and another before a fa
 sends them; they are in no record, and are left out here. A compaction that keeps more prompts than
 fit cuts one of them; here it is whole.
 Source: files of @moonshot-ai/kimi-code 2.1.0 (protocol 1.5) and the requests that it made, and its
-functions `buildContextCompactionShape` and `computeUndoCut`.
+functions `buildContextCompactionShape`, `computeUndoCut` and `createLoopEventFoldWithState`.
 """
 
 import json
@@ -232,10 +232,18 @@ class KimiCode(ForeignTranscript):
 
 
 class _Conversion(Converter):
-    """Collects an answer; results and notes wait until all of its calls are known."""
+    """Collects an answer; results and notes wait until all of its calls are known.
+
+    Of two processes on one session, the step that began last is the open one: what comes later of
+    the other step, Kimi Code itself does not send.
+    """
 
     def __init__(self) -> None:
+        self._step: str | None = None
+        # The steps that another one replaced, and their calls.
+        self._left: set[str] = set()
         self._answer: Message | None = None
+        self._results: list[Message] = []
         self._waiting: list[Message] = []
         self._tokens = 0
 
@@ -264,10 +272,21 @@ class _Conversion(Converter):
                 if prompt is not None:
                     yield {"role": "_system_prompt", "content": prompt}
 
+    def _is_left(self, event: dict[str, Any]) -> bool:
+        """Whether an event is of a step that another one replaced."""
+        if text_field(event, "stepUuid") in self._left:
+            self._left.add(str(event.get("toolCallId")))
+            return True
+        return event.get("type") == "tool.result" and event.get("toolCallId") in self._left
+
     def _event(self, event: dict[str, Any]) -> Iterator[Message]:
+        if self._is_left(event):
+            return
         match event.get("type"):
             case "step.begin":
                 yield from self.finish()
+                self._leave_open_step()
+                self._step = text_field(event, "uuid")
                 self._answer = {"role": "assistant", "content": []}
             case "content.part":
                 self._begun()["content"].append(_part(object_field(event, "part")))
@@ -282,13 +301,22 @@ class _Conversion(Converter):
                 if self._answer is None:
                     yield message
                 else:
-                    self._waiting.append(message)
+                    self._results.append(message)
             case "step.end":
                 usage = object_field(event, "usage")
-                self._tokens = sum(whole_number(each) for each in usage.values())
+                if text_field(event, "uuid") in {self._step, None}:
+                    self._step = None
+                    self._tokens = sum(whole_number(each) for each in usage.values())
+                # The end of any step closes the open one.
+                self._leave_open_step()
                 yield from self.finish()
             case _:
                 pass
+
+    def _leave_open_step(self) -> None:
+        if self._step is not None:
+            self._left.add(self._step)
+        self._step = None
 
     def _begun(self) -> Message:
         """The answer; the record of its begin may be damaged."""
@@ -298,12 +326,20 @@ class _Conversion(Converter):
     def finish(self) -> Iterator[Message]:
         """Yield the answer that was collected, and what waited for its end."""
         answer, tokens, waiting = self._answer, self._tokens, self._waiting
+        results, self._results = self._results, []
         self._answer, self._tokens, self._waiting = None, 0, []
         if answer is not None and (answer["content"] or "tool_calls" in answer):
             yield {**answer, "content": simple(answer["content"])}
             if tokens:
                 yield {"role": "_usage", "token_count": tokens}
+        # Kimi Code sends them in the order of the calls, whichever was ready first.
+        calls = [each["id"] for each in (answer or {}).get("tool_calls", ())]
+        yield from sorted(results, key=lambda each: _place_in(calls, each["tool_call_id"]))
         yield from waiting
+
+
+def _place_in(calls: list[str], identity: str) -> int:
+    return calls.index(identity) if identity in calls else len(calls)
 
 
 def _is_prompt(message: dict[str, Any]) -> bool:

@@ -41,6 +41,7 @@ class QwenCode(TreeTranscript):
 
     program: ClassVar[str] = "Qwen Code"
     stream: ClassVar[str] = "qwen-code"
+    is_named_by_file: ClassVar[bool] = True
     spending_marks: ClassVar[tuple[bytes, ...]] = (b'"usageMetadata"',)
 
     def __init__(self) -> None:
@@ -57,6 +58,12 @@ class QwenCode(TreeTranscript):
         """Whether it is a record of the program itself, which may come before the messages."""
         is_system = record.get("type") == "system" and text_field(record, "subtype") is not None
         return is_system and "systemPayload" in record and _is_node(record)
+
+    @classmethod
+    def path_segments(cls, parts: Sequence[str]) -> Sequence[str]:
+        """The name of the file, in the folder where the program looks for it."""
+        *_, folder, name = ["", "", *parts]
+        return (name.partition(".")[0],) if folder == "chats" else ()
 
     @classmethod
     def spent(cls, record: dict[str, Any]) -> Spent | None:

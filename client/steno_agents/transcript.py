@@ -103,6 +103,8 @@ class ForeignTranscript(ABC):
         beside: a field of each type of record that stands beside the messages.
         index: a file in a folder above with names of sessions; None if there is none.
         record_bytes: memory that the reader takes for each record, about.
+        is_named_by_file: the program finds a session by the name of its file, whatever its records
+            say.
         has_states: its file is made of rows that change, and its stream is a log of them.
         title_file: the path, from the folder of the transcript, of a file with its title.
         spending_marks: bytes in the lines with tokens or a model; a line without any has neither.
@@ -122,6 +124,7 @@ class ForeignTranscript(ABC):
     title_file: ClassVar[str | None] = None
     spending_marks: ClassVar[tuple[bytes, ...]] = ()
     record_bytes: ClassVar[int] = READER_RECORD_BYTES
+    is_named_by_file: ClassVar[bool] = False
     has_states: ClassVar[bool] = False
 
     def __init__(self) -> None:

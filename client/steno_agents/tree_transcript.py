@@ -6,6 +6,7 @@ what is above it, except the records that it keeps.
 
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import ClassVar
 
 from steno_agents.limits import COMPACT_RECORD_BYTES
@@ -92,7 +93,7 @@ class TreeTranscript(ForeignTranscript):
                 rest = path[at + 1 :]
                 kept = self._tree.number(self._compactions[number] or "")
                 begin = 0 if kept is None or kept not in rest else rest.index(kept) + 1
-                chosen = [number, *reversed(rest[:begin]), *reversed(path[:at])]
+                chosen = chain((number,), reversed(rest[:begin]), reversed(path[:at]))
                 return self._tree.places_of(
                     each for each in chosen if each == number or each not in self._compactions
                 )

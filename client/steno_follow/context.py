@@ -4,10 +4,11 @@ Where the reader sees earlier messages otherwise, the session is reverted to the
 stays. A context that others changed is left as it is: a person goes on with it.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -41,6 +42,9 @@ from steno_protocol.timeline_entries import REWRITES, ROTATED
 from steno_redact.redactor import Redactor
 
 Durability = Literal["synced", "written"]
+
+_PART: Final = re.compile(r"\.(\d+)/\d+\Z")
+"""The end of the stamp of a record in a batch: its place there, and the size of the batch."""
 
 
 class _Request(NamedTuple):
@@ -108,6 +112,7 @@ class FollowedContext:
         wanted = conversation.more(transcript, record_at, is_settled=is_settled, present=head.line)
         present = self._present()
         found = agreement(present.messages(), wanted, self._is_same)
+        before = present.before_in_batch
         # The lines that go must be of no other author, either.
         deque(present.messages(), maxlen=0)
         if present.has_other_author or self._was_rewritten_here(head.generation):
@@ -121,18 +126,31 @@ class FollowedContext:
             done.was_reverted = True
             if self._complete_past(transcript, record_at, done):
                 return self._compare(transcript, record_at, done, is_settled=is_settled)
-        self._become(found, done)
+        if not self._become(found, before, done):
+            return self._compare(transcript, record_at, done, is_settled=is_settled)
         return conversation
 
     def _present(self) -> "_Present":
         begin = Position(self._head.generation, 0)
         return _Present(self._session.lines(begin, self._head))
 
-    def _become(self, found: Agreement, done: Followed) -> None:
-        """Let the context have the messages that it was compared with."""
+    def _become(self, found: Agreement, before: int, done: Followed) -> bool:
+        """Let the context have the messages that it was compared with.
+
+        Args:
+            found: how far it has them.
+            before: the lines that stay, and are of one batch with the first line that goes.
+            done: notes what happened.
+
+        Returns:
+            False if a batch went as a whole, so that the context has to be compared again.
+        """
         if found.has_more:
-            self._go_back(Position(self._head.generation, found.same))
+            self._go_back(Position(self._head.generation, found.same - before))
+            if before:
+                return False
         self._add_messages(found.missing, done)
+        return True
 
     def _complete_past(
         self, transcript: ForeignTranscript, record_at: RecordAt, done: Followed
@@ -143,24 +161,26 @@ class FollowedContext:
         leaves the beginning of one of them, from which the next look goes on.
 
         Returns:
-            Whether messages were added.
+            Whether the context has changed.
         """
         past = transcript.histories()[:-1][-FOLLOW_PAST_MAX:]
         compared = (
             (at, self._compared(messages_of(transcript, past[at], record_at)))
             for at in reversed(range(len(past)))
         )
-        at, found = next((each for each in compared if not each[1].has_more), (len(past), None))
-        if found is None:
-            return False
-        before = done.messages
-        self._become(found, done)
-        for later in past[at + 1 :]:
-            self._become(self._compared(messages_of(transcript, later, record_at)), done)
-        return done.messages > before
+        at = next((at for at, (found, _) in compared if not found.has_more), len(past))
+        head = self._head
+        for history in past[at:]:
+            while not self._become(
+                *self._compared(messages_of(transcript, history, record_at)), done
+            ):
+                pass
+        return self._head != head
 
-    def _compared(self, wanted: Iterator[bytes]) -> Agreement:
-        return agreement(self._present().messages(), wanted, self._is_same)
+    def _compared(self, wanted: Iterator[bytes]) -> tuple[Agreement, int]:
+        present = self._present()
+        found = agreement(present.messages(), wanted, self._is_same)
+        return found, present.before_in_batch
 
     def _was_rewritten_here(self, generation: int) -> bool:
         """Whether the present generation is a rewrite of another author, such as `steno undo`."""
@@ -236,10 +256,12 @@ class _Present:
 
     Attributes:
         has_other_author: a record of another author was read.
+        before_in_batch: the records of the same batch before the last one that was read.
     """
 
     def __init__(self, lines: Iterator[bytes]) -> None:
         self.has_other_author = False
+        self.before_in_batch = 0
         self._lines = lines
 
     def messages(self) -> Iterator[Message]:
@@ -249,6 +271,8 @@ class _Present:
             if record is None:
                 continue
             self.has_other_author |= "_id" in record and record.get("_by") != AUTHOR
+            part = _PART.search(str(record.get("_id", "")))
+            self.before_in_batch = 0 if part is None else int(part[1])
             yield without_stamp(record)
 
 

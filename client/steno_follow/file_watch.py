@@ -45,12 +45,14 @@ class WatchedFile:
         path: its path.
         shape: what the last look saw; None if it is not there.
         changed_at: when a look saw a change, in seconds of the caller's clock.
+        error: the number of the error that the last look got; 0 if the file system answered.
     """
 
     tree: SourceTree
     path: str
     shape: Shape | None = None
     changed_at: float = 0.0
+    error: int = 0
 
     @property
     def inside(self) -> PurePath:
@@ -78,6 +80,7 @@ class _Folder:
     inside: PurePath
     path: str
     changed_ns: int = -1
+    error: int = 0
     below: set[str] = field(default_factory=set[str])
 
 
@@ -132,7 +135,9 @@ class FileWatch:
         for top in self._tops:
             if top.tree is None:
                 self._begin(top, clock_ns)
-            elif top.tree.only is not None:
+                continue
+            top.tree.refresh()
+            if top.tree.only is not None:
                 # It may have been away.
                 self._add(top.tree, PurePath(top.tree.only))
         for _ in range(min(len(self._folder_turns), WATCH_FOLDERS_MAX)):
@@ -230,9 +235,16 @@ class FileWatch:
         before = file.shape
         try:
             found = os.lstat(file.path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             shape = None
+        except OSError as error:
+            # A network file system that does not answer has lost no file.
+            folder = self._folders.get(str(Path(file.path).parent))
+            if folder is None or folder.error != error.errno:
+                self._note_error(file, error)
+            return False
         else:
+            file.error = 0
             # Nearly every call ends here.
             if (
                 before is not None
@@ -247,6 +259,13 @@ class FileWatch:
             return False
         file.shape, file.changed_at = shape, now
         return True
+
+    def _note_error(self, place: "WatchedFile | _Folder", error: OSError) -> None:
+        """Say once that a file or folder cannot be looked at."""
+        if place.error != error.errno:
+            place.error = error.errno or 0
+            why = f"it cannot be read: {error.strerror or error}"
+            self.left_out.append((Path(place.path), why))
 
     def _begin(self, top: _Top, clock_ns: int) -> None:
         """Look whether what was named is there now."""
@@ -273,7 +292,10 @@ class FileWatch:
         tree = folder.tree
         try:
             changed_ns = os.lstat(folder.path).st_mtime_ns
-        except OSError:
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                self._note_error(folder, error)
+                return []
             if not folder.inside.parts:
                 # It may come again, as another one.
                 tree.close()
@@ -285,6 +307,12 @@ class FileWatch:
         folder.changed_ns = changed_ns if abs(clock_ns - changed_ns) > _COARSE_NS else -1
         walk = Walk(tree)
         names, below = perhaps_transcripts(walk.below(folder.inside))
+        if walk.error is not None:
+            # A look later may find what is in it.
+            self._note_error(folder, walk.error)
+            folder.changed_ns = -1
+            return []
+        folder.error = 0
         self.left_out += walk.left_out
         for name in names:
             self._add(tree, folder.inside / name)

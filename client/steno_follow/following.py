@@ -27,7 +27,14 @@ from steno_follow.foreign_source import ForeignSource
 from steno_follow.limits import FOLLOW_ATTEMPTS_MAX, FOLLOW_UPDATE_FACTOR_MAX
 from steno_follow.lines import still_has
 from steno_follow.outcomes import Followed
-from steno_follow.source_notes import GONE, add_note, check_identity, last_note, note_of
+from steno_follow.source_notes import (
+    GONE,
+    add_note,
+    check_identity,
+    is_copy,
+    last_note,
+    note_of,
+)
 from steno_protocol.errors import Busy, Conflict
 from steno_redact.redactor import Redactor
 
@@ -59,6 +66,8 @@ class Follower:
         self._reading: Reading | None = None
         self._file_shape = (0, 0)
         self._title: str | None = None
+        # Another file is the session's, and this one a copy that has nothing more.
+        self._is_copy = False
         # The records that the context was made of.
         self._updated_at = 0
         # The offset of the last note, up to which the context is complete.
@@ -142,6 +151,10 @@ class Follower:
             for size in self._stream.add_companions():
                 done.companion_bytes += size
         title = reading.transcript.own_title
+        if self._is_copy:
+            # It may get records of its own, or take the place of the other.
+            self.forget()
+            return
         if is_first or title != self._title or (is_settled and self._noted != reading.offset):
             self._describe(reading)
         self._reading, self._title, self._file_shape = reading, title, shape
@@ -157,9 +170,12 @@ class Follower:
         if has_states:
             self._stream.read_log(file, reading)
         is_same = has_states or self._stream.read(file, size, reading, note)
-        if has_states or not is_same or not self._stream.head.line:
+        here = note_of(self._source, self._redactor)
+        self._is_copy = is_copy(note, here, self._source)
+        has_more = self._is_copy and size > reading.offset
+        if has_states or has_more or not is_same or not self._stream.head.line:
             # It begins anew, or the session is no transcript's.
-            check_identity(note, note_of(self._source, self._redactor), self._source)
+            check_identity(note, here, self._source)
         if not is_same:
             done.was_rewritten = True
             self._stream.begin_anew()

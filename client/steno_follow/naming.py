@@ -59,10 +59,15 @@ def identity_of(tree: SourceTree, inside: PurePath, kind: type[ForeignTranscript
     Raises:
         OSError: it cannot be read.
     """
-    if kind is ClaudeCode:
-        # The name of the project's folder is that of a place.
+    if kind.is_named_by_file:
+        # The folder is that of a place, and the records name the session that a copy was made of.
         return f"{kind.stream}/{_session_in(tree, inside, kind)}/{stem(inside.name)}"
     return session_of(tree, inside, kind)
+
+
+def family_of(identity: str) -> str:
+    """Return what a file that was renamed has in common with the one that it was."""
+    return "/".join(identity.split("/")[:2])
 
 
 def _session_in(tree: SourceTree, inside: PurePath, kind: type[ForeignTranscript]) -> str | None:

@@ -154,10 +154,13 @@ def find_one(tree: SourceTree, inside: PurePath) -> ForeignSource | None:
     """Return the transcript in a file; None if no reader understands it yet.
 
     Raises:
+        BadRequest: it looks like a transcript that no reader will understand.
         OSError, StenoError: it cannot be read.
     """
     found = Found()
     _look(tree, inside, None, found)
+    for _, why in found.left_out:
+        raise BadRequest(why)
     return next(iter(found.sources), None)
 
 

@@ -1,6 +1,5 @@
 """The notes of a session about the file that it comes from, in its stream `source`."""
 
-import os
 from contextlib import suppress
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ import msgspec
 from steno import BlockingClient
 from steno_agents.origin import NOTES
 from steno_follow.foreign_source import ForeignSource
+from steno_follow.source_tree import is_gone
 from steno_protocol.errors import Exists, NotFound
 from steno_protocol.records import RESERVED_KEYS
 from steno_redact.redactor import Redactor
@@ -101,6 +101,21 @@ def note_of(source: ForeignSource, redactor: Redactor | None, **fields: Any) -> 
     return msgspec.convert(found if redactor is None else redactor.value(found), SourceNote)
 
 
+def is_copy(note: SourceNote | None, here: SourceNote, source: ForeignSource) -> bool:
+    """Whether the file that a session comes from is still there, and another one.
+
+    Args:
+        note: the last note of the session.
+        here: a note about the file.
+        source: the file.
+    """
+    if note is None or note.path == here.path:
+        return False
+    with suppress(OSError):
+        return not source.file.samefile(note.path)
+    return not is_gone(note.path)
+
+
 def check_identity(note: SourceNote | None, here: SourceNote, source: ForeignSource) -> None:
     """Refuse to replace what comes from another file.
 
@@ -110,18 +125,19 @@ def check_identity(note: SourceNote | None, here: SourceNote, source: ForeignSou
         source: the file.
 
     Raises:
-        Exists: the session comes from another transcript.
-        AnotherCopy: the file that it comes from is still there.
+        Exists: the session comes from no transcript.
+        AnotherCopy: the file that it comes from is still there, or was another one.
     """
-    if note is None or (note.path != here.path and note.identity != here.identity):
+    if note is None:
         raise Exists(
             f"another session is at {source.session}, which does not come from {source.file}:"
             " import it under another id",
             session=source.session,
         )
-    if note.path != here.path and os.path.lexists(note.path):
+    is_same = here.path == note.path or here.identity == note.identity
+    if not is_same or is_copy(note, here, source):
         raise AnotherCopy(
-            f"{source.session} follows {note.path}, and {source.file} is another copy of it with"
-            " other records: import it under another id",
+            f"{source.session} follows {note.path}, and {source.file} has other records: import it"
+            " under another id",
             session=source.session,
         )

@@ -28,6 +28,17 @@ _DATABASE: Final = b"SQLite format 3\0"
 """The first bytes of a file of SQLite."""
 
 
+def is_gone(path: str | Path) -> bool:
+    """Return whether nothing is at a path; an error of a file system says nothing about it."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 class Entry(NamedTuple):
     """A file or folder.
 
@@ -82,6 +93,19 @@ class SourceTree:
         """Close the handle."""
         os.close(self._handle)
 
+    def refresh(self) -> None:
+        """Open the folder anew if another one is at its path, or its handle is stale."""
+        try:
+            is_same = os.path.samestat(os.fstat(self._handle), os.lstat(self.top))
+        except OSError:
+            is_same = False
+        if not is_same:
+            # Without an answer the old handle stays, and says so.
+            with suppress(OSError):
+                handle = os.open(self.top, _FOLDER)
+                os.close(self._handle)
+                self._handle = handle
+
     def path(self, inside: PurePath) -> Path:
         """The path of a place in the folder, for messages."""
         return self.top / inside
@@ -95,7 +119,7 @@ class SourceTree:
     def is_gone(self, named: Path) -> bool:
         """Whether a transcript that came from here is there no more."""
         if self.database is None:
-            return named.is_relative_to(self.top) and not os.path.lexists(named)
+            return named.is_relative_to(self.top) and is_gone(named)
         if not named.is_relative_to(self.database):
             return False
         return not self.has_file(named.relative_to(self.database).with_suffix(".jsonl"))
@@ -225,11 +249,13 @@ class Walk:
 
     Attributes:
         left_out: the folders that were not searched, with the reason.
+        error: why the last folder could not be read; None if it could.
     """
 
     def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
         self.left_out: list[tuple[Path, str]] = []
+        self.error: OSError | None = None
 
     def below(self, inside: PurePath) -> list[Entry]:
         """The entries of a folder; none if it lies too deep or cannot be read, which is noted."""
@@ -238,9 +264,11 @@ class Walk:
             # The path itself may be longer than a message.
             self.left_out.append((self._tree.path(PurePath(*inside.parts[:3], "...")), why))
             return []
+        self.error = None
         try:
             return self._tree.entries(inside)
         except OSError as error:
+            self.error = error
             why = f"it cannot be read: {error.strerror or error}"
             self.left_out.append((self._tree.path(inside), why))
             return []

@@ -161,14 +161,16 @@ class Importer:
     ) -> Outcome:
         redactor = self._redactor_for(source.session)
         if _is_there(source, self._tree, redactor):
-            if isinstance(source, ForeignSource):
-                return look(source, redactor)
-            return Followed(source.session)
+            if not isinstance(source, ForeignSource):
+                return Followed(source.session)
+            followed = look(source, redactor)
+            self.known.learn(source.session, str(source.file))
+            return followed
         aside = folder_aside(self._tree) if self._aside is None else nullcontext(self._aside)
         with aside as folder:
             found = take_in(self._client, source, folder, redactor, show, bytes_max)
         if isinstance(source, ForeignSource):
-            self.known.add(source.session, str(source.file), source.identity)
+            self.known.learn(source.session, str(source.file))
         return found
 
 

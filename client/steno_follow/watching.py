@@ -5,7 +5,6 @@ A file that fails is said once and tried again later, and the others go on. Whil
 all wait: nothing is lost, because the session itself says where to go on.
 """
 
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +34,7 @@ from steno_follow.outcomes import Followed, Imported, Outcome, left_out_of, note
 from steno_follow.search import find_one
 from steno_follow.session_indexes import IndexWatch
 from steno_follow.source_notes import SOURCE, mark_gone
+from steno_follow.source_tree import is_gone
 from steno_follow.taking_in import Importer
 from steno_protocol import paths
 from steno_protocol.errors import (
@@ -191,7 +191,7 @@ class Watcher:
         while self._complete:
             known = next(iter(self._complete.values()))
             below = any(map(Path(known.note.path).is_relative_to, self._watch.tops))
-            if below and not known.note.is_gone and not os.path.lexists(known.note.path):
+            if below and not known.note.is_gone and is_gone(known.note.path):
                 yield from self._marked(known.session, known.note.path)
             # Only now: the daemon may have been away.
             del self._complete[known.note.path]
@@ -277,7 +277,13 @@ class Watcher:
         self._longer.discard(file.path)
         source, known = self.sources.pop(file.path, None), self._known.at(file.path)
         if source is not None:
-            yield from self._marked(source.session, str(source.file))
+            copies = [path for path, each in self.sources.items() if each.session == source.session]
+            for path in copies:
+                # A copy without records of its own takes its place.
+                if path in self._watch.files:
+                    self._work[path] = _Work(self._watch.files[path], self._clock())
+            if not copies:
+                yield from self._marked(source.session, str(source.file))
         elif known is not None:
             # It was complete when the watch began, and was not looked at since.
             yield from self._marked(known.session, file.path)

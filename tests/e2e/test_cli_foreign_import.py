@@ -348,7 +348,7 @@ COPILOT = "ffa746f8-add2-4787-a4ad-cd8a3c5daa9f"
 @pytest.mark.parametrize(
     ("place", "session", "beside", "title"),
     [
-        (".qwen/projects/-srv-shop/chats/5f23d672.jsonl",
+        (".qwen/projects/-srv-shop/chats/5f23d672-566d-486d-aa79-745dd067be10.jsonl",
          "qwen-code/5f23d672-566d-486d-aa79-745dd067be10", {}, "Hello there"),
         (".gemini/tmp/shop/chats/session-2026-11-28T06-53-47fe6b4b.jsonl",
          "gemini-cli/47fe6b4b-9542-4850-be52-53115915d2a4", {}, "Hello there"),

@@ -75,6 +75,11 @@ def test_claude_code_finds_a_session_by_the_name_of_its_file(tmp_path: Path) -> 
     assert copy.id == "another"
 
 
+def test_qwen_code_finds_a_session_by_the_name_of_its_file() -> None:
+    path = "/srv/me/.qwen/projects/-srv-shop/chats/another.jsonl"
+    assert origin("qwen-code", RECORDED / "qwen-code.jsonl", path).id == "another"
+
+
 def test_codex_names_a_branch_and_the_model_of_the_last_turn(tmp_path: Path) -> None:
     later = {"timestamp": "x", "type": "turn_context", "payload": {"model": "codex-test-2"}}
     found = origin("codex", codex_file(tmp_path, later))

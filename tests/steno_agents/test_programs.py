@@ -363,6 +363,38 @@ def test_what_kimi_code_withdraws_or_clears_is_a_past_generation() -> None:
     ]
 
 
+def step(kind: str, **event: Any) -> dict[str, Any]:
+    return {"type": "context.append_loop_event", "event": {"type": kind, **event}, "time": 1}
+
+
+def says(of_step: str, text: str) -> dict[str, Any]:
+    return step("content.part", stepUuid=of_step, part={"type": "text", "text": text})
+
+
+def test_of_two_writers_kimi_code_sends_the_step_that_began_last() -> None:
+    found = live(KimiCode, [
+        kimi("first"), step("step.begin", uuid="1"),
+        kimi("second"), step("step.begin", uuid="2"), says("2", "two"), step("step.end", uuid="2"),
+        says("1", "one"), step("tool.call", stepUuid="1", toolCallId="c", name="Bash", args={}),
+        step("tool.result", toolCallId="c", result={"output": "lost"}), step("step.end", uuid="1"),
+        kimi("third"), step("step.begin", uuid="3"), says("3", "three"),
+        step("step.begin", uuid="4"), says("3", "late"), says("4", "four"),
+    ])  # fmt: skip
+    assert [each["content"] for each in found] == [
+        "first", "second", "two", "third", "three", "four",
+    ]  # fmt: skip
+
+
+def test_results_of_kimi_code_have_the_order_of_their_calls() -> None:
+    found = live(KimiCode, [
+        kimi("first"), step("step.begin", uuid="1"),
+        *(step("tool.call", stepUuid="1", toolCallId=each, name="Bash", args={}) for each in "ab"),
+        *(step("tool.result", toolCallId=each, result={"output": each}) for each in "ba"),
+        kimi("a note", kind="injection"), step("step.end", uuid="1"),
+    ])  # fmt: skip
+    assert [each["content"] for each in found] == ["first", [], "a", "b", "a note"]
+
+
 def test_an_older_compaction_of_kimi_code_keeps_the_last_messages() -> None:
     found = live(KimiCode, [
         kimi("first"), kimi("second"), kimi("third"),

@@ -143,3 +143,35 @@ def test_a_record_takes_a_hundred_bytes_and_a_look_at_a_long_branch_little() -> 
         tracemalloc.stop()
     # The places of the history, twice, and marks of the records.
     assert peak - now < 24 * many
+
+
+def compacted_claude(parent: str, identity: str) -> dict[str, Any]:
+    fields = {"subtype": "compact_boundary", "logicalParentUuid": parent}
+    return claude_node(identity, None, "system", "", **fields)
+
+
+def compacted_pi(parent: str, identity: str) -> dict[str, Any]:
+    kept = {"firstKeptEntryId": parent, "summary": "x"}
+    return {"type": "compaction", "id": identity, "parentId": parent, **kept}
+
+
+@pytest.mark.parametrize(("kind", "compact"), [(ClaudeCode, compacted_claude), (Pi, compacted_pi)])
+def test_the_histories_of_a_long_transcript_take_little_beside_it(
+    kind: type[ForeignTranscript], compact: Callable[[str, str], dict[str, Any]]
+) -> None:
+    found, many = kind(), 20_000
+    said = {"type": "message"} if kind is Pi else {}
+    for place in range(many):
+        parent, identity = f"r{place - 1}", f"r{place}"
+        record = claude_node(identity, parent if place else None, "user", "x", **said)
+        record["parentId"], record["id"] = record["parentUuid"], identity
+        found.scan(place, compact(parent, identity) if place == 9 else record)
+    tracemalloc.start()
+    try:
+        past, live = found.histories()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(past.places), len(live.places)) == (9, many - (9 if kind is ClaudeCode else 8))
+    # The path, its places and marks; a list of the records takes 36 bytes for each.
+    assert peak < 40 * many

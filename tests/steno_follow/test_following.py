@@ -166,6 +166,53 @@ def test_looks_at_a_growing_file_end_as_one_look_at_all_of_it(world: World, is_k
     world.check(["summary 6"])
 
 
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("rest", "context"),
+    [
+        (lines(claude_node("5", "3", "user", "five")), ["one", "two", "three", "five"]),
+        (compaction("4") + lines(claude_node("7", "3", "user", "seven")),
+         ["one", "two", "three", "seven"]),
+    ],
+    ids=["a branch", "a compaction and a branch"],
+)  # fmt: skip
+def test_what_one_look_added_is_gone_back_to_the_middle_of(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    rest: bytes,
+    context: Sequence[str],
+    is_done: bool,
+) -> None:
+    number = 0
+    while True:
+        number += 1
+        world.file.write_bytes(ONE)
+        world.look()
+        world.file.write_bytes(ONE + THREE)
+        world.look()
+        world.check(["one", "two", "three", "four"])
+        world.file.write_bytes(ONE + THREE + rest)
+        with monkeypatch.context() as patched:
+            call, sent = dying_at(world.client.request, number, is_done=is_done)
+            patched.setattr(world.client, "request", call)
+            try:
+                world.look()
+            except Killed:
+                pass
+            else:
+                assert len(sent) < number
+                break
+        world.look()
+        world.check(context)
+    world.check(context)
+    session = world.client.session(world.source.session)
+    past = [
+        [each.record["content"] for each in session.records(f"{each}:0")]
+        for each in range(session.stat().generation)
+    ]
+    assert ["one", "two", "three", "four"] in past
+
+
 class Killed(Exception):  # what a test raises in the place of a signal
     """The follower dies here."""
 

@@ -1,10 +1,13 @@
 """The watcher brings many files up to their ends, whatever one of them is."""
 
+import errno
+import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -13,12 +16,15 @@ import steno
 from steno_agents.claude_code import ClaudeCode
 from steno_agents.following import lines_of
 from steno_agents.limits import FOLLOWED_READER_BYTES
+from steno_agents.origin import read_origin
 from steno_follow.aside import folder_aside
 from steno_follow.context import FollowedContext
 from steno_follow.file_watch import FileWatch
 from steno_follow.following import Follower
-from steno_follow.limits import WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_follow.limits import WATCH_BACKOFF_MAX_S, WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_follow.naming import id_of_copy
 from steno_follow.search import find_one
+from steno_follow.source_tree import SourceTree
 from steno_follow.watching import Seen, Watcher
 from steno_protocol import compression
 from support.compressed import compress_streams
@@ -83,6 +89,14 @@ class World:
         self.now += after
         self.watcher.look()
         return list(self.watcher.work())
+
+    def notes(self) -> list[str]:
+        """What a look says of files and folders."""
+        seen = self.look()
+        return [
+            *(f"{path}: {why}" for path, why in self.watch.left_out),
+            *(f"{each.path}: {note}" for each in seen for note in each.notes),
+        ]
 
     def states(self, after: float = 2.0) -> dict[str | None, str]:
         return {each.session: each.state for each in self.look(after)}
@@ -227,6 +241,159 @@ def test_a_file_that_was_complete_as_the_watch_began_is_marked_when_it_goes(worl
     assert world.states(WATCH_SETTLED_S) == {world.session(1): "deleted"}
 
 
+def more(file: Path, number: int, words: str, session: str) -> None:
+    with file.open("a") as content:
+        content.write(json.dumps(node(number, "user", words, session)) + "\n")
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+@pytest.mark.parametrize("grows", [True, False], ids=["and growth", "alone"])
+def test_a_file_that_was_renamed_is_the_same_session(
+    world: World, is_watched: bool, grows: bool
+) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    # Claude Code goes on with it under the id that is its name now.
+    world.file(1).rename(world.file(2))
+    if grows:
+        more(world.file(2), 2, "two", SESSION.format(2))
+    if not is_watched:
+        world.new_watcher()
+    assert world.states() == ({world.session(1): "grown"} if grows else {})
+    assert world.states(WATCH_SETTLED_S) == {}
+    more(world.file(2), 3, "three", SESSION.format(2))
+    assert world.states() == {world.session(1): "grown"}
+    world.file(2).rename(world.file(3))
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    assert [each.session for each in world.client.sessions()] == [world.session(1)]
+    assert world.client.stat(world.session(1)).labels == ("claude-code",)
+    origin = read_origin(world.client.session(world.session(1)))
+    assert origin is not None
+    assert origin.id == SESSION.format(3)
+
+
+def test_a_new_file_at_the_old_name_of_a_renamed_one_is_a_session_of_its_own(world: World) -> None:
+    world.write(1, "one")
+    world.look()
+    world.file(1).rename(world.file(2))
+    world.look()
+    world.write(1, "eins")
+    [seen] = world.look()
+    assert seen.state == "imported"
+    assert seen.session == id_of_copy(world.session(1), world.file(1))
+    world.new_watcher()
+    more(world.file(1), 2, "zwei", SESSION.format(1))
+    assert world.states() == {seen.session: "grown"}
+    assert world.context(1) == ["one"]
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+def test_a_copy_is_a_session_of_its_own_and_the_first_goes_on(
+    world: World, is_watched: bool
+) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    if not is_watched:
+        world.new_watcher()
+    shutil.copy(world.file(1), world.file(2))
+    assert world.states() == {world.session(2): "imported"}
+    more(world.file(1), 2, "two", SESSION.format(1))
+    more(world.file(2), 2, "zwei", SESSION.format(2))
+    assert world.states() == {world.session(1): "grown", world.session(2): "grown"}
+    assert (world.context(1), world.context(2)) == (["one", "two"], ["one", "zwei"])
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+def test_a_file_with_the_inode_of_one_that_is_gone_is_another_session(
+    world: World, is_watched: bool
+) -> None:
+    world.write(1, "one", "two")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    inode = world.file(1).stat().st_ino
+    world.file(1).rename(world.file(2))
+    world.write(2, "one")
+    assert world.file(2).stat().st_ino == inode
+    if not is_watched:
+        world.new_watcher()
+    found = world.states() | world.states(WATCH_SETTLED_S)
+    assert found == {world.session(1): "deleted", world.session(2): "imported"}
+    assert world.context(1) == ["one", "two"]
+
+
+def test_a_file_with_the_inode_and_the_name_of_one_that_is_gone_is_a_new_generation(
+    world: World,
+) -> None:
+    world.write(1, "one")
+    world.look()
+    inode = world.file(1).stat().st_ino
+    world.write(1, "eins", "zwei", "drei")
+    assert world.file(1).stat().st_ino == inode
+    assert world.states() == {world.session(1): "rewritten"}
+    session = world.client.session(world.session(1))
+    assert [each.record["content"] for each in session.records("0:0")] == ["one"]
+
+
+def codex_rollout(world: World) -> Path:
+    """A rollout of Codex, whose session the first record names."""
+    file = world.folder / "2026" / f"rollout-1-{SESSION.format(1)}.jsonl"
+    file.parent.mkdir(parents=True)
+    payload = {"id": SESSION.format(1), "cwd": "/srv"}
+    head = {"timestamp": "t", "type": "session_meta", "payload": payload}
+    file.write_text(json.dumps(head) + "\n")
+    codex_says(file, "one")
+    return file
+
+
+def codex_says(file: Path, words: str) -> None:
+    content = [{"type": "input_text", "text": words}]
+    payload = {"type": "message", "role": "user", "content": content}
+    item = {"timestamp": "t", "type": "response_item", "payload": payload}
+    with file.open("a") as rollout:
+        rollout.write(json.dumps(item) + "\n")
+
+
+def test_a_copy_whose_records_name_the_session_of_another_file_is_its_own_once_it_grows(
+    world: World,
+) -> None:
+    file = codex_rollout(world)
+    session = f"codex/{SESSION.format(1)}"
+    assert world.states() == {session: "imported"}
+    copy = file.with_name("rollout-2.jsonl")
+    shutil.copy(file, copy)
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    codex_says(copy, "zwei")
+    own = id_of_copy(session, copy)
+    assert world.states() == {own: "imported"}
+    codex_says(file, "two")
+    codex_says(copy, "drei")
+    assert world.states() == {session: "grown", own: "grown"}
+    contexts = [
+        [each.record["content"] for each in world.client.session(name).records()]
+        for name in (session, own)
+    ]
+    assert contexts == [["one", "two"], ["one", "zwei", "drei"]]
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "while nobody watched"])
+def test_a_copy_takes_the_place_of_its_original_that_goes(world: World, is_watched: bool) -> None:
+    file = codex_rollout(world)
+    world.look()
+    copy = file.with_name("rollout-2.jsonl")
+    shutil.copy(file, copy)
+    world.look()
+    file.unlink()
+    if not is_watched:
+        world.new_watcher()
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    codex_says(copy, "two")
+    session = f"codex/{SESSION.format(1)}"
+    assert world.states() == {session: "grown"}
+    assert world.client.stat(session).labels == ("codex",)
+
+
 def test_what_is_no_transcript_is_passed_over_until_it_becomes_one(world: World) -> None:
     world.folder.mkdir()
     (world.folder / "notes.jsonl").write_text('{"note": 1}\n')
@@ -236,6 +403,15 @@ def test_what_is_no_transcript_is_passed_over_until_it_becomes_one(world: World)
     assert world.look() == []
     world.write(1, "one")
     assert world.states() == {world.session(1): "imported"}
+
+
+def test_a_transcript_that_no_reader_understands_is_named_with_a_guess(world: World) -> None:
+    world.write(1, "one")
+    other = world.file(2)
+    other.write_text('{"type": "session_start", "sessionId": "s"}\n')
+    seen = {each.path: each for each in world.look()}
+    assert "it looks like a transcript of CodeBuddy" in seen[str(other)].notes[0]
+    assert world.look(WATCH_BACKOFF_MIN_S) == []
 
 
 def unreadable(path: Path) -> None:
@@ -463,3 +639,154 @@ def test_a_note_that_nothing_can_expand_makes_no_second_session(
     with pytest.raises(steno.BadRequest, match=r"stream-source\.jsonl\.zst needs zstd: install it"):
         world.new_watcher().look()
     assert [each.session for each in world.client.sessions()] == [world.session(1)]
+
+
+# --- network file systems -----------------------------------------------------------------------
+
+
+class Torn(io.FileIO):
+    """A file whose server does not answer."""
+
+    def __init__(self, handle: int, number: int) -> None:
+        super().__init__(handle, closefd=True)
+        self._number = number
+
+    def readinto(self, *_: object) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+    def readall(self) -> bytes:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+class Faults:
+    """A file system that does not answer: calls that name the file get an error."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, name: str, call: str, number: int) -> None:
+        def failing(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(first: Any, *more: Any, **named: Any) -> Any:
+                if name in str(first) or name in "".join(map(str, more)):
+                    raise OSError(number, os.strerror(number), str(first))
+                return real(first, *more, **named)
+
+            return call
+
+        match call:
+            case "stat":
+                patch.setattr("os.lstat", failing(os.lstat))
+            case "open":
+                patch.setattr("os.open", failing(os.open))
+            case _:
+                patch.setattr(SourceTree, "open", self._torn(SourceTree.open, name, number))
+
+    @staticmethod
+    def _torn(real: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
+        def call(tree: SourceTree, inside: PurePath) -> Any:
+            file = real(tree, inside)
+            if name not in str(inside):
+                return file
+            with file:
+                return io.BufferedReader(Torn(os.dup(file.fileno()), number))
+
+        return call
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES, errno.EIO], ids=os.strerror)
+@pytest.mark.parametrize("call", ["stat", "open", "read"])
+def test_a_file_that_the_file_system_does_not_give_is_named_and_not_deleted(
+    world: World, call: str, number: int
+) -> None:
+    for each in range(1, 4):
+        world.write(each, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    for each in range(1, 4):
+        world.write(each, "one", "two", "three")
+    with pytest.MonkeyPatch.context() as patch:
+        Faults(patch, world.file(2).name, call, number)
+        notes = [note for note in world.notes() if world.file(2).name in note]
+        assert len(notes) == 1
+        assert os.strerror(number) in notes[0]
+        for _ in range(3):
+            assert not any("deleted" in each.state for each in world.look(WATCH_SETTLED_S))
+            assert world.watch.left_out == []
+        # Nor by a watcher that begins meanwhile, or an import.
+        world.new_watcher()
+        world.look()
+        assert not any("deleted" in each.state for each in world.look(WATCH_SETTLED_S))
+    assert world.context(1) == world.context(3) == ["one", "two", "three"]
+    assert world.context(2) == ["one"]
+    world.look(WATCH_BACKOFF_MAX_S)
+    assert world.context(2) == ["one", "two", "three"]
+    assert "source-deleted" not in world.client.stat(world.session(2)).labels
+
+
+@pytest.mark.parametrize("call", ["stat", "open"])
+def test_a_folder_that_the_file_system_does_not_give_is_named_and_searched_again(
+    world: World, call: str
+) -> None:
+    world.write(1, "one")
+    world.look()
+    with pytest.MonkeyPatch.context() as patch:
+        world.write(2, "eins")
+        Faults(patch, "-srv-shop", call, errno.ESTALE)
+        [note] = [each for each in world.notes() if each.startswith(str(world.file(2).parent))
+                  and ".jsonl" not in each]  # fmt: skip
+        assert "Stale file handle" in note
+        world.look()
+        assert world.watch.left_out == []
+    assert world.states() == {world.session(2): "imported"}
+    assert "source-deleted" not in world.client.stat(world.session(1)).labels
+
+
+def test_of_a_folder_that_does_not_answer_no_file_is_named(world: World) -> None:
+    for each in range(1, 4):
+        world.write(each, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    with pytest.MonkeyPatch.context() as patch:
+        Faults(patch, "-srv-shop", "stat", errno.ENOTCONN)
+        [note] = world.notes()
+        assert note.startswith(f"{world.file(1).parent}: it cannot be read")
+    assert world.notes() == []
+
+
+def test_a_file_system_that_is_mounted_again_has_other_numbers_and_the_same_files(
+    world: World, tmp_path: Path
+) -> None:
+    world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    again = tmp_path / "again"
+    shutil.copytree(world.folder, again)
+    # The watch has a handle of what was there before.
+    world.folder.rename(tmp_path / "before")
+    again.rename(world.folder)
+    assert world.states() == world.states(WATCH_SETTLED_S) == {}
+    more(world.file(1), 2, "two", SESSION.format(1))
+    world.write(2, "eins")
+    assert world.states() == {world.session(1): "grown", world.session(2): "imported"}
+    assert (world.context(1), world.client.stat(world.session(1)).generation) == (["one", "two"], 0)
+
+
+def test_a_size_that_comes_later_than_its_bytes_delays_them_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = world.write(1, "one")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    kept, real = os.lstat(file), os.lstat
+    with monkeypatch.context() as patch:
+        patch.setattr("os.lstat", lambda path: kept if str(path) == str(file) else real(path))
+        more(file, 2, "two", SESSION.format(1))
+        assert world.states() == {}
+    assert world.states() == {world.session(1): "grown"}
+    assert world.context(1) == ["one", "two"]
+
+
+def test_a_file_that_was_deleted_and_is_open_elsewhere_is_deleted(world: World) -> None:
+    file = world.write(1, "one")
+    world.look()
+    # What NFS makes of the name of such a file.
+    file.rename(file.with_name(".nfs000000000000012300000001"))
+    found = world.states() | world.states(WATCH_SETTLED_S)
+    assert found == {world.session(1): "deleted"}

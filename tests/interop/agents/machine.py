@@ -4,7 +4,7 @@ import difflib
 import os
 import signal
 import subprocess
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,14 @@ from typing import Final
 import steno
 from interop.agents.mock_model import MockModel, Request
 from interop.agents.programs import Program, environment
-from interop.agents.said import Said, of_chat
+from interop.agents.said import Said, joined, of_chat
 from steno_agents.following import lines_of
 from steno_follow.source_notes import last_note
 from support.command import Steno
 from support.pacing import wait_for_fact
+
+_PROMPT_BEHIND: Final = frozenset({"qwen", "copilot", "kimi-code", "gemini"})
+"""Programs that take the prompt behind `-p`, also as they go on."""
 
 _RUN_S: Final = 60.0
 """A call of a program takes a few seconds, on a busy machine several of them."""
@@ -31,11 +34,13 @@ class Turn:
         session: the program's id of the session.
         file: its transcript.
         request: the last request of the turn.
+        shape: what the program does to a conversation as it sends it.
     """
 
     session: str
     file: Path
     request: Request
+    shape: Callable[[list[Said]], list[Said]] = list
 
 
 class Machine:
@@ -90,12 +95,17 @@ class Machine:
             fails: the program may end with an error.
         """
         before = set(self.files(program))
+        if forks and program.copy:
+            self.run(*program.copy, str(resumed))
+            [copied] = set(self.files(program)) - before
+            return self.turn(program, prompt, program.session_of(copied), fails=fails)
         request = self.ask(program, prompt, resumed, forks=forks, fails=fails)
         if resumed is None or forks:
             [file] = set(self.files(program)) - before
         else:
             file = self.file_of(program, resumed)
-        return Turn(program.session_of(file), file, request)
+        shape = joined if program.joins_prompts else list[Said]
+        return Turn(program.session_of(file), file, request, shape)
 
     def ask(
         self,
@@ -130,8 +140,8 @@ class Machine:
         """A program that carries out a prompt; it is killed with all that it started."""
         words = program.begin if resumed is None else program.fork if forks else program.resume
         which = [] if resumed is None else [resumed]
-        # These and Claude Code take the prompt behind `-p`, others anywhere.
-        is_named = resumed is not None and program.name in {"qwen", "copilot"}
+        # Claude Code takes it so in each call, and others anywhere.
+        is_named = resumed is not None and program.name in _PROMPT_BEHIND
         # opencode puts quotes around words that are one argument.
         said = prompt.split(" ") if program.name == "opencode" else [prompt]
         given = [*words, *which, *(["-p"] if is_named else []), *said]
@@ -156,8 +166,12 @@ class Machine:
 
     def file_of(self, program: Program, session: str) -> Path:
         """The transcript of a session."""
-        [file] = [each for each in self.files(program) if program.session_of(each) == session]
-        return file
+        file, *others = [
+            each for each in self.files(program) if program.session_of(each) == session
+        ]
+        # Gemini CLI begins another file in another minute, and goes on in either of them.
+        assert not others or program.name == "gemini"
+        return max([file, *others], key=lambda each: each.stat().st_mtime_ns)
 
     def files(self, program: Program) -> list[Path]:
         """The transcripts of a program."""
@@ -217,11 +231,14 @@ class Machine:
 
     def wait_until_followed(self, turn: Turn) -> None:
         """Wait until steno's context is the turn's request with its answer."""
-        wanted = turn.request.whole
+        wanted, shape = turn.shape(turn.request.whole), turn.shape
         try:
-            wait_for_fact(lambda: self.context(turn.file) == wanted, _RUN_S, "another context")
+            wait_for_fact(
+                lambda: shape(self.context(turn.file)) == wanted, _RUN_S, "another context"
+            )
         except AssertionError:
-            raise AssertionError("\n".join(_differences(self.context(turn.file), wanted))) from None
+            found = shape(self.context(turn.file))
+            raise AssertionError("\n".join(_differences(found, wanted))) from None
         # What a program writes behind its answer changes no context, and comes later.
         wait_for_fact(
             lambda: self.kept(turn.file) == turn.file.read_bytes(), _RUN_S, "the file's bytes"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from interop.agents.said import Said, of_chat, of_claude, of_responses
+from interop.agents.said import Said, of_chat, of_claude, of_contents, of_responses
 
 _SIGN: Final = re.compile(r"\{\{(run|hold|fail|long) ?(.*?)\}\}")
 _HELD_S: Final = 60.0
@@ -133,7 +133,7 @@ class MockModel:
         if answer.is_failure:
             error = {"type": "invalid_request_error", "message": "the model refuses this"}
             handler.document({"type": "error", "error": error}, 400)
-        elif body.get("stream"):
+        elif body.get("stream") or path.endswith(":streamGenerateContent"):
             service.stream(answer, body, handler.begin_stream(), self._hold)
             handler.end_stream()
         else:
@@ -418,8 +418,77 @@ class _Messages:
         event("message_stop")
 
 
+class _Contents:
+    """Google's contents."""
+
+    @staticmethod
+    def said(body: dict[str, Any]) -> list[Said]:
+        return list(of_contents(body["contents"]))
+
+    @staticmethod
+    def tools(body: dict[str, Any]) -> dict[str, Any]:
+        named = [
+            each
+            for tool in body.get("tools") or []
+            for each in tool.get("functionDeclarations", [])
+        ]
+        return {each["name"]: each["parametersJsonSchema"] for each in named}
+
+    @staticmethod
+    def part_of(answer: Answer, parts: list[dict[str, Any]], reason: str = "") -> dict[str, Any]:
+        candidate = {"index": 0, "content": {"role": "model", "parts": parts}}
+        usage = {
+            "promptTokenCount": answer.tokens, "candidatesTokenCount": 9,
+            "totalTokenCount": answer.tokens + 9,
+        }  # fmt: skip
+        return {
+            "candidates": [{**candidate, "finishReason": reason} if reason else candidate],
+            "usageMetadata": usage, "modelVersion": "mock", "responseId": f"r{answer.number}",
+        }  # fmt: skip
+
+    @staticmethod
+    def calls(answer: Answer) -> list[dict[str, Any]]:
+        return [{"functionCall": {"name": name, "args": args}} for name, args in answer.calls]
+
+    @classmethod
+    def whole(cls, answer: Answer, body: dict[str, Any]) -> dict[str, Any]:
+        generation = body.get("generationConfig") or {}
+        schema = generation.get("responseJsonSchema") or generation.get("responseSchema")
+        text = answer.text if schema is None else json.dumps(_filled(schema))
+        return cls.part_of(answer, [{"text": text}, *cls.calls(answer)], "STOP")
+
+    @classmethod
+    def stream(
+        cls, answer: Answer, body: dict[str, Any], send: Event, hold: Callable[[Answer], None]
+    ) -> None:
+        del body
+        send("", cls.part_of(answer, [{"text": answer.text[:3]}]))
+        hold(answer)
+        send("", cls.part_of(answer, [{"text": answer.text[3:]}]))
+        for call in cls.calls(answer):
+            send("", cls.part_of(answer, [call]))
+        send("", cls.part_of(answer, [{"text": ""}], "STOP"))
+
+
+def _filled(schema: dict[str, Any]) -> Any:
+    """A value as a schema wants it."""
+    match str(schema.get("type", "string")).lower():
+        case "object":
+            return {name: _filled(each) for name, each in schema.get("properties", {}).items()}
+        case "array":
+            return []
+        case "number" | "integer":
+            return 1
+        case "boolean":
+            return False
+        case _:
+            return schema.get("enum", ["mock"])[0]
+
+
 _SERVICES: Final[dict[str, Any]] = {
     "/responses": _Responses,
     "/chat/completions": _Chat,
     "/messages": _Messages,
+    ":generateContent": _Contents,
+    ":streamGenerateContent": _Contents,
 }

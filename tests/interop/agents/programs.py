@@ -31,9 +31,11 @@ class Program:
         files: a pattern of its transcripts, from the home folder.
         begin: a call without a terminal, before the prompt.
         resume: a call that goes on with a session, before its id and the prompt.
-        fork: a call that goes on with a copy of one.
+        fork: a call that goes on with a copy of one; empty if the program has none.
         compact: a prompt that compacts the conversation; empty if a full context does so.
         settings: its files of settings by path, from the address of the model.
+        copy: a command that only makes a copy of a session, before its id.
+        joins_prompts: it sends prompts without an answer between them as one.
     """
 
     name: str
@@ -44,6 +46,8 @@ class Program:
     fork: Sequence[str]
     compact: str
     settings: Callable[[str], Mapping[str, str]]
+    copy: Sequence[str] = ()
+    joins_prompts: bool = False
 
     @property
     def version(self) -> str:
@@ -53,6 +57,10 @@ class Program:
 
     def session_of(self, file: Path) -> str:
         """The id in the path of a transcript."""
+        if self.name == "gemini":
+            return str(json.loads(file.read_text().partition("\n")[0])["sessionId"])
+        if self.name == "kimi-code":
+            return file.parents[2].name
         return file.parent.name if self.name == "copilot" else file.stem[-36:]
 
 
@@ -92,6 +100,32 @@ def _qwen_settings(_: str) -> dict[str, str]:
     return {".qwen/settings.json": json.dumps({"memory": {"enableManagedAutoMemory": False}})}
 
 
+def _kimi_settings(url: str) -> dict[str, str]:
+    text = f"""
+default_model = "mock"
+
+[providers.mock]
+type = "openai"
+base_url = "{url}/v1"
+api_key = "none"
+
+[models.mock]
+provider = "mock"
+model = "mock"
+max_context_size = 128000
+"""
+    return {".kimi-code/config.toml": text}
+
+
+def _gemini_settings(_: str) -> dict[str, str]:
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    return {".gemini/settings.json": json.dumps(settings)}
+
+
 def _opencode_settings(url: str) -> dict[str, str]:
     provider = {
         "npm": "@ai-sdk/openai-compatible", "name": "mock",
@@ -110,6 +144,7 @@ def _opencode_settings(url: str) -> dict[str, str]:
 _CLAUDE: Final = "claude", "--output-format", "json", "--dangerously-skip-permissions", "-p"
 _CODEX: Final = "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"
 _QWEN: Final = "qwen", "--approval-mode", "yolo", "--auth-type", "openai"
+_GEMINI: Final = "gemini", "--skip-trust", "--approval-mode", "yolo", "-m", "gemini-3.8-flash"
 
 CLAUDE_CODE: Final = Program(
     "claude-code", "@anthropic-ai/claude-code", ".claude/projects/*/*.jsonl",
@@ -135,6 +170,20 @@ QWEN: Final = Program(
     compact="/compress", settings=_qwen_settings,
 )  # fmt: skip
 
+KIMI: Final = Program(
+    "kimi-code", "@moonshot-ai/kimi-code", ".kimi-code/sessions/*/*/agents/main/wire.jsonl",
+    # What steno wrote names no model, which a person chooses.
+    begin=["kimi", "-p"], resume=["kimi", "-m", "mock", "--session"], fork=[],
+    compact="", settings=_kimi_settings, copy=["kimi", "fork"], joins_prompts=True,
+)  # fmt: skip
+
+GEMINI: Final = Program(
+    "gemini", "@google/gemini-cli", ".gemini/tmp/*/chats/*.jsonl",
+    begin=[*_GEMINI, "-p"], resume=[*_GEMINI, "--resume"], fork=[],
+    compact="", settings=_gemini_settings,
+)  # fmt: skip
+"""It cannot fork a session, and steno writes none for it."""
+
 COPILOT: Final = Program(
     "copilot", "@github/copilot", ".copilot/session-state/*/events.jsonl",
     begin=["copilot", "--allow-all-tools", "-p"],
@@ -150,7 +199,7 @@ OPENCODE: Final = Program(
 )  # fmt: skip
 """Its sessions are rows of a database."""
 
-PROGRAMS: Final = {each.name: each for each in (CLAUDE_CODE, CODEX, PI, QWEN)}
+PROGRAMS: Final = {each.name: each for each in (CLAUDE_CODE, CODEX, PI, QWEN, KIMI, GEMINI)}
 
 each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS, indirect=True)
 
@@ -180,6 +229,10 @@ def environment(home: Path, url: str) -> dict[str, str]:
         "OPENAI_API_KEY": "none",
         "OPENAI_MODEL": "mock",
         # Nothing leaves the machine, and root needs no sandbox.
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_API_KEY": "none",
+        "KIMI_DISABLE_TELEMETRY": "1",
+        "KIMI_CODE_NO_AUTO_UPDATE": "1",
         "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
         "COPILOT_PROVIDER_API_KEY": "none",
         "COPILOT_MODEL": "mock",

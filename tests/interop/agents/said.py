@@ -7,7 +7,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 Kind = Literal["user", "assistant", "call", "result"]
 
-_REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_REMINDER: Final = re.compile(
+    r"<(system-reminder|session_context)>.*?</\1>"
+    r"|\A(?:Wall time: [\d.]+ seconds\n|<system>ERROR: Tool execution failed.</system>\n)+",
+    re.DOTALL,
+)
 """What a program adds anew to each request, and stores in no message."""
 
 
@@ -55,6 +59,40 @@ def of_claude(messages: Iterable[Any]) -> Iterator[Said]:
                     pass
 
 
+def joined(said: Iterable[Said]) -> list[Said]:
+    """A conversation with prompts that follow each other as one, and without their blanks."""
+    found: list[Said] = []
+    for each in said:
+        if found and each.kind == found[-1].kind == "user":
+            found[-1] = Said("user", f"{found[-1].text} {each.text}")
+        else:
+            found.append(each)
+    return [Said(each.kind, " ".join(each.text.split())) for each in found]
+
+
+def of_contents(contents: Iterable[Any]) -> Iterator[Said]:
+    """What the contents of Google's interface say; a result that is sent twice counts once."""
+    answered: set[str] = set()
+    for content in contents:
+        for part in content["parts"]:
+            match part:
+                case {"functionResponse": {"id": identity}} if identity in answered:
+                    continue
+                case {"functionResponse": {"id": identity}}:
+                    answered.add(identity)
+                case _:
+                    pass
+            match part:
+                case {"functionCall": {"args": arguments}}:
+                    yield _call(arguments)
+                case {"functionResponse": {"response": response}}:
+                    yield _result(response.get("output", response.get("error")))
+                case {"text": text} if not part.get("thought"):
+                    yield from _texts("user" if content["role"] == "user" else "assistant", text)
+                case _:
+                    pass
+
+
 def of_responses(items: Iterable[Any]) -> Iterator[Said]:
     """What the items of OpenAI's Responses say."""
     for item in items:
@@ -89,4 +127,4 @@ def _call(arguments: object) -> Said:
 
 
 def _result(content: object) -> Said:
-    return Said("result", "\n".join(_texts_in(content)).strip())
+    return Said("result", _REMINDER.sub("", "\n".join(_texts_in(content))).strip())
