@@ -5,6 +5,7 @@ A file that fails is said once and tried again later, and the others go on. Whil
 all wait: nothing is lost, because the session itself says where to go on.
 """
 
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
