@@ -71,7 +71,7 @@ def expand_file(disk: Disk, folder: int, name: str) -> None:
         return
     if disk.stat_name(folder, name) is None:
         _expand(disk, folder, packed, name)
-    elif not _begins_with(disk, folder, name, packed):
+    elif not _begins_durably_with(disk, folder, name, packed):
         raise OSError(
             errno.EEXIST,
             f"an older version, which does not read {packed}, began another {name} beside it: keep"
@@ -103,8 +103,11 @@ def _expand(disk: Disk, folder: int, packed: str, name: str) -> None:
     disk.rename(folder, fresh, name)
 
 
-def _begins_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
-    """Whether a plain file begins with the bytes of the compressed one, which a crash left."""
+def _begins_durably_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
+    """Whether a plain file begins with the bytes of the compressed one, which a crash left.
+
+    The plain file is synced: it may also be one that `zstd -d` wrote.
+    """
     head = compression.plain_head(read_file(disk, folder, packed, compression.HEAD_BYTES))
     with closing(disk, disk.open_read(folder, name)) as plain:
         if head is None or disk.stat(plain).size < head.size:
@@ -112,6 +115,7 @@ def _begins_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
         crc = 0
         for block in _blocks(disk, plain, head.size):
             crc = zlib.crc32(block, crc)
+        disk.fsync(plain)
         return crc == head.crc
 
 
