@@ -244,6 +244,17 @@ def test_a_stream_that_an_older_version_began_again_is_refused_and_both_are_kept
     assert disk.content(f"{PATH}/{NAME}") == other
 
 
+def test_a_stream_that_an_older_version_began_again_is_not_compressed_over_the_first_one() -> None:
+    disk = compressed()
+    packed = disk.content(f"{PATH}/{PACKED}")
+    other = CONTENT.replace(b"7", b"8")
+    disk.plant(f"{PATH}/{NAME}", other)
+    with pytest.raises(OSError, match=f"older version.*{PACKED}.*remove one of them"):
+        compress(disk)
+    assert disk.content(f"{PATH}/{PACKED}") == packed
+    assert disk.content(f"{PATH}/{NAME}") == other
+
+
 def test_a_plain_form_that_is_not_on_the_disk_yet_is_synced_before_the_compressed_one_goes() -> (
     None
 ):
