@@ -43,7 +43,7 @@ class ColdStreams(Operation):
             for file, stat in await self._services.read(partial(self._cold, place, before)):
                 size = stat.size
                 if not command.dry_run:
-                    size = await self._compress(place, file, stat, before)
+                    size = await self._compress(place, file, stat)
                 if size:
                     rule = f"retention.streams_compressed_days = {days:g}"
                     entry = GarbageEntry(
@@ -58,11 +58,11 @@ class ColdStreams(Operation):
         with self._trees.opened(place) as folder:
             return compressible_streams(self._disk, folder, before, self._trees.failed_syncs)
 
-    async def _compress(self, place: Place, file: str, stat: FileStat, before: float) -> int:
+    async def _compress(self, place: Place, file: str, stat: FileStat) -> int:
         def compress() -> int:
             with self._trees.opened(place) as folder:
                 # A session that is open under any id, or at another daemon, has the lock.
-                if not self._disk.lock(folder) or (file, stat) not in self._cold(place, before):
+                if not self._disk.lock(folder) or self._disk.stat_name(folder, file) != stat:
                     return 0
                 return compress_stream(self._disk, folder, file)
 

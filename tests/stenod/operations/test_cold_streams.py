@@ -19,6 +19,7 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.replies import GcReport, Verification
 from steno_protocol.settings import read_settings
 from stenod.operations import cold_streams
+from stenod.recovery import cold_streams as closed_streams
 from stenod.store import usage
 from support.daemon_in_thread import DaemonInThread
 
@@ -264,6 +265,25 @@ def test_a_stream_that_changed_since_it_was_chosen_stays_plain(
         monkeypatch.setattr(cold_streams.ColdStreams, "_compress", compress)
         assert collect(client).compressed == 0
     assert forms(folder) == {NAME}
+
+
+def test_a_collection_looks_at_the_lines_of_each_stream_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fill(root)
+    for number in range(4):
+        (folder / paths.stream_file(f"more{number}")).write_bytes((folder / NAME).read_bytes())
+    looked: list[str] = []
+    real = closed_streams._is_whole
+
+    def look(disk: Any, folder: int, name: str, *arguments: Any) -> bool:
+        looked.append(name)
+        return real(disk, folder, name, *arguments)
+
+    monkeypatch.setattr(closed_streams, "_is_whole", look)
+    with served(root) as client:
+        assert collect(client).compressed == 5
+    assert len(looked) == 5
 
 
 def test_streams_of_a_mount_stay_plain(tmp_path: Path, root: Path) -> None:
