@@ -63,8 +63,9 @@ def expand_file(disk: Disk, folder: int, name: str) -> None:
     """Give a compressed file its plain form again, durable on return; it may lack a compressed one.
 
     Raises:
-        OSError: the compressed form is damaged, nothing that is installed can expand it, it has
-            other bytes than a plain form beside it, or the disk failed; both may be there.
+        Contradicted: it has other bytes than a plain form beside it.
+        OSError: the compressed form is damaged, nothing that is installed can expand it, or the
+            disk failed; both may be there.
     """
     packed = paths.compressed_file(name)
     if disk.stat_name(folder, packed) is None:
@@ -72,7 +73,7 @@ def expand_file(disk: Disk, folder: int, name: str) -> None:
     if disk.stat_name(folder, name) is None:
         _expand(disk, folder, packed, name)
     elif not _begins_durably_with(disk, folder, name, packed):
-        raise OSError(
+        raise compression.Contradicted(
             errno.EEXIST,
             f"an older version, which does not read {packed}, began another {name} beside it: keep"
             " a copy of both, then remove one of them",

@@ -320,6 +320,19 @@ def test_a_damaged_compressed_stream_is_an_error_that_says_what_to_do(
     assert forms(folder) == {PACKED}
 
 
+def test_two_forms_with_other_bytes_are_an_error_that_says_what_to_do(
+    root: Path, folder: Path
+) -> None:
+    (folder / NAME).write_bytes(b'{"number":0}\n')
+    with served(root) as client:
+        with pytest.raises(steno.Corrupt) as caught:
+            client.session("demo").stream("notes").append(record(0))
+        assert str(folder / PACKED) in caught.value.message
+        assert "remove one of them" in caught.value.message
+        assert "make room" not in caught.value.message
+    assert forms(folder) == {NAME, PACKED}
+
+
 def test_without_zstd_nothing_is_lost_and_the_error_names_the_command(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,8 +344,9 @@ def test_without_zstd_nothing_is_lost_and_the_error_names_the_command(
         monkeypatch.setattr(compression, "_package", missing)
         stream = client.session("demo").stream("notes")
         for use in (lambda: list(stream.lines()), lambda: stream.append(record(0))):
-            with pytest.raises(steno.StorageFailed, match="needs zstd: install it"):
+            with pytest.raises(steno.StorageFailed, match="needs zstd: install it") as caught:
                 use()
+            assert "disk" not in caught.value.message
         assert collect(client).failed == ["compressing files needs zstd: install it"]
         monkeypatch.undo()
         assert digest(client) == before
