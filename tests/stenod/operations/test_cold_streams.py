@@ -333,6 +333,19 @@ def test_two_forms_with_other_bytes_are_an_error_that_says_what_to_do(
     assert forms(folder) == {NAME, PACKED}
 
 
+def test_a_stream_that_cannot_be_compressed_does_not_keep_the_others_plain(
+    root: Path, folder: Path
+) -> None:
+    for stream in ("notes", "others"):
+        (folder / paths.stream_file(stream)).write_bytes(b'{"number":0}\n' * 2 * RECORDS)
+    with served(root) as client:
+        report = collect(client)
+    assert [each.file for each in report.entries] == [paths.stream_file("others")]
+    (failed,) = report.failed
+    assert failed.startswith("demo: ")
+    assert "remove one of them" in failed
+
+
 def test_without_zstd_nothing_is_lost_and_the_error_names_the_command(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
