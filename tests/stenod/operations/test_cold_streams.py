@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import msgspec
 import pytest
 
 import steno
@@ -203,6 +204,18 @@ def test_a_fork_and_a_renamed_and_a_restored_session_have_the_stream(
         assert forms(folder.with_name("moved")) == {PACKED}
         for session in ("fork", "moved"):
             assert not check(client, session).findings
+
+
+def test_a_fork_takes_the_room_of_the_plain_stream(root: Path, folder: Path) -> None:
+    plain = sum(len(msgspec.json.encode(record(number))) for number in range(RECORDS))
+    assert (folder / PACKED).stat().st_size < plain // 2
+    (root / paths.CONFIG).write_text(f"[disk]\nsession_bytes = {plain}\n")
+    with served(root) as client:
+        with pytest.raises(steno.TooLarge, match="quota"):
+            client.session("demo").fork("fork")
+        # What the session has on the disk is within the quota.
+        client.session("demo").append_message({"role": "user", "content": "hi"})
+    assert forms(folder) == {PACKED}
 
 
 def test_a_deleted_stream_is_gone_and_its_generation_is_read(root: Path, folder: Path) -> None:
