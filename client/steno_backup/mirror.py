@@ -155,7 +155,8 @@ class Mirror:
         self._report.copied += asks and is_session and not _is_current(names, copy)
         for _ in range(SNAPSHOT_TRIES_MAX):
             self._copy_files(names, folder, copy, session, asks=asks)
-            if not is_session or _streams_in(folder) <= _streams_in(copy):
+            copied = _streams_in(copy) & {path.name for path in names}
+            if not is_session or _streams_in(folder) <= copied:
                 return
             # A stream was compressed, expanded or begun meanwhile.
             names = [path for path in sorted(folder.iterdir()) if regular(path)]
@@ -179,7 +180,8 @@ class Mirror:
             if not _is_own(path.name) and not _is_void(path):
                 self._copy_plain(path, copy / path.name)
         if is_session or folder.name == paths.QUARANTINE:
-            _remove_gone({path.name for path in names}, copy)
+            # One that changed its form meanwhile keeps that of the copy until the next try.
+            _remove_gone({path.name for path in names} | _streams_in(folder), copy)
 
     def _copy_session(self, snapshot: Snapshot, copy: Path, session: str) -> None:
         if (copy / paths.CONTEXT).exists() and _is_other(snapshot, copy):

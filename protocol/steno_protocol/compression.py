@@ -40,6 +40,10 @@ class Damaged(OSError):
     """A compressed file lacks bytes, or has others than it was written with."""
 
 
+class Contradicted(OSError):
+    """A plain file does not begin with the bytes of the compressed one; the message says so."""
+
+
 class Unexpandable(OSError):
     """Nothing that is installed can expand a file; the message names the command that installs it.
 

@@ -148,6 +148,37 @@ def test_a_copy_that_is_killed_at_any_step_has_the_whole_stream(
     assert forms(copy / DEMO) == forms(packed)
 
 
+def test_a_copy_keeps_the_form_it_has_until_it_has_the_other_one(
+    root: Path,
+    second_root: Path,
+    packed: Path,
+    client: steno.BlockingClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy, wanted, taken = second_root / "copy", content(packed), mirror.taken
+    expand(packed)
+    back_up(client, root, copy)
+    # The daemon has the context open and not the stream.
+    monkeypatch.setattr(PosixDisk, "lock", lambda self, handle: True)
+
+    @contextmanager
+    def expanding(*arguments: Any) -> Any:
+        with taken(*arguments) as snapshot:
+            expand(packed)
+            yield snapshot
+
+    monkeypatch.setattr(mirror, "taken", expanding)
+    step, killed = 0, True
+    while killed:
+        compress_streams(packed)
+        client.session("demo").append_message({"role": "user", "content": "new"})
+        killed = is_killed(client, root, copy, monkeypatch, step)
+        assert content(copy / DEMO) == wanted
+        step += 1
+    assert step > 1
+    assert forms(copy / DEMO) == [NAME]
+
+
 def test_a_restored_copy_goes_on_from_the_compressed_stream(
     root: Path, second_root: Path, packed: Path, client: steno.BlockingClient
 ) -> None:

@@ -46,7 +46,7 @@ from steno_protocol.commands import (
     WriteSystemPrompt,
     command_name,
 )
-from steno_protocol.compression import Damaged
+from steno_protocol.compression import Contradicted, Damaged, Unexpandable
 from steno_protocol.errors import (
     Busy,
     NotFound,
@@ -529,7 +529,7 @@ class Router:
     def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         is_changing = isinstance(command, _ChangingCommand)
         if isinstance(error, OSError) and not (
-            is_changing or isinstance(error, (DiskRefused, Damaged))
+            is_changing or isinstance(error, (DiskRefused, Damaged, Contradicted, Unexpandable))
         ):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return ErrorMapping(asker.session or "", self._services.log).of(error)

@@ -24,7 +24,7 @@ from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Snapshot
 from stenod.sessions.session_folders import Place
-from stenod.store.usage import NEW_SESSION_BYTES, session_bytes
+from stenod.store.usage import NEW_SESSION_BYTES, forked_bytes
 
 
 class Forks(Operation):
@@ -52,7 +52,7 @@ class Forks(Operation):
                 raise fork.gone(wanted)
             self._sessions.check_taking()
             await self._take_room(
-                target.session, lambda: session_bytes(source.path) + NEW_SESSION_BYTES
+                target.session, lambda: forked_bytes(source.path) + NEW_SESSION_BYTES
             )
             with self._sessions.kept_out(target):
                 made = await self._make(wanted)

@@ -60,8 +60,10 @@ def compress_stream(disk: Disk, folder: int, name: str) -> int:
         The bytes that it takes less; 0 if it stays plain.
 
     Raises:
-        BadRequest, OSError: as `compress_file`.
+        BadRequest, OSError: as `compress_file`, and as `expand_file` if both forms are there.
     """
+    # A compressed form that has other bytes must not be replaced.
+    expand_file(disk, folder, name)
     plain = disk.stat_name(folder, name)
     freed = compress_file(disk, folder, name)
     _follow(disk, folder, name, plain, disk.stat_name(folder, paths.compressed_file(name)))

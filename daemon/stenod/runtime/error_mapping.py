@@ -6,7 +6,7 @@ from typing import Final
 
 from steno_protocol import paths
 from steno_protocol.commands import Mutation
-from steno_protocol.compression import Damaged
+from steno_protocol.compression import Contradicted, Damaged, Unexpandable
 from steno_protocol.errors import (
     Busy,
     Corrupt,
@@ -95,6 +95,17 @@ class ErrorMapping:
                 f"{error.filename} is damaged: it has other bytes than it was compressed with, and"
                 " nothing was changed; take it from a backup (`zstd -dc` prints what is before the"
                 " damage)",
+                session=self._session,
+            )
+        if isinstance(error, Contradicted):
+            self._note("contradicted", str(error))
+            return Corrupt(
+                f"{error.filename}: {error.strerror}; nothing was changed", session=self._session
+            )
+        if isinstance(error, Unexpandable):
+            self._note("unexpandable", str(error))
+            return StorageFailed(
+                f"{error.strerror}, and send the command again; nothing was changed",
                 session=self._session,
             )
         text = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"

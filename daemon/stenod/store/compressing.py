@@ -63,16 +63,17 @@ def expand_file(disk: Disk, folder: int, name: str) -> None:
     """Give a compressed file its plain form again, durable on return; it may lack a compressed one.
 
     Raises:
-        OSError: the compressed form is damaged, nothing that is installed can expand it, it has
-            other bytes than a plain form beside it, or the disk failed; both may be there.
+        Contradicted: it has other bytes than a plain form beside it.
+        OSError: the compressed form is damaged, nothing that is installed can expand it, or the
+            disk failed; both may be there.
     """
     packed = paths.compressed_file(name)
     if disk.stat_name(folder, packed) is None:
         return
     if disk.stat_name(folder, name) is None:
         _expand(disk, folder, packed, name)
-    elif not _begins_with(disk, folder, name, packed):
-        raise OSError(
+    elif not _begins_durably_with(disk, folder, name, packed):
+        raise compression.Contradicted(
             errno.EEXIST,
             f"an older version, which does not read {packed}, began another {name} beside it: keep"
             " a copy of both, then remove one of them",
@@ -103,8 +104,11 @@ def _expand(disk: Disk, folder: int, packed: str, name: str) -> None:
     disk.rename(folder, fresh, name)
 
 
-def _begins_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
-    """Whether a plain file begins with the bytes of the compressed one, which a crash left."""
+def _begins_durably_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
+    """Whether a plain file begins with the bytes of the compressed one, which a crash left.
+
+    The plain file is synced: it may also be one that `zstd -d` wrote.
+    """
     head = compression.plain_head(read_file(disk, folder, packed, compression.HEAD_BYTES))
     with closing(disk, disk.open_read(folder, name)) as plain:
         if head is None or disk.stat(plain).size < head.size:
@@ -112,6 +116,7 @@ def _begins_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
         crc = 0
         for block in _blocks(disk, plain, head.size):
             crc = zlib.crc32(block, crc)
+        disk.fsync(plain)
         return crc == head.crc
 
 

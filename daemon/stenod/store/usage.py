@@ -2,10 +2,11 @@
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from steno_protocol import paths
+from steno_protocol import compression, paths
 
 BLOCK_BYTES: Final = 4096
 """The unit in which most file systems give room to files and folders."""
@@ -37,11 +38,18 @@ def free_bytes(path: str) -> int:
 
 def session_bytes(path: str) -> int:
     """Return the bytes of a session's own files; files that vanish meanwhile count as 0."""
-    total = 0
+    return sum(map(_bytes_of, _own_files(path)))
+
+
+def forked_bytes(path: str) -> int:
+    """Return the bytes of a session's own files in a fork, to which streams are expanded."""
+    return sum(_plain_bytes_of(entry) or _bytes_of(entry) for entry in _own_files(path))
+
+
+def _own_files(path: str) -> Iterator["os.DirEntry[str]"]:
     for folder in (path, *(f"{path}/{nest}" for nest in _NESTS)):
         with suppress(OSError), os.scandir(folder) as entries:
-            total += sum(_bytes_of(entry) for entry in entries)
-    return total
+            yield from entries
 
 
 def tree_bytes(folder: str) -> int:
@@ -81,6 +89,15 @@ def changed_at(folder: str) -> float:
                 elif entry.name in _CHANGING or paths.stored_stream_of(entry.name):
                     latest = max(latest, entry.stat(follow_symlinks=False).st_mtime)
     return latest
+
+
+def _plain_bytes_of(entry: "os.DirEntry[str]") -> int | None:
+    """Return the bytes that a compressed stream says to have once it is expanded."""
+    if not paths.is_compressed(entry.name) or paths.stored_stream_of(entry.name) is None:
+        return None
+    with suppress(OSError), open(entry.path, "rb") as file:  # noqa: PTH123 (as text)
+        return compression.plain_size(file.read(compression.HEAD_BYTES))
+    return None
 
 
 def _bytes_of(entry: "os.DirEntry[str]") -> int:

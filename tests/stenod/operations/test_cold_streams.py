@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import msgspec
 import pytest
 
 import steno
@@ -19,6 +20,7 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.replies import GcReport, Verification
 from steno_protocol.settings import read_settings
 from stenod.operations import cold_streams
+from stenod.recovery import cold_streams as closed_streams
 from stenod.store import usage
 from support.daemon_in_thread import DaemonInThread
 
@@ -204,6 +206,18 @@ def test_a_fork_and_a_renamed_and_a_restored_session_have_the_stream(
             assert not check(client, session).findings
 
 
+def test_a_fork_takes_the_room_of_the_plain_stream(root: Path, folder: Path) -> None:
+    plain = sum(len(msgspec.json.encode(record(number))) for number in range(RECORDS))
+    assert (folder / PACKED).stat().st_size < plain // 2
+    (root / paths.CONFIG).write_text(f"[disk]\nsession_bytes = {plain}\n")
+    with served(root) as client:
+        with pytest.raises(steno.TooLarge, match="quota"):
+            client.session("demo").fork("fork")
+        # What the session has on the disk is within the quota.
+        client.session("demo").append_message({"role": "user", "content": "hi"})
+    assert forms(folder) == {PACKED}
+
+
 def test_a_deleted_stream_is_gone_and_its_generation_is_read(root: Path, folder: Path) -> None:
     with served(root) as client:
         stream = client.session("demo").stream("notes")
@@ -266,6 +280,25 @@ def test_a_stream_that_changed_since_it_was_chosen_stays_plain(
     assert forms(folder) == {NAME}
 
 
+def test_a_collection_looks_at_the_lines_of_each_stream_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fill(root)
+    for number in range(4):
+        (folder / paths.stream_file(f"more{number}")).write_bytes((folder / NAME).read_bytes())
+    looked: list[str] = []
+    real = closed_streams._is_whole
+
+    def look(disk: Any, folder: int, name: str, *arguments: Any) -> bool:
+        looked.append(name)
+        return real(disk, folder, name, *arguments)
+
+    monkeypatch.setattr(closed_streams, "_is_whole", look)
+    with served(root) as client:
+        assert collect(client).compressed == 5
+    assert len(looked) == 5
+
+
 def test_streams_of_a_mount_stay_plain(tmp_path: Path, root: Path) -> None:
     mount = tmp_path / "kimi"
     mount.mkdir()
@@ -300,6 +333,32 @@ def test_a_damaged_compressed_stream_is_an_error_that_says_what_to_do(
     assert forms(folder) == {PACKED}
 
 
+def test_two_forms_with_other_bytes_are_an_error_that_says_what_to_do(
+    root: Path, folder: Path
+) -> None:
+    (folder / NAME).write_bytes(b'{"number":0}\n')
+    with served(root) as client:
+        with pytest.raises(steno.Corrupt) as caught:
+            client.session("demo").stream("notes").append(record(0))
+        assert str(folder / PACKED) in caught.value.message
+        assert "remove one of them" in caught.value.message
+        assert "make room" not in caught.value.message
+    assert forms(folder) == {NAME, PACKED}
+
+
+def test_a_stream_that_cannot_be_compressed_does_not_keep_the_others_plain(
+    root: Path, folder: Path
+) -> None:
+    for stream in ("notes", "others"):
+        (folder / paths.stream_file(stream)).write_bytes(b'{"number":0}\n' * 2 * RECORDS)
+    with served(root) as client:
+        report = collect(client)
+    assert [each.file for each in report.entries] == [paths.stream_file("others")]
+    (failed,) = report.failed
+    assert failed.startswith("demo: ")
+    assert "remove one of them" in failed
+
+
 def test_without_zstd_nothing_is_lost_and_the_error_names_the_command(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,8 +370,9 @@ def test_without_zstd_nothing_is_lost_and_the_error_names_the_command(
         monkeypatch.setattr(compression, "_package", missing)
         stream = client.session("demo").stream("notes")
         for use in (lambda: list(stream.lines()), lambda: stream.append(record(0))):
-            with pytest.raises(steno.StorageFailed, match="needs zstd: install it"):
+            with pytest.raises(steno.StorageFailed, match="needs zstd: install it") as caught:
                 use()
+            assert "disk" not in caught.value.message
         assert collect(client).failed == ["compressing files needs zstd: install it"]
         monkeypatch.undo()
         assert digest(client) == before

@@ -244,6 +244,32 @@ def test_a_stream_that_an_older_version_began_again_is_refused_and_both_are_kept
     assert disk.content(f"{PATH}/{NAME}") == other
 
 
+def test_a_stream_that_an_older_version_began_again_is_not_compressed_over_the_first_one() -> None:
+    disk = compressed()
+    packed = disk.content(f"{PATH}/{PACKED}")
+    other = CONTENT.replace(b"7", b"8")
+    disk.plant(f"{PATH}/{NAME}", other)
+    with pytest.raises(OSError, match=f"older version.*{PACKED}.*remove one of them"):
+        compress(disk)
+    assert disk.content(f"{PATH}/{PACKED}") == packed
+    assert disk.content(f"{PATH}/{NAME}") == other
+
+
+def test_a_plain_form_that_is_not_on_the_disk_yet_is_synced_before_the_compressed_one_goes() -> (
+    None
+):
+    for seed, survival in OUTCOMES:
+        if survival is None:
+            continue
+        disk = compressed()
+        disk.reseed(seed)
+        # `zstd -d` leaves both, and syncs neither.
+        disk.foreign.replace(f"{PATH}/{NAME}", CONTENT)
+        expand(disk)
+        disk.crash(survival)
+        assert disk.content(f"{PATH}/{NAME}") == CONTENT
+
+
 def test_a_damaged_compressed_stream_stays_and_no_plain_one_begins() -> None:
     disk = compressed()
     packed = bytearray(disk.content(f"{PATH}/{PACKED}"))

@@ -24,6 +24,13 @@ PACKED = paths.compressed_file(NAME)
 CONTENT = b"".join(b'{"role":"user","content":"%d"}\n' % number for number in range(400))
 
 
+OUTCOMES = [
+    *((0, each) for each in (*Survival, None)),
+    *((each, Survival.TORN) for each in range(1, 9)),
+]
+"""A torn folder keeps some names and not others, by the seed."""
+
+
 def disk() -> SimulatedDisk:
     """A disk with a past generation, and the present one."""
     made = SimulatedDisk(page_bytes=256)
@@ -52,10 +59,10 @@ def deaths(*, names_in_order: bool = True) -> Iterator[tuple[SimulatedDisk, Surv
     compress(whole)
     for call in range(before, len(whole.calls)):
         for moment in MOMENTS:
-            for survival in (*Survival, None):
+            for seed, survival in OUTCOMES:
                 dying = disk()
                 dying._names_in_order = names_in_order
-                dying.reseed(call)
+                dying.reseed(seed)
                 if survival is None:
                     dying.kill_at(call, moment)
                 else:
