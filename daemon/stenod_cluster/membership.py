@@ -314,15 +314,17 @@ class Membership:
         self._ownership.release_to(session, self._peer(host))
 
     def _peer(self, host: str) -> Owner:
+        # This daemon is what a client names that repeats the command at the new owner.
+        found = [self._hosts.owner, *(peer.owner for peer in self._hosts.peers())]
         living = [
-            peer.owner
-            for peer in self._hosts.peers()
-            if host in {peer.owner.host, peer.owner.endpoint}
-            and self._hosts.living(peer.owner.host) is not None
+            owner
+            for owner in found
+            if host in {owner.host, owner.endpoint}
+            and (owner == self._hosts.owner or self._hosts.living(owner.host) is not None)
         ]
         if not living:
             raise NotFound(
-                f"no other living daemon of the cluster {self._cluster} is {host!r}:"
+                f"no living daemon of the cluster {self._cluster} is {host!r}:"
                 " `steno cluster status` lists them"
             )
         return living[0]

@@ -9,6 +9,7 @@ import anyio.from_thread
 import msgspec
 import pytest
 
+from steno_protocol.errors import NotFound
 from stenod.core.manifest import Manifest
 from stenod.store.posix import PosixDisk
 from stenod_cluster import limits
@@ -99,6 +100,16 @@ def test_a_session_that_came_from_another_daemon_is_listed_before_it_is_opened(
     (there,), (here,) = one.others("", "", 9), two.others("", "", 9)
     assert (there.session, there.endpoint, there.is_own) == ("demo", owner.endpoint, False)
     assert (here.session, here.is_own) == ("demo", True)
+
+
+def test_a_hand_over_that_is_repeated_at_the_new_owner_is_done(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, two, "demo")
+    for host in (two._hosts.owner.host, two._hosts.owner.endpoint):
+        two.give("demo", host)
+    with pytest.raises(NotFound, match="no living daemon of the cluster"):
+        one.give("demo", "ipc:///elsewhere")
 
 
 def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_path: Path) -> None:
