@@ -383,9 +383,10 @@ def test_a_session_that_was_copied_and_then_taken_over_by_a_host_that_died_is_no
             raise JournalLost(None, "no majority")
         note_taken(made, *note)
 
-    with monkeypatch.context() as patch, pytest.raises(JournalLost):
+    with monkeypatch.context() as patch:
         patch.setattr(MemoryStream, "note_taken", unheard)
-        two.ownership.acquire("s")
+        with pytest.raises(JournalLost):
+            two.ownership.acquire("s")
     two.start()
     two.now += 100.0
     write(two, "s", "2")
