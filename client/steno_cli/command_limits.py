@@ -19,6 +19,9 @@ VERIFY_TIMEOUT_S: Final = 3600.0
 VERIFICATIONS_AHEAD_MAX: Final = 4
 """Sessions whose check was asked for: the daemon checks two at a time, and has the next ones."""
 
+JOINS_AHEAD_MAX: Final = 8
+"""Sessions whose joining was asked for: each one waits for the servers several times."""
+
 CALLS_READ_BYTES_MAX: Final = RECORD_BYTES_MAX
 """Bytes of a session in which calls without a result are found at once, in memory; of a longer one
 the daemon's blocks are read."""

@@ -4,11 +4,13 @@ import os
 import pwd
 import re
 from argparse import Namespace
-from collections.abc import Generator, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import msgspec
 
@@ -18,12 +20,14 @@ from steno.parts import BlockingLink
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import limits, paths
-from steno_protocol.commands import List
-from steno_protocol.errors import BadRequest, NotFound, Unreachable
-from steno_protocol.replies import RepairedFile, Sessions
+from steno_protocol.commands import Command, List
+from steno_protocol.errors import BadRequest, NotFound, StenoError, Unreachable
+from steno_protocol.replies import RepairedFile, Reply, Sessions
 
 if TYPE_CHECKING:
     from steno.local import Reader
+
+ReplyT = TypeVar("ReplyT", bound=Reply)
 
 
 @contextmanager
@@ -46,6 +50,23 @@ def connected(
     """
     with BlockingClient(linked(options, spawn=spawn, output=output)) as client:
         yield client
+
+
+def answers(
+    link: BlockingLink, asked: Iterable[Command], kind: type[ReplyT], ahead_max: int
+) -> Iterator[ReplyT | StenoError]:
+    """The reply to each command, or why there is none; the daemon has the next ones meanwhile."""
+    pending = map(link.begin, asked)
+    ahead = deque(islice(pending, ahead_max))
+    while ahead:
+        first = ahead.popleft()
+        ahead.extend(islice(pending, 1))
+        found: ReplyT | StenoError
+        try:
+            found = link.finish(first, kind)[0]
+        except StenoError as error:
+            found = error
+        yield found
 
 
 def linked(options: Namespace, *, spawn: bool = True, output: Output | None = None) -> BlockingLink:

@@ -97,11 +97,11 @@ class Hosts:
                 this daemon changes anything.
         """
         living = [host for host in hosts if self.living(host) is not None]
-        heard = [self._await(_LEFT, name, host) for host in living]
+        heard = [(host, self._await(_LEFT, name, host)) for host in living]
         until = time.monotonic() + self.answer_s
         self._tell(_TAKEN, name)
-        for each in heard:
-            each.wait(max(0.0, until - time.monotonic()))
+        for host, each in heard:
+            self._is_heard(each, host, until)
         for host in living:
             self._awaited.pop((_LEFT, name, host), None)
 
@@ -124,11 +124,20 @@ class Hosts:
             for _ in range(limits.GIVE_ATTEMPTS_MAX):
                 # Any word may be lost, and the other daemon may be closing the session still.
                 self._tell(_GIVEN, name, host)
-                if heard.wait(self.answer_s):
+                if self._is_heard(heard, host, time.monotonic() + self.answer_s):
                     return True
+                if self.living(host) is None:
+                    break
         finally:
             self._awaited.pop((_TAKEN, name, host), None)
         return False
+
+    def _is_heard(self, word: threading.Event, host: str, until: float) -> bool:
+        """Wait for a word of another daemon while that lives; False without it."""
+        while not word.wait(max(0.0, min(self.period_s, until - time.monotonic()))):
+            if time.monotonic() >= until or self.living(host) is None:
+                return False
+        return True
 
     def _tell(self, topic: str, name: str, to: str = "") -> None:
         self._announcements.announce(self.owner, topic, msgspec.json.encode((name, self.owner, to)))

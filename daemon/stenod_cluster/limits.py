@@ -133,6 +133,9 @@ GIVE_ATTEMPTS_MAX: Final = 6
 """Times that a daemon gives a session to another one, which has `replication.dead_s` each time: the
 messages of a long session take some seconds."""
 
+TAKES_MAX: Final = 8
+"""Sessions that a daemon takes over at a time because others give them to it; each has a thread."""
+
 OWN_ATTEMPTS_MAX: Final = 8
 """Attempts to own a folder whose last message changes meanwhile."""
 

@@ -5,12 +5,14 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeGuard
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed
@@ -136,8 +138,10 @@ class Membership:
         self._untidy: deque[str] = deque(maxlen=limits.UNTIDY_NAMES_MAX)
         self._asked_in_vain_at = -limits.ASK_AGAIN_S
         owner = Owner(host_of(root), os.urandom(8).hex(), endpoint)
-        # What other daemons gave to this one.
+        # What other daemons gave to this one, and of it what it has not taken over yet.
         self._given: deque[tuple[str, Owner]] = deque()
+        self._taking: set[tuple[str, Owner]] = set()
+        self._takes = anyio.CapacityLimiter(limits.TAKES_MAX)
         self._is_given, self._is_taken = anyio.Event(), anyio.Event()
         self._hosts = Hosts(
             engine, owner, dead_s, time.monotonic, self._hear_taken, self._untidy.append,
@@ -314,15 +318,17 @@ class Membership:
         self._ownership.release_to(session, self._peer(host))
 
     def _peer(self, host: str) -> Owner:
+        # This daemon is what a client names that repeats the command at the new owner.
+        found = [self._hosts.owner, *(peer.owner for peer in self._hosts.peers())]
         living = [
-            peer.owner
-            for peer in self._hosts.peers()
-            if host in {peer.owner.host, peer.owner.endpoint}
-            and self._hosts.living(peer.owner.host) is not None
+            owner
+            for owner in found
+            if host in {owner.host, owner.endpoint}
+            and (owner == self._hosts.owner or self._hosts.living(owner.host) is not None)
         ]
         if not living:
             raise NotFound(
-                f"no other living daemon of the cluster {self._cluster} is {host!r}:"
+                f"no living daemon of the cluster {self._cluster} is {host!r}:"
                 " `steno cluster status` lists them"
             )
         return living[0]
@@ -348,7 +354,7 @@ class Membership:
             await anyio.to_thread.run_sync(self._engine.note_serving)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_losses)
-            tasks.start_soon(self._take_given)
+            tasks.start_soon(self._take_given, tasks)
             tasks.start_soon(self._tidy)
             while True:
                 self._hosts.tell_alive()
@@ -375,18 +381,23 @@ class Membership:
             with anyio.move_on_after(self._hosts.dead_s / limits.LOOKS_MIN):
                 await self._is_taken.wait()
 
-    async def _take_given(self) -> None:
-        """Take over what other daemons give to this one."""
+    async def _take_given(self, tasks: TaskGroup) -> None:
+        """Take over what other daemons give to this one; a large session delays no other one."""
         while True:
             self._is_given = anyio.Event()
             while self._given:
-                session, giver = self._given.popleft()
-                try:
-                    await anyio.to_thread.run_sync(self._ownership.take, session, giver)
-                except (OSError, StenoError) as error:
-                    # The other daemon gives it once more, or says so to its client.
-                    self._log("not_taken", session=session, giver=giver.endpoint, why=str(error))
+                tasks.start_soon(self._take, *self._given.popleft())
             await self._is_given.wait()
+
+    async def _take(self, session: str, giver: Owner) -> None:
+        take = partial(self._ownership.take, session, giver)
+        try:
+            await anyio.to_thread.run_sync(take, limiter=self._takes)
+        except (OSError, StenoError) as error:
+            # The other daemon gives it once more, or says so to its client.
+            self._log("not_taken", session=session, giver=giver.endpoint, why=str(error))
+        finally:
+            self._taking.discard((session, giver))
 
     async def _tidy(self) -> None:
         """Let the copies on this disk follow the names that other daemons changed."""
@@ -418,9 +429,10 @@ class Membership:
         self._is_taken.set()
 
     def _hear_given(self, session: str, giver: Owner) -> None:
-        if (session, giver) not in self._given:
+        if (session, giver) not in self._taking:
+            self._taking.add((session, giver))
             self._given.append((session, giver))
-        self._is_given.set()
+            self._is_given.set()
 
     # --- report ----------------------------------------------------------------------------------
 

@@ -224,7 +224,9 @@ class Mirror:
         """
         mark = read_mark(self._disk, self._folder, self._host)
         if mark is not None and (mark.identity, mark.stream) == (self._identity, self._stream):
-            tail = list(self._counted(mark.sequence))
+            # Of a copy of another host's session, the mark's own message may be its only word.
+            read = list(self._counted(mark.sequence - bool(mark.left)))
+            tail = [message for message in read if message.sequence > mark.sequence]
             replay = JournalReplay(mark.manifest.copy())
             changes = [each for message in tail for each in replay.feed(message.kind, message.body)]
             is_alone = all(message.owner.host == self._host for message in tail)

@@ -275,8 +275,14 @@ class Ownership:
             StenoError, OSError: as `acquire`.
         """
         with self.alone(path):
+            if self.found(path) is not None:
+                # Either daemon missed a word: this one that it lost it, or the giver the answer.
+                with suppress(Held):
+                    self.confirm(path)
             if self.found(path) is None:
                 self._acquire(path, giver=giver.host)
+            else:
+                self.hosts.tell_taken(path, ())
 
     def shorten(self, path: str) -> None:
         """Publish a copy of the whole folder, and remove all messages before it.

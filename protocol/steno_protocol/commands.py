@@ -646,7 +646,7 @@ class Cluster(Command, frozen=True, kw_only=True):
 
 
 class HandOver(SessionCommand, frozen=True, kw_only=True):
-    """Give a session to another daemon of the cluster; it is open there with the next command.
+    """Give a session to another daemon of the cluster; that has its files before the reply.
 
     Attributes:
         host: the identity of the other daemon's root, or its endpoint.

@@ -11,9 +11,11 @@ from steno import BlockingClient, NotFound
 from steno.local import make_target
 from steno.parts import BlockingLink
 from steno_cli.command_limits import VERIFICATIONS_AHEAD_MAX
+from steno_cli.connection import answers
 from steno_cli.repair.checking import verify_sessions
 from steno_cli.session_files import SessionFiles
-from steno_protocol.replies import Verification
+from steno_protocol.commands import Stat
+from steno_protocol.replies import SessionStat, Verification
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -86,3 +88,31 @@ def test_a_line_that_readers_skip_has_no_calls(root: Path) -> None:
     [report] = _reports(root, "demo")
     assert [each.kind for each in report.findings] == ["bad_utf8", "open_call"]
     assert _open_calls(report) == [2]
+
+
+class _Asked:
+    """A link that notes what is sent and what is waited for."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def begin(self, command: Stat) -> Stat:
+        self.steps.append(f"send {command.session}")
+        return command
+
+    def finish(self, command: Stat, kind: type[Any]) -> tuple[Any, bytes]:
+        del kind
+        self.steps.append(f"wait {command.session}")
+        if command.session == "b":
+            raise NotFound("there is no such session")
+        return command.session, b""
+
+
+def test_the_next_requests_are_sent_before_a_reply_is_awaited() -> None:
+    link: Any = _Asked()
+    asked = [Stat(session=session) for session in "abcd"]
+    found = [*answers(link, asked, SessionStat, 2)]
+    assert [str(each) for each in found] == ["a", "there is no such session", "c", "d"]
+    assert link.steps == [
+        "send a", "send b", "send c", "wait a", "send d", "wait b", "wait c", "wait d",
+    ]  # fmt: skip

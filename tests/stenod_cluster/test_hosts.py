@@ -16,10 +16,11 @@ class Daemon:
     """A daemon that keeps what it hears."""
 
     def __init__(self, stream: MemoryStream, name: str) -> None:
+        self.now = 0.0
         self.taken = threading.Event()
         self.given: list[str] = []
         self.hosts = Hosts(
-            stream.join(name), Owner(name, "1", f"ipc:///{name}"), WAIT_S, lambda: 0.0,
+            stream.join(name), Owner(name, "1", f"ipc:///{name}"), WAIT_S, lambda: self.now,
             lambda *_: self.taken.set(), on_given=lambda session, _: self.given.append(session),
         )  # fmt: skip
 
@@ -33,6 +34,7 @@ def one(stream: MemoryStream) -> Daemon:
 def two(stream: MemoryStream, one: Daemon) -> Daemon:
     made = Daemon(stream, "two")
     one.hosts.tell_alive()
+    made.hosts.tell_alive()
     return made
 
 
@@ -52,6 +54,16 @@ def test_a_session_counts_as_taken_when_its_living_owner_has_marked_its_copy(
 def test_nobody_waits_for_a_dead_owner(stream: MemoryStream, two: Daemon) -> None:
     stream.partition("one")
     two.hosts.tell_taken("s", {"dead"})
+
+
+def test_nobody_waits_any_longer_for_an_owner_that_dies_meanwhile(one: Daemon, two: Daemon) -> None:
+    two.hosts.dead_s = 0.01
+    taking = threading.Thread(target=two.hosts.tell_taken, args=("s", {"one"}), daemon=True)
+    taking.start()
+    assert one.taken.wait(WAIT_S)
+    two.now += 1.0
+    taking.join(WAIT_S / 2)
+    assert not taking.is_alive()
 
 
 def test_a_session_is_given_until_the_other_daemon_has_it(one: Daemon, two: Daemon) -> None:
@@ -76,3 +88,16 @@ def test_a_session_that_nobody_takes_is_not_given(
     stream.heal("two")
     assert not one.hosts.give("s", "two")
     assert len(two.given) == limits.GIVE_ATTEMPTS_MAX
+
+
+def test_a_session_is_given_to_no_daemon_that_dies_meanwhile(one: Daemon, two: Daemon) -> None:
+    one.hosts.dead_s = 0.01
+    given: list[bool] = []
+    giving = threading.Thread(target=lambda: given.append(one.hosts.give("s", "two")), daemon=True)
+    giving.start()
+    while not two.given:
+        assert giving.is_alive()
+    one.now += 1.0
+    giving.join(WAIT_S / 2)
+    assert given == [False]
+    assert len(two.given) == 1

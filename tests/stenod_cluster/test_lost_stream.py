@@ -367,3 +367,31 @@ def test_a_note_of_a_takeover_that_failed_says_nothing_after_a_restart(
     stream.identity = "stream-2"
     one.start()
     assert content(one, "s") == line("1") + line("2")
+
+
+def test_a_session_that_was_copied_and_then_taken_over_by_a_host_that_died_is_not_hidden(
+    one: Host, two: Host, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Copied(stream)
+    write(one, "s", "1")
+    two.ownership.follow("s")
+    two.now += 100.0
+    note_taken = MemoryStream.note_taken
+
+    def unheard(made: MemoryStream, *note: Any) -> None:
+        if note[-1] is Kind.CHANGE:
+            raise JournalLost(None, "no majority")
+        note_taken(made, *note)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStream, "note_taken", unheard)
+        with pytest.raises(JournalLost):
+            two.ownership.acquire("s")
+    two.start()
+    two.now += 100.0
+    write(two, "s", "2")
+    one.ownership.look_for_losses()
+    before.restore(stream, one, two)
+    with pytest.raises(BadRequest, match="ipc:///two"):
+        one.ownership.acquire("s")
+    assert content(two, "s") == line("1") + line("2")

@@ -1,14 +1,17 @@
 """The membership of a daemon, with a journal in memory."""
 
 import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import msgspec
 import pytest
 
+from steno_protocol.errors import NotFound
 from stenod.core.manifest import Manifest
 from stenod.store.posix import PosixDisk
 from stenod_cluster import limits
@@ -20,7 +23,7 @@ from stenod_cluster.facts import (
     Syncing,
     broken_promises,
 )
-from stenod_cluster.journal import Kind, Label, Publication, subject_of_name
+from stenod_cluster.journal import Kind, Label, Owner, Publication, subject_of_name
 from stenod_cluster.membership import Membership
 from stenod_cluster.mirror import Mark
 from support.memory_journal import MemoryJournal, MemoryStream
@@ -101,6 +104,16 @@ def test_a_session_that_came_from_another_daemon_is_listed_before_it_is_opened(
     assert (here.session, here.is_own) == ("demo", True)
 
 
+def test_a_hand_over_that_is_repeated_at_the_new_owner_is_done(tmp_path: Path) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    publish_own(stream, two, "demo")
+    for host in (two._hosts.owner.host, two._hosts.owner.endpoint):
+        two.give("demo", host)
+    with pytest.raises(NotFound, match="no living daemon of the cluster"):
+        one.give("demo", "ipc:///elsewhere")
+
+
 def test_a_message_of_another_program_is_the_trouble_of_its_session_alone(tmp_path: Path) -> None:
     stream = MemoryStream()
     one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
@@ -140,6 +153,38 @@ async def test_a_daemon_that_starts_goes_on_with_a_collection(
         tasks.cancel_scope.cancel()
 
     assert stream.names("", ".held") == []
+
+
+@pytest.mark.anyio
+async def test_a_large_session_that_is_given_delays_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = MemoryStream()
+    one, two = member(stream, tmp_path, "one"), member(stream, tmp_path, "two")
+    taken: list[str] = []
+    small = threading.Event()
+
+    def take(session: str, giver: Owner) -> None:
+        assert giver == one._hosts.owner
+        if session == "large":
+            assert small.wait(60.0)
+        taken.append(session)
+        if session == "small":
+            small.set()
+
+    async def lose(session: str) -> None:
+        del session
+
+    monkeypatch.setattr(two._ownership, "take", take)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(two.serve, lose)
+        # The giver says it again meanwhile.
+        for session in ("large", "large", "small"):
+            one._hosts._tell("given", session, two._hosts.owner.host)
+        while len(taken) < 2:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert taken == ["small", "large"]
 
 
 def test_a_list_is_stale_while_no_majority_answers(tmp_path: Path) -> None:

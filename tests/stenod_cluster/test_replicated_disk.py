@@ -887,3 +887,49 @@ def test_what_was_refused_stays_in_a_change_that_stands_on_it(
     two.open("s")
     assert two.content("s")["context.jsonl"] == line("1")
     assert two.content("s")["stream-a.jsonl"] == line("x" * 30_000)
+
+
+def write(host: Host, text: str) -> None:
+    log = host.open("s").log
+    log.append(line(text))
+    log.sync()
+    host.close()
+
+
+def lose_one(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    """Lose the first announcement of a topic."""
+    announce, topics = MemoryStream.announce, [lost]
+
+    def announced(stream: MemoryStream, host: str, topic: str, body: bytes) -> None:
+        if topic in topics:
+            topics.remove(topic)
+        else:
+            announce(stream, host, topic, body)
+
+    monkeypatch.setattr(MemoryStream, "announce", announced)
+
+
+@pytest.mark.parametrize("word", ["given", "taken", "left"])
+def test_a_hand_over_of_which_a_word_is_lost_ends_at_its_new_owner(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    write(one, "1")
+    two.hosts.tell_alive()
+    lose_one(monkeypatch, word)
+    one.ownership.release_to("s", two.hosts.owner)
+    assert two.ownership.found("s") is not None
+    assert two.content("s") == one.content("s")
+
+
+def test_a_host_that_missed_its_loss_of_a_session_takes_what_it_is_given(
+    one: Host, two: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(two, "1")
+    one.now += 100.0
+    lose_one(monkeypatch, "taken")
+    write(one, "2")
+    assert two.ownership.found("s") is not None
+    two.hosts.tell_alive()
+    one.ownership.release_to("s", two.hosts.owner)
+    two.ownership.confirm("s")
+    assert two.content("s") == one.content("s")

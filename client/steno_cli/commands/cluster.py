@@ -24,17 +24,19 @@ from steno_cli.cluster.hosts import host_meant
 from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
-from steno_cli.command_limits import TRY_AGENTS_MAX, TRY_TURNS_MAX
-from steno_cli.connection import connected
+from steno_cli.command_limits import JOINS_AHEAD_MAX, TRY_AGENTS_MAX, TRY_TURNS_MAX
+from steno_cli.connection import answers, connected, linked
 from steno_cli.daemon_control import stop_daemon
 from steno_cli.destination import new_file
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
+from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.wording import count, duration, number
+from steno_protocol.commands import Stat
 from steno_protocol.errors import BadRequest, StenoError, StorageFailed
-from steno_protocol.replies import ClusterReport, ClusterSession, SessionEntry
+from steno_protocol.replies import ClusterReport, ClusterSession, SessionEntry, SessionStat
 
 _SHOWN: Final = 20
 """Sessions that `status` shows by itself: each one costs the servers a look."""
@@ -237,19 +239,22 @@ def _join(options: Namespace, output: Output) -> int:
         root = stop_daemon(options).root
         write_request(root, "create" if options.create else "again")
         options.root, options.socket, options.endpoint = str(root), None, None
-    with connected(options) as client:
+    # Those that are large come side by side.
+    link = linked(patient(options))
+    with BlockingClient(link) as client:
         with Progress(output, "comparing sessions"):
             _report(client, "", 0)
             before = _comparison(client, prefix)
         # Of a session in a stream that lost messages, this root may have the newest files.
         used = [*before.missing, *(before.there if options.again else ())]
         failed: dict[str, str] = {}
+        asked = (Stat(session=session) for session in used)
+        joining = answers(link, asked, SessionStat, JOINS_AHEAD_MAX)
         with Progress(output, "joining") as progress:
             for session in progress.over(used):
-                try:
-                    client.stat(session)
-                except StenoError as error:
-                    failed[session] = error.message
+                found = next(joining)
+                if isinstance(found, StenoError):
+                    failed[session] = found.message
         with Progress(output, "comparing sessions"):
             after = _comparison(client, prefix) if used else before
     joined = [session for session in before.missing if session in after.there]

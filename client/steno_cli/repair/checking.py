@@ -2,9 +2,7 @@
 
 import zlib
 from argparse import Namespace
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,7 +15,7 @@ from steno_cli.command_limits import (
     VERIFICATIONS_AHEAD_MAX,
     VERIFY_TIMEOUT_S,
 )
-from steno_cli.connection import pages
+from steno_cli.connection import answers, pages
 from steno_cli.session_files import SessionFiles
 from steno_present.open_calls import OpenCall, OpenCalls, open_calls
 from steno_present.wording import count
@@ -61,17 +59,16 @@ def verify_sessions(
         sessions: their ids.
     """
     files = SessionFiles(client)
-    asked = ((session, link.begin(Verify(session=session))) for session in sessions)
-    ahead = deque(islice(asked, VERIFICATIONS_AHEAD_MAX))
-    while ahead:
-        session, pending = ahead.popleft()
-        ahead.extend(islice(asked, 1))
+    asked = (Verify(session=session) for session in sessions)
+    reports = answers(link, asked, Verification, VERIFICATIONS_AHEAD_MAX)
+    for session, report in zip(sessions, reports, strict=True):
         try:
-            try:
-                report = link.finish(pending, Verification)[0]
-            except NotFound as error:
-                report = _not_found(client, session, error)
-            yield _with_open_calls(client, files, report)
+            if isinstance(report, NotFound):
+                yield _with_open_calls(client, files, _not_found(client, session, report))
+            elif isinstance(report, StenoError):
+                yield report
+            else:
+                yield _with_open_calls(client, files, report)
         except StenoError as error:
             yield error
 
