@@ -564,7 +564,7 @@ def test_of_a_long_file_a_line_is_said_now_and_then_and_at_its_end(
     # A note waits for nothing.
     with file.open("ab") as content:
         content.write(b"no record\n" + b"".join(file.read_bytes().splitlines(keepends=True)))
-    notes = [note for each in range(5) for seen in world.look(0.1) for note in seen.notes]
+    notes = [note for _ in range(5) for seen in world.look(0.1) for note in seen.notes]
     assert len(notes) == 1
 
 
