@@ -48,6 +48,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         format: its short name, which is also that of the stream with the lines of the file.
         path: the path of the file; None if no note has it.
         is_gone: the file was deleted.
+        is_masked: secrets were masked as its lines were kept, so that they are not byte for byte
+            those of the file.
         id: the id of the session in the program; None if nothing names it.
         work_dir: the directory in which it began.
         branch: the branch of the repository there, as the program saw it last.
@@ -60,6 +62,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     path: str | None = None
     is_gone: bool = False
+    is_masked: bool = False
     id: str | None = None
     work_dir: str | None = None
     branch: str | None = None
@@ -164,6 +167,7 @@ def origin_of(
         format=kind.stream,
         path=path,
         is_gone=note.get("is_gone") is True,
+        is_masked=note.get("is_masked") is True,
         id=identity,
         **found._asdict(),
         resume=_resuming(kind, identity, found),

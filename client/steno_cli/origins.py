@@ -141,7 +141,9 @@ def rows_of(origin: "Origin | None") -> list[tuple[str, str]]:
     """What people read of an origin: names and values, only what is known."""
     if origin is None:
         return []
-    path = f"{origin.path} (deleted)" if origin.is_gone else origin.path
+    states = {"deleted": origin.is_gone, "kept with masks": origin.is_masked}
+    what = ", ".join(each for each, is_so in states.items() if is_so)
+    path = f"{origin.path} ({what})" if origin.path and what else origin.path
     rows = (
         ("program", origin.program),
         ("file", path),

@@ -97,6 +97,7 @@ def write_session(
     note = SourceNote(
         path=str(source.file), identity=source.identity, title=title,
         generation=0, lines=kept, offset=cursor.offset, digest=cursor.digest,
+        is_masked=mask is not None,
     )  # fmt: skip
     _write(folder / paths.stream_file(SOURCE), [msgspec.json.encode(note) + b"\n"])
     # `steno sessions` sorts by the last change, which is the other program's.

@@ -190,9 +190,12 @@ class Follower:
         generation, lines = self._stream.head
         title = self._source.title_of(reading.transcript) or (last.title if last else "")
         cursor = reading.cursor(generation)
+        # Its first lines stay masked when the root asks for no masks any more.
+        was_masked = last is not None and last.is_masked and last.generation == generation
         note = note_of(
             self._source, self._redactor, title=title, generation=generation, lines=lines,
             offset=cursor.offset, digest=cursor.digest,
+            is_masked=was_masked or self._redactor is not None,
         )  # fmt: skip
         self._noted = reading.offset
         if note == last:

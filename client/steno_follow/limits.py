@@ -34,6 +34,10 @@ WATCH_RESCAN_S: Final = 2.0
 WATCH_LOOK_BYTES: Final = 8 * MIB
 """Bytes of one file that a watch takes in before it looks at the others: below a second of work."""
 
+WATCH_PROGRESS_S: Final = 5.0
+"""Between two lines about a long file that is taken in bit by bit: 2 GB are 250 bits, of which most
+add nothing to the context yet."""
+
 WATCH_STATS_MAX: Final = 2000
 """Files that are looked at each time, about 7 ms: up to a half of them those that changed lately,
 and the others take turns. 10 000 idle files need half a per cent of a core."""

@@ -40,6 +40,7 @@ class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         offset: the bytes of the file in it.
         digest: a digest of them.
         is_gone: the file was deleted.
+        is_masked: secrets were masked in that stream as it was written.
     """
 
     path: str
@@ -50,6 +51,7 @@ class SourceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     offset: int = 0
     digest: str = ""
     is_gone: bool = False
+    is_masked: bool = False
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> "SourceNote | None":

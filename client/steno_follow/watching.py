@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -25,6 +25,7 @@ from steno_follow.limits import (
     WATCH_BACKOFF_MAX_S,
     WATCH_BACKOFF_MIN_S,
     WATCH_LOOK_BYTES,
+    WATCH_PROGRESS_S,
     WATCH_READERS_BYTES_MAX,
     WATCH_READERS_MAX,
     WATCH_SETTLED_S,
@@ -91,6 +92,21 @@ class _Work:
     failure: str = ""
 
 
+@dataclass(slots=True)
+class _Longer:
+    """A file of which only a part was taken in.
+
+    Attributes:
+        said_at: when a line was said of it, in seconds of the watcher's clock.
+        file_bytes: the bytes that were added since.
+        messages: the records that were added since.
+    """
+
+    said_at: float
+    file_bytes: int = 0
+    messages: int = 0
+
+
 class Watcher:
     """Follows files until it is not called any more.
 
@@ -131,8 +147,8 @@ class Watcher:
         self.followers: OrderedDict[str, Follower] = OrderedDict()
         self._work: dict[str, _Work] = {}
         self._indexes = IndexWatch()
-        # Files of which only a part was taken in: they come after the others.
-        self._longer: set[str] = set()
+        # They come after the others.
+        self._longer: dict[str, _Longer] = {}
 
     @property
     def databases(self) -> list[Path]:
@@ -275,7 +291,7 @@ class Watcher:
 
     def _gone(self, file: WatchedFile) -> Iterator[Seen]:
         self.followers.pop(file.path, None)
-        self._longer.discard(file.path)
+        self._longer.pop(file.path, None)
         source, known = self.sources.pop(file.path, None), self._known.at(file.path)
         if source is not None:
             copies = [path for path, each in self.sources.items() if each.session == source.session]
@@ -309,11 +325,21 @@ class Watcher:
             has_more = file.shape is not None and file.shape.size > WATCH_LOOK_BYTES
         else:
             has_more = found.has_more
+        longer = self._longer.pop(file.path, None)
         if has_more:
-            self._longer.add(file.path)
-        else:
-            self._longer.discard(file.path)
-        yield from _seen(found, placed)
+            self._longer[file.path] = longer = longer or _Longer(self._clock())
+        for seen in _seen(found, placed):
+            yield from (seen,) if longer is None else self._bounded(seen, longer, has_more=has_more)
+
+    def _bounded(self, seen: Seen, longer: _Longer, *, has_more: bool) -> Iterator[Seen]:
+        """What is said of a long file: its end, all but growth, and now and then a sum."""
+        longer.file_bytes += seen.file_bytes
+        longer.messages += seen.messages
+        is_recent = self._clock() - longer.said_at < WATCH_PROGRESS_S
+        if has_more and is_recent and seen.state == "grown" and not seen.notes:
+            return
+        yield replace(seen, file_bytes=longer.file_bytes, messages=longer.messages)
+        longer.said_at, longer.file_bytes, longer.messages = self._clock(), 0, 0
 
     def _look(
         self, file: WatchedFile, source: ForeignSource, redactor: Redactor | None

@@ -1,5 +1,6 @@
 """What the command says of the program that a session comes from, and how it chooses by it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_json_has_the_origin(run: Steno) -> None:
         assert (origin["id"], origin["work_dir"]) == (CODEX, "/srv/bakery")
         assert (origin["branch"], origin["model"]) == ("main", "codex-test-1")
         assert origin["resume"] == f"cd /srv/bakery && codex resume {CODEX}"
-        assert origin["is_gone"] is False
+        assert origin["is_gone"] is origin["is_masked"] is False
         assert run(command, "own", "--json").document["origin"] is None
 
 
@@ -64,6 +65,34 @@ def test_a_deleted_file_is_called_so(run: Steno, tmp_path: Path) -> None:
     (tmp_path / ".claude/projects/-srv-shop" / f"{CLAUDE}.jsonl").unlink()
     run("import", str(tmp_path / ".claude/projects"))
     assert f"{CLAUDE}.jsonl (deleted)" in run("info", CLAUDE_SESSION).out
+
+
+def test_a_session_that_was_masked_as_it_was_written_says_so(root: Path, tmp_path: Path) -> None:
+    run, places = Steno(root), str(tmp_path / ".claude/projects")
+    settings = root / "config.toml"
+    settings.write_text('[redact]\nat = "write"\n')
+    file = claude_file(tmp_path)
+    assert run("import", places).code == 0
+
+    def check(name: str) -> None:
+        assert f"{name} (kept with masks)" in run("info", CLAUDE_SESSION).out
+        assert f"{name} (kept with masks)" in run("show", CLAUDE_SESSION).out
+        origin = run("info", CLAUDE_SESSION, "--json").document["origin"]
+        assert (origin["is_masked"], origin["is_gone"]) == (True, False)
+
+    check(file.name)
+    # What was masked stays so when no new line is.
+    settings.unlink()
+    with file.open("a") as lines:
+        lines.write(json.dumps(claude_node("99", "9", "user", "and on")) + "\n")
+    assert run("import", places).code == 0
+    check(file.name)
+    # An import of a folder with no transcript is a mistake, and marks none.
+    agent = file.with_suffix("") / "subagents" / "agent-7.jsonl"
+    write_lines(agent, [claude_node("9", None, "user", "look around", isSidechain=True)])
+    file.unlink()
+    assert run("import", places).code == 0
+    assert f"{file.name} (deleted, kept with masks)" in run("info", CLAUDE_SESSION).out
 
 
 def test_sessions_are_chosen_by_program(run: Steno) -> None:

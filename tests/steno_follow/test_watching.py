@@ -21,7 +21,12 @@ from steno_follow.aside import folder_aside
 from steno_follow.context import FollowedContext
 from steno_follow.file_watch import FileWatch
 from steno_follow.following import Follower
-from steno_follow.limits import WATCH_BACKOFF_MAX_S, WATCH_BACKOFF_MIN_S, WATCH_SETTLED_S
+from steno_follow.limits import (
+    WATCH_BACKOFF_MAX_S,
+    WATCH_BACKOFF_MIN_S,
+    WATCH_PROGRESS_S,
+    WATCH_SETTLED_S,
+)
 from steno_follow.naming import id_of_copy
 from steno_follow.search import find_one
 from steno_follow.source_tree import SourceTree
@@ -524,7 +529,7 @@ def test_a_long_file_is_taken_in_bit_by_bit_and_others_come_first(
     world.write(2, "one")
     looks = 0
     while world.context(1) != texts:
-        seen, *rest = world.look()
+        seen, *rest = world.look(WATCH_PROGRESS_S)
         assert (seen.session, len(rest)) == (
             (world.session(1), 0) if looks else (world.session(2), 1)
         )
@@ -533,6 +538,34 @@ def test_a_long_file_is_taken_in_bit_by_bit_and_others_come_first(
     world.write(1, *texts, "more")
     world.look()
     assert world.context(1) == [*texts, "more"]
+
+
+def test_of_a_long_file_a_line_is_said_now_and_then_and_at_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steno_follow.watching.WATCH_LOOK_BYTES", 1000)
+    texts = [f"text {number}" for number in range(100)]
+    file = world.write(1, *texts)
+    [seen] = world.look()
+    assert seen.state == "imported"
+    [begun], imported = world.context(1)[:1], len(world.context(1))
+    assert begun == texts[0]
+    [first] = world.client.session(world.session(1)).stream("source").last(1)
+    looks, said = 0, list[Seen]()
+    while world.context(1) != texts:
+        said += world.look(WATCH_PROGRESS_S / 5)
+        looks += 1
+    said += world.look(WATCH_SETTLED_S)
+    assert looks > 10
+    assert 1 < len(said) <= looks / 5 + 2
+    assert {each.state for each in said} == {"grown"}
+    assert sum(each.messages for each in said) == len(texts) - imported
+    assert sum(each.file_bytes for each in said) == file.stat().st_size - first.record["offset"]
+    # A note waits for nothing.
+    with file.open("ab") as content:
+        content.write(b"no record\n" + b"".join(file.read_bytes().splitlines(keepends=True)))
+    notes = [note for _ in range(5) for seen in world.look(0.1) for note in seen.notes]
+    assert len(notes) == 1
 
 
 def test_a_conversation_is_followed_up_to_a_number_of_records(
@@ -765,6 +798,46 @@ def test_a_file_system_that_is_mounted_again_has_other_numbers_and_the_same_file
     more(world.file(1), 2, "two", SESSION.format(1))
     world.write(2, "eins")
     assert world.states() == {world.session(1): "grown", world.session(2): "imported"}
+    assert (world.context(1), world.client.stat(world.session(1)).generation) == (["one", "two"], 0)
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_what_an_unmounted_folder_marked_is_unmarked_when_its_files_return(
+    world: World, tmp_path: Path, is_watched: bool
+) -> None:
+    world.write(1, "one")
+    world.write(2, "eins")
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    away = tmp_path / "away"
+    world.folder.rename(away)
+    world.folder.mkdir()
+    sessions = [world.session(1), world.session(2)]
+    found = world.states() | world.states(WATCH_SETTLED_S)
+    assert found == dict.fromkeys(sessions, "deleted")
+
+    def marks() -> list[bool]:
+        origins = [read_origin(world.client.session(each)) for each in sessions]
+        labels = [world.client.stat(each).labels for each in sessions]
+        assert ["source-deleted" in each for each in labels] == [
+            each.is_gone for each in origins if each
+        ]
+        return [each.is_gone for each in origins if each]
+
+    assert marks() == [True, True]
+    if not is_watched:
+        world.new_watcher()
+        world.look()
+        assert marks() == [True, True]
+    world.folder.rmdir()
+    away.rename(world.folder)
+    if not is_watched:
+        world.new_watcher()
+    world.look()
+    world.look(WATCH_SETTLED_S)
+    assert marks() == [False, False]
+    more(world.file(1), 2, "two", SESSION.format(1))
+    assert world.states() == {world.session(1): "grown"}
     assert (world.context(1), world.client.stat(world.session(1)).generation) == (["one", "two"], 0)
 
 

@@ -21,7 +21,9 @@ export function resumeButton({ resume }) {
 /** The elements that describe an origin; none for a session of steno itself. */
 export function originOf(origin) {
   if (!origin) return [];
-  const path = origin.path && origin.is_gone ? `${origin.path} (deleted)` : origin.path;
+  const states = [origin.is_gone && "deleted", origin.is_masked && "kept with masks"];
+  const what = states.filter(Boolean).join(", ");
+  const path = origin.path && what ? `${origin.path} (${what})` : origin.path;
   return [
     h("span", { class: "label program" }, origin.program),
     origin.work_dir ? h("code", { class: "dir", title: "directory" }, origin.work_dir) : null,

@@ -22,8 +22,11 @@ from support.pacing import wait_for_fact
 _PROMPT_BEHIND: Final = frozenset({"qwen", "copilot", "kimi-code", "gemini"})
 """Programs that take the prompt behind `-p`, also as they go on."""
 
-_RUN_S: Final = 60.0
-"""A call of a program takes a few seconds, on a busy machine several of them."""
+RUN_S: Final = 180.0
+"""A call of a program takes up to 3 s of a core, and ten programs may want that core."""
+
+TEST_S: Final = 600.0
+"""A test has up to nine of these calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Machine:
         """Let a program carry out a prompt; returns the last request of the turn."""
         asked = len(self.model.requests)
         with self.running(program, prompt, resumed, forks=forks) as process:
-            out, errors = process.communicate(timeout=_RUN_S)
+            out, errors = process.communicate(timeout=RUN_S)
         assert fails or process.returncode == 0, out + errors
         requests = self.model.requests[asked:]
         # Behind the turn, a program may ask for a summary.
@@ -129,7 +132,7 @@ class Machine:
     def run(self, *words: str) -> str:
         """Run a command of a program to its end; returns what it printed."""
         with self._begin(words) as process:
-            out, errors = process.communicate(timeout=_RUN_S)
+            out, errors = process.communicate(timeout=RUN_S)
         assert process.returncode == 0, out + errors
         return out
 
@@ -234,14 +237,14 @@ class Machine:
         wanted, shape = turn.shape(turn.request.whole), turn.shape
         try:
             wait_for_fact(
-                lambda: shape(self.context(turn.file)) == wanted, _RUN_S, "another context"
+                lambda: shape(self.context(turn.file)) == wanted, RUN_S, "another context"
             )
         except AssertionError:
             found = shape(self.context(turn.file))
             raise AssertionError("\n".join(_differences(found, wanted))) from None
         # What a program writes behind its answer changes no context, and comes later.
         wait_for_fact(
-            lambda: self.kept(turn.file) == turn.file.read_bytes(), _RUN_S, "the file's bytes"
+            lambda: self.kept(turn.file) == turn.file.read_bytes(), RUN_S, "the file's bytes"
         )
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from interop.agents.said import Said, of_chat, of_claude, of_contents, of_responses
 
 _SIGN: Final = re.compile(r"\{\{(run|hold|fail|long) ?(.*?)\}\}")
-_HELD_S: Final = 60.0
+_HELD_S: Final = 600.0
 """A held answer ends by itself, so that a program that nobody kills ends, too."""
 
 _TOKEN_BYTES: Final = 4

@@ -1,34 +1,27 @@
 """Real agents are followed: steno's context is what the program sends with its next request."""
 
-from interop.agents.machine import Machine
+import pytest
+
+from interop.agents.machine import RUN_S, TEST_S, Machine
 from interop.agents.programs import CODEX, GEMINI, Program, each_program
 
-
-@each_program
-def test_parallel_calls_and_forks_are_followed(machine: Machine, program: Program) -> None:
-    with machine.watch():
-        first = machine.turn(program, "Look {{run ls}} {{run echo two}}")
-        machine.wait_until_followed(first)
-        second = machine.turn(program, "Go on", first.session)
-        machine.wait_until_followed(second)
-        if not (program.fork or program.copy):
-            return
-        fork = machine.turn(program, "Go elsewhere", first.session, forks=True)
-        machine.wait_until_followed(fork)
-        # The session that it was forked from is as it was.
-        machine.wait_until_followed(second)
+pytestmark = pytest.mark.timeout(TEST_S)
 
 
 @each_program
-def test_whatever_is_killed_the_next_turn_is_followed(machine: Machine, program: Program) -> None:
+def test_whatever_is_killed_or_refused_the_next_turn_is_followed(
+    machine: Machine, program: Program
+) -> None:
     with machine.watch() as watch:
         first = machine.turn(program, "Look {{run ls}}")
         machine.wait_until_followed(first)
         with machine.running(program, "Tell me {{hold}}", first.session):
-            assert machine.model.held.wait(60)
+            assert machine.model.held.wait(RUN_S)
         # The program was killed in the middle of an answer.
         second = machine.turn(program, "Go on", first.session)
         machine.wait_until_followed(second)
+        # Its next request is refused.
+        machine.turn(program, "Tell me {{fail}}", first.session, fails=True)
         machine.kill_daemon()
         third = machine.turn(program, "And on", first.session)
         machine.wait_until_followed(third)
@@ -67,23 +60,13 @@ def test_the_live_branch_of_two_writers_is_followed(machine: Machine, program: P
     with machine.watch():
         first = machine.turn(program, "Look {{run ls}}")
         with machine.running(program, "Tell me {{hold}}", first.session) as slow:
-            assert machine.model.held.wait(60)
+            assert machine.model.held.wait(RUN_S)
             if program == CODEX:
                 with machine.running(program, "Meanwhile", first.session) as second:
-                    assert second.wait(60) != 0, "Codex lets one process write a session"
+                    assert second.wait(RUN_S) != 0, "Codex lets one process write a session"
             else:
                 machine.wait_until_followed(machine.turn(program, "Meanwhile", first.session))
             machine.model.go_on.set()
-            assert slow.wait(60) == 0
+            assert slow.wait(RUN_S) == 0
         last = machine.turn(program, "Go on", first.session)
         machine.wait_until_followed(last)
-
-
-@each_program
-def test_a_refused_request_is_followed_as_the_program_goes_on(
-    machine: Machine, program: Program
-) -> None:
-    with machine.watch():
-        first = machine.turn(program, "Look {{run ls}}")
-        machine.turn(program, "Tell me {{fail}}", first.session, fails=True)
-        machine.wait_until_followed(machine.turn(program, "Go on", first.session))

@@ -4,10 +4,14 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from interop.agents.machine import Machine
+import pytest
+
+from interop.agents.machine import TEST_S, Machine
 from interop.agents.mock_model import Request
 from interop.agents.programs import COPILOT, OPENCODE, require
 from interop.agents.said import Said, of_chat
+
+pytestmark = pytest.mark.timeout(TEST_S)
 
 
 def imported(machine: Machine, path: str) -> str:
