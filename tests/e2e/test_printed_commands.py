@@ -74,6 +74,7 @@ IN_A_CLUSTER: Final = {
     "steno cluster join --again", "steno cluster join --create",
     "steno cluster move {path} {self.owner.endpoint}",
     "steno cluster move {session} {self._hosts.owner.endpoint}",
+    "steno cluster status {path}",
 }  # fmt: skip
 """Commands that need a cluster; the tests in `tests/cluster` run them."""
 
@@ -178,7 +179,7 @@ def test_a_path_in_a_printed_command_is_quoted() -> None:
         for call in bare.findall(text)
     }
     # The id of a session, which has no blanks.
-    assert {call for call in found if "cluster move" not in call} == set()
+    assert {call for call in found if "steno cluster" not in call} == set()
 
 
 def test_no_mention_is_out_of_date() -> None:

@@ -22,6 +22,12 @@ COLOURED = RichMarkup(has_colours=True)
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
+@pytest.fixture(autouse=True)
+def _new_record() -> None:
+    for each in (PLAIN, COLOURED):
+        each.begin_record()
+
+
 @pytest.fixture
 def _no_collection() -> Generator[None]:
     """hypothesis has a callback in the collector, and an exception there fails a test."""

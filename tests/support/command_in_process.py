@@ -19,11 +19,14 @@ from unittest.mock import patch
 
 import sniffio
 
+from steno_cli import readable
 from steno_cli.entry import main
 from support.warm_command import exchanged, pipes, stream
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 """What some commands handle by themselves, to the end of their process."""
+
+_RENDER_S_MAX: Final = 60.0
 
 
 def is_possible() -> bool:
@@ -69,6 +72,8 @@ def _as_its_process(
             patch.multiple(sys, argv=["steno", *arguments], **named),
             # Python looks for it once a process.
             patch.object(tempfile, "tempdir", None),
+            # Its alarm would also end what the tests do behind the text.
+            patch.object(readable, "RENDER_S_MAX", _RENDER_S_MAX),
         ):
             time.tzset()
             yield

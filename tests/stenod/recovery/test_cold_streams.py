@@ -229,6 +229,16 @@ def test_a_compressed_form_that_a_crash_left_goes_if_the_plain_one_has_its_bytes
     assert disk.content(f"{PATH}/{NAME}") == CONTENT + more
 
 
+@pytest.mark.parametrize("size", [0, 1, len(CONTENT) // 2, len(CONTENT) - 1])
+def test_a_plain_form_that_a_power_cut_left_shorter_is_expanded_again(size: int) -> None:
+    """As after a failed sync of its end, whose bytes were in memory when it was compressed."""
+    disk = compressed()
+    disk.plant(f"{PATH}/{NAME}", CONTENT[:size])
+    expand(disk)
+    assert not disk.has_file(f"{PATH}/{PACKED}")
+    assert disk.content(f"{PATH}/{NAME}") == CONTENT
+
+
 @pytest.mark.parametrize(
     "other", [b'{"n":0}\n', CONTENT.replace(b"7", b"8")], ids=["short", "long"]
 )
