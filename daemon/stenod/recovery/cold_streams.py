@@ -48,6 +48,9 @@ def compressible_streams(
 
 def _is_whole(disk: Disk, folder: int, name: str, failed_syncs: FailedSyncs) -> bool:
     with closing(disk, disk.open_read(folder, name)) as handle:
+        # So that a power cut leaves its bytes and its time, while both forms are there.
+        with failed_syncs.syncing(disk.stat(handle)):
+            disk.fsync(handle)
         end = FileEnd(disk, folder, handle, name, 0, "", "", failed_syncs)
         # Readers of the compressed form have no recovery point either.
         return end.readable_size(None) == end.size

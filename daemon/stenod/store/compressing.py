@@ -63,16 +63,22 @@ def expand_file(disk: Disk, folder: int, name: str) -> None:
     """Give a compressed file its plain form again, durable on return; it may lack a compressed one.
 
     Raises:
-        Contradicted: neither it nor a plain form beside it begins with the bytes of the other.
+        Contradicted: a plain form beside it was changed since, and has other bytes.
         OSError: the compressed form is damaged, nothing that is installed can expand it, or the
             disk failed; both may be there.
     """
     packed = paths.compressed_file(name)
-    if disk.stat_name(folder, packed) is None:
+    whole, plain = disk.stat_name(folder, packed), disk.stat_name(folder, name)
+    if whole is None:
         return
-    if disk.stat_name(folder, name) is None or _is_beginning(disk, folder, name, packed):
+    if plain is None:
         _expand(disk, folder, packed, name)
-    elif not _begins_durably_with(disk, folder, name, packed):
+    elif _begins_durably_with(disk, folder, name, packed):
+        pass
+    elif plain.modified_s == whole.modified_s:
+        # Nobody changed it: a power cut took bytes of it that an earlier sync had failed to write.
+        _expand(disk, folder, packed, name)
+    else:
         raise compression.Contradicted(
             errno.EEXIST,
             f"an older version, which does not read {packed}, began another {name} beside it: keep"
@@ -102,28 +108,6 @@ def _expand(disk: Disk, folder: int, packed: str, name: str) -> None:
             remove(disk, folder, fresh)
         raise
     disk.rename(folder, fresh, name)
-
-
-def _is_beginning(disk: Disk, folder: int, name: str, packed: str) -> bool:
-    """Whether a plain file is a shorter beginning of the compressed one.
-
-    A power cut leaves that of a file whose last bytes were on no disk when they were compressed.
-    """
-    with (
-        closing(disk, disk.open_read(folder, name)) as plain,
-        closing(disk, disk.open_read(folder, packed)) as source,
-    ):
-        size = left = disk.stat(plain).size
-        head = compression.plain_head(disk.read(source, compression.HEAD_BYTES, 0))
-        if head is None or size >= head.size:
-            return False
-        wanted = found = 0
-        for block in _blocks(disk, plain, size):
-            wanted = zlib.crc32(block, wanted)
-        for block in expanded_blocks(disk, source, packed):
-            found = zlib.crc32(block[:left], found)
-            left -= min(left, len(block))
-        return found == wanted
 
 
 def _begins_durably_with(disk: Disk, folder: int, name: str, packed: str) -> bool:
