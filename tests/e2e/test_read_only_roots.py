@@ -138,10 +138,12 @@ def test_each_command_that_reads_a_session_reads_another_users(written: Path) ->
     as_root_elsewhere(written)
     known, steno = facts_of(written), Steno(written)
     for words in READS:
-        ran = steno(words[0], "demo", *words[1:])
+        ran = steno.forked(words[0], "demo", *words[1:])
         assert (words, ran.code) == (words, 7 if words == ("verify",) else 0)
         assert "without its daemon" in ran.err
-    assert {each["session"] for each in steno("sessions", "--json").document["sessions"]} == {
+    assert {
+        each["session"] for each in steno.forked("sessions", "--json").document["sessions"]
+    } == {
         "demo",
         "other",
     }
