@@ -16,7 +16,7 @@ from stenod.recovery.cold_streams import compress_stream, compressible_streams, 
 from stenod.sessions import streams
 from stenod.store import compressing
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import closing, open_file
+from stenod.store.handles import closing, open_file, write_all
 from stenod.store.names import read_file, stat_file
 from support.simulated_disk import MOMENTS, Death, Effect, SimulatedDisk, Survival
 from support.whole_sessions import PATH, World
@@ -241,32 +241,33 @@ def test_a_plain_form_of_which_a_power_cut_took_bytes_is_expanded_again(left: by
     assert disk.content(f"{PATH}/{NAME}") == CONTENT
 
 
+@pytest.mark.parametrize("act", [expand, compress])
 @pytest.mark.parametrize(
     "other", [b'{"n":0}\n', CONTENT.replace(b"7", b"8")], ids=["short", "long"]
 )
 def test_a_stream_that_an_older_version_began_again_is_refused_and_both_are_kept(
-    other: bytes,
+    other: bytes, act: Callable[[SimulatedDisk], object]
 ) -> None:
     disk = compressed()
     packed = disk.content(f"{PATH}/{PACKED}")
     disk.now_s += 1
     disk.plant(f"{PATH}/{NAME}", other)
     with pytest.raises(OSError, match=f"older version.*{PACKED}.*remove one of them"):
-        expand(disk)
+        act(disk)
     assert disk.content(f"{PATH}/{PACKED}") == packed
     assert disk.content(f"{PATH}/{NAME}") == other
 
 
-def test_a_stream_that_an_older_version_began_again_is_not_compressed_over_the_first_one() -> None:
-    disk = compressed()
-    packed = disk.content(f"{PATH}/{PACKED}")
-    other = CONTENT.replace(b"7", b"8")
-    disk.now_s += 1
-    disk.plant(f"{PATH}/{NAME}", other)
-    with pytest.raises(OSError, match=f"older version.*{PACKED}.*remove one of them"):
-        compress(disk)
-    assert disk.content(f"{PATH}/{PACKED}") == packed
-    assert disk.content(f"{PATH}/{NAME}") == other
+@pytest.mark.parametrize("survival", Survival)
+def test_a_stream_is_on_the_disk_before_it_is_compressed(survival: Survival) -> None:
+    disk = prepared()
+    with closing(disk, disk.open_root(PATH)) as folder:
+        # As the bytes that a killed daemon wrote and did not sync.
+        with closing(disk, disk.open_append(folder, NAME)) as handle:
+            write_all(disk, handle, CONTENT)
+        assert compressible_streams(disk, folder, LATE, FailedSyncs())
+    disk.crash(survival)
+    assert disk.content(f"{PATH}/{NAME}") == CONTENT * 2
 
 
 def test_a_plain_form_that_is_not_on_the_disk_yet_is_synced_before_the_compressed_one_goes() -> (
