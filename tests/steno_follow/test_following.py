@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path, PurePath
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -178,7 +179,6 @@ def test_looks_at_a_growing_file_end_as_one_look_at_all_of_it(world: World, is_k
 )  # fmt: skip
 def test_what_one_look_added_is_gone_back_to_the_middle_of(
     world: World,
-    monkeypatch: pytest.MonkeyPatch,
     rest: bytes,
     context: Sequence[str],
     is_done: bool,
@@ -192,16 +192,8 @@ def test_what_one_look_added_is_gone_back_to_the_middle_of(
         world.look()
         world.check(["one", "two", "three", "four"])
         world.file.write_bytes(ONE + THREE + rest)
-        with monkeypatch.context() as patched:
-            call, sent = dying_at(world.client.request, number, is_done=is_done)
-            patched.setattr(world.client, "request", call)
-            try:
-                world.look()
-            except Killed:
-                pass
-            else:
-                assert len(sent) < number
-                break
+        if not is_killed_at(world, number, world.look, is_done=is_done):
+            break
         world.look()
         world.check(context)
     world.check(context)
@@ -217,22 +209,27 @@ class Killed(Exception):  # what a test raises in the place of a signal
     """The follower dies here."""
 
 
-def dying_at(
-    request: Callable[..., Any], number: int, *, is_done: bool
-) -> tuple[Callable[..., Any], list[Command]]:
-    """A request that raises at a mutation, before or after the daemon carried it out."""
-    sent: list[Command] = []
+def is_killed_at(world: World, number: int, look: Callable[[], object], *, is_done: bool) -> bool:
+    """Look with a death before or after a request; False if there were fewer requests."""
+    request, sent = world.client.request, 0
 
     def call(command: Command, *arguments: Any) -> Any:
-        sent.append(command)
-        if len(sent) == number and not is_done:
+        nonlocal sent
+        sent += 1
+        if sent == number and not is_done:
             raise Killed
         reply = request(command, *arguments)
-        if len(sent) == number:
+        if sent == number:
             raise Killed
         return reply
 
-    return call, sent
+    with patch.object(world.client, "request", call):
+        try:
+            look()
+        except Killed:
+            return True
+    assert sent < number
+    return False
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
@@ -248,23 +245,16 @@ def dying_at(
     ],
 )
 def test_a_follower_that_dies_at_any_request_is_completed_by_the_next(
-    world: World, monkeypatch: pytest.MonkeyPatch, name: str, is_done: bool
+    world: World, name: str, is_done: bool
 ) -> None:
     content, context, _ = CASES[name]
     number = 0
     while True:
         number += 1
         world.file.write_bytes(content)
-        with monkeypatch.context() as patched:
-            call, sent = dying_at(world.client.request, number, is_done=is_done)
-            patched.setattr(world.client, "request", call)
-            try:
-                Follower(world.client, world.source, None).look()
-            except Killed:
-                pass
-            else:
-                assert len(sent) < number
-                break
+        look = Follower(world.client, world.source, None).look
+        if not is_killed_at(world, number, look, is_done=is_done):
+            break
         world.look()
         world.check(context)
         # The next round begins as the first one did.
@@ -361,11 +351,7 @@ def test_a_line_that_takes_several_requests_is_completed_after_a_kill(
     monkeypatch.setattr("steno_agents.following.RAW_BYTES", 10)
     monkeypatch.setattr("steno_follow.file_stream.RAW_BYTES", 10)
     world.file.write_bytes(ONE + b"torn, and long enough for four\n" + THREE)
-    with monkeypatch.context() as patched:
-        call, _ = dying_at(world.client.request, 3, is_done=True)
-        patched.setattr(world.client, "request", call)
-        with pytest.raises(Killed):
-            world.look()
+    assert is_killed_at(world, 3, world.look, is_done=True)
     world.look()
     world.check(["one", "two", "three", "four"])
 
