@@ -648,9 +648,6 @@ PROCESS_LOOK_S: Final = 0.02
 STARTS_MAX: Final = 3
 """Failed starts before a client gives up. One killed start does not predict the next; three do."""
 
-VERSION_1_S: Final = 0.5
-"""Silence after `hello` upon which the client greets the daemon in protocol version 1."""
-
 PROBE_TIMEOUT_S: Final = 2.0
 """Time without a reply to `hello` after which a local daemon is unreachable."""
 

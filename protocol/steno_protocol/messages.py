@@ -30,7 +30,7 @@ from steno_protocol.commands import (
 )
 from steno_protocol.errors import BadRequest, Incompatible, StenoError, TooLarge
 from steno_protocol.events import AnyEvent, Event
-from steno_protocol.replies import AnyReply, ErrorReply, Reply
+from steno_protocol.replies import AnyReply, Reply
 
 # A number, since searching bytes for a number is four times as fast as for bytes.
 _NEWLINE: Final = ord("\n")
@@ -403,15 +403,10 @@ def encode_replies(replies: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
 def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
     """Decode a message of replies and events.
 
-    The refusal of a greeting in version 1 is no answer: a client sends that greeting to a daemon
-    that is slow to reply, and its refusal may arrive after the welcome.
-
     Raises:
         Incompatible: the message is not of this protocol version.
     """
     magic, _, header = frames[0].partition(b"\n") if frames else (b"", b"", b"")
-    if list(frames[:2]) == [MAGIC_1, GREETING_ID]:
-        return []
     if magic != PROTOCOL_MAGIC:
         raise Incompatible(
             f"the daemon speaks {magic[:16]!r}, not {PROTOCOL_MAGIC!r}: {_older(magic)}"
@@ -434,31 +429,3 @@ def _older(magic: bytes) -> str:
     if number.isdigit() and int(number[:9]) > PROTOCOL_VERSION:
         return "this client is too old: update steno in the client's environment"
     return "the daemon is too old: run `steno restart`"
-
-
-# --- version 1 ---------------------------------------------------------------------------------
-
-GREETING_ID: Final = b"hello"
-"""The id of the request by which a client greets a daemon, in either version."""
-
-MAGIC_1: Final = b"STENO/1"
-"""The first frame of a message in version 1; the request id and the command are two more frames."""
-
-_ID_1 = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
-_FRAMES_1: Final = 3
-
-
-def encode_request_1(request_id: bytes, command: Command) -> list[bytes]:
-    """Encode a request without records for a daemon of version 1."""
-    return [MAGIC_1, request_id, encode_command(command)]
-
-
-def refuse_version_1(frames: Sequence[bytes]) -> list[bytes] | None:
-    """Return the refusal of a message of version 1 in its own form; None for other messages."""
-    if len(frames) < _FRAMES_1 or frames[0] != MAGIC_1 or _ID_1.fullmatch(frames[1]) is None:
-        return None
-    error = Incompatible(
-        f"this client speaks protocol 1, the daemon speaks {PROTOCOL_VERSION}: update steno in the"
-        " client's environment"
-    )
-    return [MAGIC_1, frames[1], _encode(ErrorReply.of(error))]

@@ -17,7 +17,6 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
-import zmq
 
 from steno import BlockingClient, Incompatible, StenoError, Unreachable, connect_sync
 from steno import _system as system
@@ -551,35 +550,6 @@ def test_an_older_daemon_is_asked_to_drain_and_replaced(root: Path) -> None:
         with connect_sync(root) as client:
             assert client.status().root == str(root)
         assert any(isinstance(command, commands.Drain) for command in daemon.requests)
-
-
-def test_a_daemon_of_version_1_is_asked_to_drain_and_replaced(root: Path) -> None:
-    """It ignores every message in another form than its own."""
-    heard: list[str] = []
-
-    def serve(router: "zmq.Socket[bytes]") -> None:
-        while "drain" not in heard:
-            peer, *frames = router.recv_multipart()
-            if frames[0] == b"STENO/1":
-                heard.append(msgspec.json.decode(frames[2])["command"])
-                refusal = b'{"kind":"error","code":"incompatible","message":"it is version 1"}'
-                router.send_multipart([peer, b"STENO/1", frames[1], refusal])
-        router.close()
-
-    endpoint = f"ipc://{root}/old.sock"
-    note = paths.LockNote(pid=1, version="0", root=str(root), endpoint=endpoint)
-    (root / paths.LOCK).write_bytes(msgspec.json.encode(note))
-    with zmq.Context() as context:
-        router = context.socket(zmq.ROUTER)
-        router.linger = 0
-        router.rcvtimeo = 20_000
-        router.bind(endpoint)
-        old = threading.Thread(target=serve, args=(router,))
-        old.start()
-        with connect_sync(root) as client:
-            assert client.status().root == str(root)
-        old.join()
-    assert {*heard} == {"hello", "drain"}
 
 
 def test_a_daemon_that_never_answers_is_unreachable_in_time(root: Path) -> None:

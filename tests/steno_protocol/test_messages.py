@@ -42,7 +42,6 @@ from steno_protocol.errors import (
 )
 from steno_protocol.events import AnyEvent, Records
 from steno_protocol.messages import (
-    MAGIC_1,
     OutgoingRequest,
     Request,
     Unreadable,
@@ -50,9 +49,7 @@ from steno_protocol.messages import (
     decode_requests,
     encode_replies,
     encode_request,
-    encode_request_1,
     encode_requests,
-    refuse_version_1,
 )
 from steno_protocol.replies import AnyReply, Done, ErrorReply
 from support.framing import answer_frames, only_request, request_frames
@@ -492,38 +489,6 @@ def test_a_message_cut_or_changed_anywhere_is_refused_or_still_one(data: st.Data
         except Refused:
             continue
         assert len(found) in {1, 2}
-
-
-# --- version 1 -----------------------------------------------------------------------------------
-
-
-def test_a_client_of_version_1_is_refused_in_its_own_form() -> None:
-    refusal = refuse_version_1([MAGIC_1, b"r1", b'{"command":"hello","protocol":1}', RECORD])
-    assert refusal is not None
-    magic, request_id, body = refusal
-    assert (magic, request_id) == (b"STENO/1", b"r1")
-    error = msgspec.json.decode(body)
-    assert (error["kind"], error["code"]) == ("error", "incompatible")
-    assert "update steno" in error["message"]
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        [],
-        [MAGIC_1],
-        [MAGIC_1, b"r1"],
-        [MAGIC_1, b"", b"{}"],
-        [MAGIC_1, b"a b", b"{}"],
-        [b"", b"", b""],
-    ],
-)
-def test_a_message_of_version_1_without_an_id_cannot_be_answered(frames: list[bytes]) -> None:
-    assert refuse_version_1(frames) is None
-
-
-def test_a_request_for_a_daemon_of_version_1_has_three_frames() -> None:
-    assert encode_request_1(b"h", Status()) == [b"STENO/1", b"h", b'{"command":"status"}']
 
 
 # --- answers -------------------------------------------------------------------------------------

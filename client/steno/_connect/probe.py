@@ -2,7 +2,6 @@
 
 import os
 import time
-from math import inf
 from pathlib import Path
 
 import msgspec
@@ -12,13 +11,7 @@ from steno._connect.target import Target, start_command
 from steno_protocol import PROTOCOL_VERSION, errors, limits, paths
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
-from steno_protocol.messages import (
-    GREETING_ID,
-    MAGIC_1,
-    decode_answers,
-    encode_request,
-    encode_request_1,
-)
+from steno_protocol.messages import decode_answers, encode_request
 from steno_protocol.replies import ErrorReply, Welcome
 
 
@@ -34,7 +27,6 @@ class NeedsRestart(msgspec.Struct, frozen=True):
 
     endpoint: str
     why: str
-    is_version_1: bool = False
 
 
 class Unreachable(msgspec.Struct, frozen=True):
@@ -94,7 +86,6 @@ class Attempt:
         self._connection: Connection | None = None
         self._has_greeted = False
         self._began = time.monotonic()
-        self._asks_version_1_at = self._began + limits.VERSION_1_S
         self._is_allowed = False
 
     def go_on(self, until: float) -> Outcome | None:
@@ -132,7 +123,7 @@ class Attempt:
         if not self._has_greeted:
             if not self._is_connected(connection, until):
                 return self._unready(connection)
-            connection.send(encode_request(GREETING_ID, hello_of(self._target), ()))
+            connection.send(encode_request(b"hello", hello_of(self._target), ()))
             self._has_greeted = True
         return self._await_welcome(connection, until)
 
@@ -170,8 +161,6 @@ class Attempt:
         while True:
             # The first message may be a liveness check of the daemon, which has no answer.
             for frames in connection.receive(1):
-                if frames[0] == MAGIC_1:
-                    return NeedsRestart(endpoint, "it speaks protocol 1", is_version_1=True)
                 for answer in decode_answers(frames):
                     return _judge(connection, self._target, answer.body)
             if connection.is_lost():
@@ -182,13 +171,9 @@ class Attempt:
             if now >= self._deadline:
                 why = f"the daemon at {endpoint} did not answer in time"
                 return Unreachable(endpoint, why, is_silent=True)
-            if now >= self._asks_version_1_at:
-                # A daemon of version 1 ignores what it cannot read.
-                self._asks_version_1_at = inf
-                connection.send(encode_request_1(GREETING_ID, hello_of(self._target)))
             if now >= until:
                 return None
-            connection.wait(min(until, self._asks_version_1_at))
+            connection.wait(until)
 
 
 def _check_allowed(connection: Connection, *, connects: bool) -> None:

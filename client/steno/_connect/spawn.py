@@ -37,7 +37,7 @@ from steno._connect.start_lock import StartLock
 from steno._connect.target import Target
 from steno_protocol import limits, paths
 from steno_protocol.commands import Drain
-from steno_protocol.messages import encode_request, encode_request_1
+from steno_protocol.messages import encode_request
 
 _EXIT_HELD: Final = 3
 """The exit code of `stenod` when another daemon holds the root."""
@@ -159,12 +159,7 @@ def _drain(old: NeedsRestart, deadline: float) -> None:
     connection = Connection(old.endpoint)
     try:
         if connection.wait_until_ready(min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)):
-            is_old = old.is_version_1
-            connection.send(
-                encode_request_1(b"drain", Drain())
-                if is_old
-                else encode_request(b"drain", Drain(), ())
-            )
+            connection.send(encode_request(b"drain", Drain(), ()))
         while not connection.is_lost() and time.monotonic() < deadline:
             connection.receive(limits.CLIENT_TURN_MESSAGES)
             connection.wait(deadline)

@@ -64,7 +64,6 @@ from steno_protocol.messages import (
     encode_replies,
     header_ids,
     part_of,
-    refuse_version_1,
     request_ids,
 )
 from steno_protocol.positions import Position
@@ -265,7 +264,8 @@ class Router:
         try:
             requests = decode_requests(frames)
         except StenoError:
-            self._refuse_message(peer, frames)
+            # No reply is possible: without a request id no client could match it.
+            self.ignored += 1
             return 1
         for request in requests:
             self._handle(peer, request, user)
@@ -316,14 +316,6 @@ class Router:
             case message:
                 self._release_soon()
                 return message
-
-    def _refuse_message(self, peer: Peer, frames: list[bytes]) -> None:
-        refusal = refuse_version_1(frames)
-        if refusal is None:
-            # No reply is possible: without a request id no client could match it.
-            self.ignored += 1
-        else:
-            self.outbox.message(peer, refusal)
 
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1

@@ -227,16 +227,6 @@ def test_only_a_frame_over_the_limit_ends_the_connection(peer: RawPeer, demo: st
         peer.socket.disable_monitor()
 
 
-def test_client_of_protocol_1_is_refused_with_the_remedy(peer: RawPeer) -> None:
-    peer.send(b"STENO/1", b"h", b'{"command":"hello","protocol":1,"name":"old","pid":1}')
-    magic, name, body = peer.socket.recv_multipart()
-    assert (magic, name) == (b"STENO/1", b"h")
-    refused = json.loads(body)
-    assert (refused["kind"], refused["code"]) == ("error", "incompatible")
-    assert "update steno" in refused["message"]
-    assert peer.ask("status")["kind"] == "status"
-
-
 def test_no_session_is_created_in_uploads_and_existing_ones_stay(
     root: Path,
 ) -> None:
