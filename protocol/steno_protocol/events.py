@@ -1,6 +1,7 @@
 """Events for subscribers, tagged by the field `kind`.
 
-An event has the request id of its `subscribe` and travels in the same frame as a reply.
+An event has the request id of its `subscribe` and travels in the same frame as a reply. PROTOCOL.md
+describes the fields (section 12), and `steno.values` those that callers get.
 """
 
 from typing import Literal
@@ -15,12 +16,7 @@ class Event(
 
 
 class Records(Event, frozen=True, kw_only=True):
-    """Durable lines, with a block of whole lines.
-
-    Attributes:
-        first: position of the first line.
-        next: position after the last one.
-    """
+    """Durable lines, with a block of whole lines."""
 
     first: str
     next: str
@@ -33,19 +29,7 @@ class Live(Event, frozen=True, kw_only=True):
 
 
 class Reset(Event, frozen=True, kw_only=True):
-    """A rewrite took place, or the reader has to start over for another reason.
-
-    Attributes:
-        generation: the new generation.
-        kept: the number of its first lines that the previous generation had, too; the others
-            follow as records.
-        why: the kind of the rewrite in the timeline; `foreign` if another program changed the file,
-            `collected` if `gc` removed the reader's generation, `made again` if the session was
-            deleted and created again.
-        incarnation: the session's incarnation, which changes when it is created again.
-        head: the head at the time of the event; records up to it follow in one or more events.
-        checkpoint_floor: ids below it were assigned before this generation's lines.
-    """
+    """A rewrite took place, or the reader has to start over for another reason."""
 
     generation: int
     kept: int
@@ -56,13 +40,7 @@ class Reset(Event, frozen=True, kw_only=True):
 
 
 class DmailEvent(Event, frozen=True, kw_only=True, tag="dmail"):
-    """A change of a D-Mail's state; a pending one is sent once more after `live`.
-
-    Attributes:
-        state: its new state.
-        id: the mail's id.
-        checkpoint_id: the checkpoint that its delivery reverts to.
-    """
+    """A change of a D-Mail's state; a pending one is sent once more after `live`."""
 
     state: Literal["sent", "delivered", "expired"]
     id: str
@@ -77,13 +55,7 @@ class Lagged(Event, frozen=True, kw_only=True):
 
 
 class Gone(Event, frozen=True, kw_only=True):
-    """The subscription ended because the session cannot be followed any longer.
-
-    Attributes:
-        why: the reason.
-        new_session: the new id of a session that was renamed.
-        moved: the session is as it was, and another daemon of the cluster owns it or may own it.
-    """
+    """The subscription ended because the session cannot be followed any longer."""
 
     why: str
     new_session: str | None = None

@@ -1,4 +1,8 @@
-"""Replies of the daemon, tagged by the field `kind`."""
+"""Replies of the daemon, tagged by the field `kind`.
+
+PROTOCOL.md describes all fields (section 11); those of what methods of the library return are
+described here, too, for the reader of the library.
+"""
 
 from typing import Literal
 
@@ -16,17 +20,7 @@ from steno_protocol.timeline_entries import TimelineEntry
 
 
 class RepairedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The repair of the end of one file, when the daemon opened it.
-
-    Attributes:
-        session: the session.
-        file: the file's name in the session's folder.
-        offset: the bytes that the file kept.
-        bytes: the bytes that were cut off after them; 0 if only the last newline was missing.
-        kept_in: the path of the file with a copy of the cut bytes; empty for none. A client of
-            another machine that may only read gets the path below the session's folder.
-        why: the damage.
-    """
+    """The repair of the end of one file, when the daemon opened it."""
 
     session: str
     file: str
@@ -121,13 +115,7 @@ class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
 
 
 class HistogramReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A histogram.
-
-    Attributes:
-        bounds: the inclusive upper bound of each bucket.
-        counts: values in each bucket; the last one counts the values above all bounds.
-        total: the sum of all values.
-    """
+    """A histogram."""
 
     bounds: list[float]
     counts: list[int]
@@ -135,17 +123,7 @@ class HistogramReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The counters of one open session, which start at 0 whenever its files are opened.
-
-    Attributes:
-        session: its id.
-        appended_records: lines that were stored and acknowledged, in all its files.
-        appended_bytes: their bytes.
-        queued: its queued commands.
-        writers: the number of its open files, each of which has one writer.
-        idle_s: seconds since the last command for one of its files.
-        by: the author of the last append; None if it gave no name, or there was none.
-    """
+    """The counters of one open session, which start at 0 whenever its files are opened."""
 
     session: str
     appended_records: int = 0
@@ -157,19 +135,7 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
-    """The reply to `stats`: the daemon's counters since its start, and its present load.
-
-    Attributes:
-        appended_records: lines that were stored and acknowledged.
-        groups: commands of each group commit.
-        sync_s: durations of the syncs.
-        rewrites: rewrites by kind.
-        errors: error replies by code.
-        failed_at: Unix time of the last of them by code; an older daemon does not say it.
-        turned_away: connections that were closed for want of a file handle.
-        queued_most: queued commands of the busiest writer.
-        sessions: the open sessions, if they were asked for.
-    """
+    """The reply to `stats`: the daemon's counters since its start, and its present load."""
 
     uptime_s: float
     appended_records: int
@@ -196,13 +162,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
 
 
 class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One option of the configuration in force.
-
-    Attributes:
-        source: `default`, perhaps with the reason of a default of its own, `environment VARIABLE`,
-            or the path of the file.
-        live: a running daemon applies a new value.
-    """
+    """One option of the configuration in force."""
 
     name: str
     value: bool | int | float | str | tuple[str, ...]
@@ -252,16 +212,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
-    """The reply to `list`.
-
-    Attributes:
-        sessions: the sessions, ordered by id.
-        more: the limit cut the list.
-        without_context: ids of sessions that lost their present generation, up to the last id of
-            `sessions` if there are more.
-        flat: sessions that are one file `<uuid>.jsonl` in kimi-cli's old format, up to the same id;
-            only `list` supports them.
-    """
+    """The reply to `list`."""
 
     sessions: list[SessionEntry]
     more: bool = False
@@ -312,20 +263,7 @@ class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
 
 
 class Ack(Reply, frozen=True, kw_only=True):
-    """The reply to a mutation.
-
-    Attributes:
-        first: cursor of the command's first record; the new head for a rewrite.
-        last: cursor of its last record; the new head for a rewrite.
-        head: the session's head right after the command.
-        durability: the durability that was reached; `replicated` only if the command asked for it.
-        duplicate: the command had been applied before; this is its first answer.
-        checkpoint_id: the id of the new checkpoint, or of a D-Mail's target.
-        checkpoint_at: the position at which the line of a new checkpoint was created.
-        incarnation: the incarnation of the session that `checkpoint_at` belongs to.
-        rotated: for a rewrite, the path of the file with the previous generation.
-        overtaken: another program's lines came between `expect` and the command's own.
-    """
+    """The reply to a mutation."""
 
     first: str
     last: str
@@ -340,17 +278,7 @@ class Ack(Reply, frozen=True, kw_only=True):
 
 
 class Compaction(Reply, frozen=True, kw_only=True):
-    """The reply to `compact_begin`.
-
-    Attributes:
-        messages: the number of messages to summarise; 0 means nothing to do, and no lease.
-        why: the reason why there is nothing to do.
-        at: the present head.
-        cut: the end of the lines to summarise, which begin with the generation.
-        checkpoint_id: the reserved id of the compaction's own checkpoint.
-        lease_ms: remaining time of the lease; `compact_begin` renews it.
-        incarnation: the incarnation of the session that `at` and `cut` belong to.
-    """
+    """The reply to `compact_begin`."""
 
     at: str
     cut: str
@@ -362,16 +290,7 @@ class Compaction(Reply, frozen=True, kw_only=True):
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A D-Mail.
-
-    Attributes:
-        id: the key of the command that sent it.
-        checkpoint_id: the checkpoint that its delivery reverts to.
-        message: the text.
-        cursor: the cursor of that checkpoint's line; ids are reused, cursors are not.
-        by: the sender.
-        at: Unix time of sending, in seconds.
-    """
+    """A D-Mail."""
 
     id: str
     checkpoint_id: int
@@ -388,27 +307,14 @@ class MailReport(Reply, frozen=True, kw_only=True, tag="mail"):
 
 
 class Deleted(Reply, frozen=True, kw_only=True):
-    """The reply to `delete`.
-
-    Attributes:
-        trash: the folder in the trash that contains the session's files.
-        expires_at: Unix time in seconds after which they may be removed.
-    """
+    """The reply to `delete`."""
 
     trash: str
     expires_at: float
 
 
 class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream of a session.
-
-    Attributes:
-        stream: its name.
-        head: its head; the generation counts its deletions.
-        records: its lines.
-        bytes: its readable bytes.
-        modified_at: Unix time of its last change, in seconds.
-    """
+    """One stream of a session."""
 
     stream: str
     head: str
@@ -652,13 +558,7 @@ class Verification(Reply, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that contains the lines, for a reader on the daemon's machine.
-
-    Attributes:
-        path: its path at the time of the reply; a rewrite renames it.
-        identity: identifies the file, see `paths.file_identity`.
-        size: its readable bytes: whole lines, durable, never changed again.
-    """
+    """The file that contains the lines, for a reader on the daemon's machine."""
 
     path: str
     identity: str
@@ -666,18 +566,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lines(Reply, frozen=True, kw_only=True):
-    """The reply to `read`, with a block of whole lines.
-
-    Attributes:
-        first: position of the block's first line.
-        next: position after its last line, at which the next read begins.
-        head: the end of that generation, if it is known. For a past generation or a closed session
-            it is known only if the block reaches it.
-        offset: byte offset of `next`, a hint for the next read.
-        skipped: lines at `first` that are too long for a message and are left out.
-        source: the file, if more of it is readable and the reader may open it.
-        present: the generation is the present one. A daemon from before this field omits it.
-    """
+    """The reply to `read`, with a block of whole lines."""
 
     first: str
     next: str
@@ -695,13 +584,7 @@ class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):
 
 
 class Subscribed(Reply, frozen=True, kw_only=True):
-    """The reply to `subscribe`: events with the same request id follow.
-
-    Attributes:
-        head: the head of the file.
-        incarnation: the incarnation of the session.
-        checkpoint_floor: ids below it were assigned before this generation's lines.
-    """
+    """The reply to `subscribe`: events with the same request id follow."""
 
     head: str
     incarnation: str
@@ -749,17 +632,7 @@ class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
 
 
 class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One removed file, or with `dry_run` one to be removed.
-
-    Attributes:
-        session: its session; empty for the trash.
-        file: its name in the session's folder; in the trash the path of a folder; of a session
-            that goes to the trash the path of its folder.
-        bytes: the freed bytes; 0 while a fork shares the file.
-        rule: the option or the field of the command that names it.
-        trashed: it is a session, and goes to the trash; its bytes are freed when it expires.
-        compressed: it stays, compressed; with `dry_run` its bytes are those that it takes now.
-    """
+    """One removed file, or with `dry_run` one to be removed."""
 
     session: str
     file: str
@@ -770,17 +643,7 @@ class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
-    """The reply to `gc`.
-
-    Attributes:
-        entries: the first thousand removed or compressed files.
-        files: the number of removed files.
-        bytes: the freed bytes.
-        sessions: the number of sessions that went to the trash; they are among the entries.
-        compressed: the number of compressed files; they are among the entries.
-        failed: sessions and folders of the trash that could not be collected, with the reason.
-        dry_run: nothing was removed; the other fields describe what would be.
-    """
+    """The reply to `gc`."""
 
     entries: list[GarbageEntry]
     files: int
@@ -796,12 +659,7 @@ class Done(Reply, frozen=True, kw_only=True):
 
 
 class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
-    """The reply to a request that was refused or failed.
-
-    Attributes:
-        endpoint: with `held`, the address of the daemon that owns the session, if it is known.
-        protocol: with `incompatible`, the daemon's protocol version.
-    """
+    """The reply to a request that was refused or failed."""
 
     code: ErrorCode
     message: str
