@@ -10,7 +10,6 @@ _async        the async client: client, session, subscription and their link
 _sync         the blocking client: the same verbs, generated from _async, and its own link
 _sansio       requests, replies, events and their state: no socket, clock or file
 _connect      a connection: the daemon found or started, and greeted; files beside it
-_system       the calls that differ between Linux and macOS
 _lazy         names that are imported when they are first used
 values        the values that callers get: acks, records, turns, mails, events
 parts         the client's parts, for who builds an adapter, a viewer or a command on it

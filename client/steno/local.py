@@ -12,7 +12,7 @@ from steno._lazy import imported_on_use
 if TYPE_CHECKING:
     from steno._connect.connection import Futile, new_key_pair
     from steno._connect.expanding import expanded, open_stored
-    from steno._connect.folders import make_private, own_private, sync_folder
+    from steno._connect.folders import make_private, own_private, sync_file, sync_folder
     from steno._connect.forbidden import check_allowed
     from steno._connect.key_files import locked, read_secret, replace
     from steno._connect.lock_holder import (
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         process_of,
         silence_of,
     )
-    from steno._connect.private_files import check_folder, open_private, read_private, sync_file
     from steno._connect.reader import Reader, running_reader, start_reader, why_read_only
     from steno._connect.safe_open import NotRegular, open_regular, read_regular
     from steno._connect.target import make_target, start_command
     from steno._connect.write_masks import write_masks
-    from steno._system import fdatasync, rename_exclusively
+    from steno_system import fdatasync, rename_exclusively
+    from steno_system.private_files import check_folder, open_private, read_private
 
 __all__ = [
     "Futile", "NotRegular", "Reader", "check_allowed", "check_folder", "expanded", "fdatasync",
@@ -42,16 +42,16 @@ __all__ = [
 _HOMES: Final = {
     "steno._connect.connection": "Futile new_key_pair",
     "steno._connect.expanding": "expanded open_stored",
-    "steno._connect.folders": "make_private own_private sync_folder",
+    "steno._connect.folders": "make_private own_private sync_file sync_folder",
     "steno._connect.forbidden": "check_allowed",
     "steno._connect.key_files": "locked read_secret replace",
     "steno._connect.lock_holder": "holder_of is_free is_starting note_of process_of silence_of",
-    "steno._connect.private_files": "check_folder open_private read_private sync_file",
     "steno._connect.reader": "Reader running_reader start_reader why_read_only",
     "steno._connect.safe_open": "NotRegular open_regular read_regular",
     "steno._connect.target": "make_target start_command",
     "steno._connect.write_masks": "write_masks",
-    "steno._system": "fdatasync rename_exclusively",
+    "steno_system": "fdatasync rename_exclusively",
+    "steno_system.private_files": "check_folder open_private read_private",
 }
 
 __getattr__: Callable[[str], Any] = imported_on_use(globals(), _HOMES)

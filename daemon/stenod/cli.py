@@ -13,15 +13,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import steno_system as system
 from steno_protocol import __version__, paths
 from steno_protocol.errors import Held, StenoError, StorageFailed
 from steno_protocol.installation import check_system
-from stenod import daemon, system
+from steno_system.private_files import check_folder
+from stenod import daemon
 from stenod.runtime import config, daemon_log, fd_limit
 from stenod.runtime.config import Config
 from stenod.runtime.internal_errors import fault_of
 from stenod.store.lock import RootLock, make_root
-from stenod.store.private_files import check_folder
 from stenod.systemd import Supervisor, take_supervisor
 
 EXIT_FAILED: Final = 1

@@ -21,11 +21,11 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
+import steno_system as system
 from steno_protocol import __version__, limits, paths
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import extra_command
-from stenod import system
 from stenod.api.auth import Admission
 from stenod.api.metrics import MetricsServer
 from stenod.api.peers import Outbox

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+import steno_system as system
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed
 from steno_protocol.replies import (
@@ -23,11 +24,10 @@ from steno_protocol.replies import (
     ClusterSession,
     ClusterStream,
 )
-from stenod import system
+from steno_system.private_files import open_private, read_private
 from stenod.sessions.cluster_member import Elsewhere
 from stenod.store import syncs
 from stenod.store.disk import Disk
-from stenod.store.private_files import open_private, read_private
 from stenod_cluster import limits
 from stenod_cluster.disk import ReplicatedDisk
 from stenod_cluster.facts import ClusterFacts, StreamFacts, broken_promises

@@ -24,7 +24,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from steno_protocol.errors import Unauthorized
-from stenod.store.private_files import read_private
+from steno_system.private_files import read_private
 from stenod_cluster import limits
 from stenod_cluster.journal import JournalLost
 from stenod_cluster.options import ReplicationOptions

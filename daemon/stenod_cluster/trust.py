@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from steno_protocol import paths
+from steno_system.private_files import open_private, read_private
 from stenod.store import syncs
-from stenod.store.private_files import open_private, read_private
 
 
 class Request(StrEnum):

@@ -1,7 +1,6 @@
 """The rule for private files and folders: whose they are, and who else may write or read them.
 
-Client and daemon open the same files of a root. Each has one function that opens them (`stenod.
-store.private_files`, `steno._connect.private_files`), and both ask here.
+Client and daemon open the same files of a root, by `steno_system.private_files`, which asks here.
 """
 
 import stat

@@ -12,9 +12,8 @@ from support.daemon_in_thread import DaemonInThread
 from support.remote_access import allow, endpoint_of, listen
 
 BLOCKING = """
-import sys, threading, steno
-from steno import _system
-assert _system.wakeup_handles.__module__.endswith("_windows"), _system.wakeup_handles
+import sys, threading, steno, steno_system
+assert steno_system.wakeup_handles.__module__.endswith("_windows"), steno_system.wakeup_handles
 with steno.connect_sync(endpoint=sys.argv[1], name="pc") as client:
     session = client.open("demo")
     with client.session("demo").subscribe() as events:

@@ -18,8 +18,8 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
+import steno_system as system
 from steno import BlockingClient, Incompatible, StenoError, Unreachable, connect_sync
-from steno import _system as system
 from steno._connect import probe, spawn, start_lock
 from steno._connect.last_words import LastWords
 from steno._connect.lock_holder import note_of, silence_of

@@ -12,9 +12,9 @@ import pytest
 import zmq
 
 import steno
-from steno._connect.private_files import open_private
 from steno_protocol import paths
 from steno_protocol.paths import LockNote
+from steno_system.private_files import open_private
 from steno_web.token_file import token_in
 
 NOBODY = 65534

@@ -452,7 +452,7 @@ def test_every_module_of_the_daemon_has_a_room() -> None:
     assert documented - there == set()
 
 
-@pytest.mark.parametrize("name", ["steno_protocol", "steno"])
+@pytest.mark.parametrize("name", ["steno_protocol", "steno_system", "steno"])
 def test_every_module_of_a_package_is_in_the_list_of_it(name: str) -> None:
     package = import_module(name)
     assert package.__doc__ is not None

@@ -11,6 +11,7 @@ from support.project import PROJECT, SOURCE_FOLDERS
 
 OURS = {
     "steno_protocol": {"msgspec"},
+    "steno_system": {"msgspec"},
     "stenod": {"anyio", "msgspec", "zmq"},
     "stenod_cluster": {"anyio", "msgspec", "nats"},
     "steno": {"anyio", "msgspec", "zmq"},

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steno import _system
+import steno_system
 from steno_cli.command_limits import REPAIR_BACKUPS_MAX
 from steno_cli.repair import repair_in_place
 from steno_cli.repair.transcripts import LocalFolder
@@ -51,7 +51,7 @@ def failure_of(path: Path) -> type[Exception] | None:
 
 def _home(name: str) -> object:
     """Where a repair finds a call: the sync differs between systems."""
-    return _system if name == "fsync" else repair_in_place.os
+    return steno_system if name == "fsync" else repair_in_place.os
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, at_call: Callable[[int], None]) -> None:

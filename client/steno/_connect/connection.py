@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
-from steno import _system as system
+import steno_system as system
 from steno_protocol import limits, paths, private_files
 from steno_protocol.errors import Unauthorized, Unreachable
 

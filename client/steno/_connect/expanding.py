@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from steno import _system as system
+import steno_system as system
 from steno._connect.safe_open import open_regular
 from steno_protocol import compression, paths
 

@@ -6,8 +6,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from steno import _system as system
-from steno._connect.private_files import sync_file
+import steno_system as system
 from steno_protocol.errors import Unauthorized
 
 
@@ -74,3 +73,8 @@ def sync_folder(folder: Path) -> None:
         sync_file(handle)
     finally:
         os.close(handle)
+
+
+def sync_file(handle: int) -> None:
+    """Make a file, or the names in a folder, durable: the one sync of the client."""
+    system.fsync(handle)

@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-from steno import _system as system
+import steno_system as system
 from steno._connect.connection import Futile
 from steno_protocol import limits, paths
 

@@ -6,12 +6,12 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from steno import _system as system
-from steno._connect.folders import own_private, sync_folder
-from steno._connect.private_files import open_private, read_private, sync_file
+import steno_system as system
+from steno._connect.folders import own_private, sync_file, sync_folder
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import BadRequest, NotFound, Unauthorized
+from steno_system.private_files import open_private, read_private
 
 _FILE_BYTES_MAX: Final = 1 << 20
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from steno import _system as system
-from steno._connect.private_files import open_private, read_lock_note
+import steno_system as system
 from steno_protocol import limits, paths
 from steno_protocol.errors import Unauthorized
 from steno_protocol.paths import LockNote
+from steno_system.private_files import open_private, read_lock_note
 
 
 class Silence(msgspec.Struct, frozen=True):

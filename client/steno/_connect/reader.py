@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from steno import _system as system
+import steno_system as system
 from steno._connect.lock_holder import holder_of
 from steno._connect.probe import StartFailed
 from steno_protocol import limits

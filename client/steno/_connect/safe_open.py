@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from steno import _system as system
+import steno_system as system
 from steno_protocol import paths
 from steno_protocol.private_files import kind_of
 from steno_protocol.replies import Source

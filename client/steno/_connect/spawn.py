@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, assert_never
 
-from steno import _system as system
+import steno_system as system
 from steno._connect.connection import Connection
 from steno._connect.folders import make_private
 from steno._connect.last_words import LastWords

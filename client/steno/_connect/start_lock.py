@@ -4,10 +4,10 @@ import os
 import time
 from pathlib import Path
 
-from steno import _system as system
+import steno_system as system
 from steno._connect import fork_guard
-from steno._connect.private_files import open_private
 from steno_protocol import limits, paths
+from steno_system.private_files import open_private
 
 
 class StartLock:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steno import _system as system
-from steno._connect.private_files import check_folder, read_lock_note
+import steno_system as system
 from steno._sansio.argument_checks import briefly, given_text
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.installation import check_system
+from steno_system.private_files import check_folder, read_lock_note
 
 if TYPE_CHECKING:
     from steno_protocol.credentials import ClientKey

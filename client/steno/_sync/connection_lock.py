@@ -19,7 +19,7 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
-from steno import _system as system
+import steno_system as system
 from steno_protocol.errors import Busy, Unreachable
 
 _RING: Final = (1).to_bytes(8, sys.byteorder)

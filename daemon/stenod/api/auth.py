@@ -17,7 +17,7 @@ from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, KeyPair
 from steno_protocol.errors import StenoError, Unauthorized
 from steno_protocol.rights import Right
-from stenod.store.private_files import read_private
+from steno_system.private_files import read_private
 
 _FILE_BYTES_MAX: Final = 1 << 20
 

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import msgspec
 
+import steno_system as system
 from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
@@ -21,7 +22,6 @@ from steno_protocol.replies import (
     Welcome,
 )
 from steno_protocol.settings import OPTIONS
-from stenod import system
 from stenod.api.peers import Peer
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import open_handles

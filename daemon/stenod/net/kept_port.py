@@ -7,7 +7,7 @@ from typing import Final
 
 from steno_protocol import paths
 from steno_protocol.errors import Unauthorized
-from stenod.store.private_files import open_private, read_private
+from steno_system.private_files import open_private, read_private
 
 _ANY_PORT = ":*"
 """The end of an address whose port the system chooses."""

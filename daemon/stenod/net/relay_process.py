@@ -14,7 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import StorageFailed
-from stenod.system.relay_socket import RelaySocket
+from steno_system.relay import RelaySocket
 
 _LINE_BYTES_MAX: Final = 256
 

@@ -21,15 +21,15 @@ import msgspec
 import zmq
 from zmq.utils import z85
 
+import steno_system as system
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod import system
+from steno_system.relay import RelaySocket
 from stenod.api.peers import InFlightFrame, InFlightFrames, Sent
 from stenod.net import socket_path
 from stenod.net.socket_path import SocketPath
 from stenod.net.turns import Turns
-from stenod.system.relay_socket import RelaySocket
 
 Handle = Callable[[bytes, list[bytes], str | None], int]
 """Handles one message, given the identity of its peer, its frames and the peer's public key (None

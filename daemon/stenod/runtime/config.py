@@ -10,7 +10,7 @@ import msgspec
 from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Unauthorized
 from steno_protocol.settings import OPTIONS, Settings, check_retention, read_settings
-from stenod.store.private_files import read_private
+from steno_system.private_files import read_private
 
 _IDLE_EXIT: Final = "life.idle_exit_s"
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+import steno_system as system
 from steno_protocol import limits
 from steno_protocol.errors import StorageFailed
-from stenod import system
 
 Count = Callable[[], int]
 """Returns the number of open handles."""

@@ -16,10 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import steno_system as system
 from steno_protocol import limits
 from steno_protocol.errors import Unauthorized
-from stenod import system
-from stenod.store.private_files import open_private
+from steno_system.private_files import open_private
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND
 
@@ -48,7 +48,7 @@ class LogFile(logging.Handler):
         self._path, self._name = path, path.name
         self._outputs = outputs
         self._is_torn = False
-        self._folder = os.open(path.parent, system.FOLDER_FLAGS)
+        self._folder = os.open(path.parent, system.PLACE_FLAGS)
         try:
             self._file = self._open()
         except Unauthorized:

@@ -4,13 +4,13 @@ from functools import cache
 
 import msgspec
 
+import steno_system as system
 from steno_protocol import paths
 from steno_protocol.blocks import read_block, seek_last
 from steno_protocol.commands import Read, ReadStream
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Source
-from stenod import system
 from stenod.store.handles import FileView
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import Held
+from steno_system.private_files import open_private
 from stenod.store import syncs
-from stenod.store.private_files import open_private
 from stenod.store.private_folders import make_private
 
 

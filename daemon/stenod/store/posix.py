@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import steno_system as system
 from steno_protocol.errors import BadRequest
 from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
 from steno_protocol.private_files import kind_of
-from stenod import system
 from stenod.store import syncs
 from stenod.store.disk import FileStat
 

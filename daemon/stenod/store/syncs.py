@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+import steno_system as system
 from steno_protocol.limits import COMMIT_THREADS_MAX
-from stenod import system
 
 T = TypeVar("T")
 

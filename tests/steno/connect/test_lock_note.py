@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from steno import local
-from steno._connect import private_files
-from steno._connect.private_files import read_lock_note
 from steno._connect.target import make_target
 from steno_protocol import limits, paths
+from steno_system import private_files
+from steno_system.private_files import read_lock_note
 
 NOTE = b'{"pid":1,"version":"0","root":"/r","endpoint":"ipc:///r/other"}'
 TORN = (NOTE[:20], NOTE + b'"}', NOTE[:30].ljust(limits.LOCK_NOTE_BYTES))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import steno_system as system
 from steno_protocol import paths
-from stenod import system
+from steno_system import _darwin
 from stenod.store.disk import Disk
-from stenod.system import _darwin
 from stenod_cluster import disk as replicated_disk
 from stenod_cluster import mirror
 from support.disk_worlds import (

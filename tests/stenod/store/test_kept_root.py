@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steno import _system as client_system
+import steno_system as system
 from steno._connect.folders import make_private
-from stenod import system
 from stenod.store.lock import make_root
 
 
@@ -21,8 +20,7 @@ def _synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
         found.add(Path(f"/proc/self/fd/{handle}").readlink())
         sync(handle)
 
-    for each in (system, client_system):
-        monkeypatch.setattr(each, "fsync", record)
+    monkeypatch.setattr(system, "fsync", record)
     return found
 
 

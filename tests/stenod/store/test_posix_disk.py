@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import steno_system as system
 from steno_protocol import limits
-from stenod import system
 from stenod.store.posix import PosixDisk
 from support.disk_worlds import close_handles_below
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from stenod import system
+import steno_system as system
 from support.daemon_in_thread import DaemonInThread
 from support.lines import user
 

@@ -9,21 +9,26 @@ import fcntl
 import os
 import resource
 import socket
+import struct
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from stenod.system.relay_socket import RelaySocket
+from steno_protocol.errors import Unauthorized
+
+if TYPE_CHECKING:
+    from steno_system.relay import RelaySocket
+
+# Type checkers skip the rest for Windows, which has no such names.
+assert sys.platform != "win32"
 
 HANDLES: Final = "/dev/fd"
 """The folder with a name for each open handle of this process."""
 
-FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+PLACE_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 """The flags for a folder that is only a place for names."""
-
-NO_LINK: Final = os.O_NOFOLLOW
-own_user: Final = os.geteuid
 
 WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EOPNOTSUPP)
 """Errors for a name that is a link, a FIFO without a reader, a folder, or a socket."""
@@ -36,6 +41,19 @@ _F_FULLFSYNC: Final = 51
 
 _NO_FULL_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)
 """Errors of a file system without F_FULLFSYNC, such as a network share."""
+
+_SOL_LOCAL: Final = 0
+_LOCAL_PEERCRED: Final = 1
+"""The level and the option's number in <sys/un.h> of macOS."""
+
+_CREDENTIALS: Final = struct.Struct("=II")
+"""Version and uid: the beginning of `struct xucred` of <sys/ucred.h>."""
+
+_CREDENTIALS_BYTES: Final = 76
+_CREDENTIALS_VERSION: Final = 0
+
+_RENAME_EXCL: Final = 4
+"""The flag's number in <sys/stdio.h> of macOS."""
 
 _HANDLES_MAX: Final = 10_240
 """OPEN_MAX of macOS: setrlimit refuses a higher soft limit of file handles."""
@@ -74,6 +92,107 @@ def copy_file_range(
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
+def anonymous_file() -> int:
+    """Return a new file without a name, in the folder for temporary files."""
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def spare_handle() -> int:
+    """Return a new handle of nothing, to learn whether one is free."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def wakeup_handles() -> tuple[int, int]:
+    """Return the ends to wait at and to write to, of a pipe; they do not block.
+
+    What is written has eight bytes, and makes the first end readable until it is read.
+    """
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
+def listener_of(connected: socket.socket) -> int:
+    """Return the user of the process that listens at the other end of a local connection.
+
+    Raises:
+        OSError: the connection has ended.
+        Unauthorized: the system reports a structure that is not known here.
+    """
+    found = connected.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _CREDENTIALS_BYTES)
+    if len(found) < _CREDENTIALS.size:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+    version, user = _CREDENTIALS.unpack_from(found)
+    if version != _CREDENTIALS_VERSION:
+        raise Unauthorized("this version of macOS does not name the owner of a socket as expected")
+    return int(user)
+
+
+def process_of(pid: int, lock: os.stat_result | None) -> int | None:
+    """Return `pid` if there is such a process: macOS shows no files of other processes.
+
+    The caller knows that the lock is held; on macOS no daemon runs in another pid namespace.
+    """
+    if lock is None or pid <= 0:
+        return None
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid
+    except (OSError, OverflowError):
+        return None
+    return pid
+
+
+def lacks_handles(pid: int) -> bool:
+    """False: macOS shows the limit and the files of no other process."""
+    del pid
+    return False
+
+
+def try_turn(handle: int, path: Path, turn: int) -> int | None:
+    """Try the lock of a later turn; return the handle that holds it, None if it is taken.
+
+    A lock of a file of its own: here locks of bytes and of files exclude each other, so the first
+    turn's lock would refuse every later one.
+
+    Args:
+        handle: the open start lock.
+        path: its path.
+        turn: the number of the turn, from 1.
+    """
+    del handle
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(path.with_name(f"{path.name}.{turn}"), flags, 0o600)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(opened)
+        return None
+    return opened
+
+
+def rename_exclusively(old: Path, new: Path) -> bool:
+    """Rename without replacing; False where the file system cannot.
+
+    Raises:
+        FileExistsError: the new name is taken.
+        OSError: the rename failed.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renamex_np", None)
+    if rename is None:
+        return False
+    failed = rename(os.fsencode(old), os.fsencode(new), ctypes.c_uint(_RENAME_EXCL))
+    number = ctypes.get_errno() if failed else 0
+    if number in {errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}:
+        return False
+    if number:
+        raise OSError(number, os.strerror(number), str(old), None, str(new))
+    return True
+
+
 def boot_id() -> str:
     """Return an identifier of this boot of this machine; empty if the system does not say."""
     text, size = ctypes.create_string_buffer(_BOOT_BYTES), ctypes.c_size_t(_BOOT_BYTES)
@@ -100,7 +219,7 @@ def raise_handle_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def relay_socket(folder: Path, waiting_max: int) -> RelaySocket:
+def relay_socket(folder: Path, waiting_max: int) -> "RelaySocket":
     """Create a listening local socket in a new private folder with a short path.
 
     A socket needs a name here, so other processes of this user can connect; each still has to
@@ -113,6 +232,9 @@ def relay_socket(folder: Path, waiting_max: int) -> RelaySocket:
     Raises:
         OSError: the socket cannot be created.
     """
+    # Imported only here: clients have no relay.
+    from steno_system.relay import RelaySocket  # noqa: PLC0415
+
     del folder
     # Not TMPDIR, whose path takes half of the 104 bytes of a socket's.
     place = tempfile.mkdtemp(prefix="steno-relay-", dir="/tmp")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stenod.system import _darwin
+from steno_system import _darwin
 
 
 def test_a_sync_flushes_the_drive_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

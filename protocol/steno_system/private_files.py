@@ -1,11 +1,11 @@
-"""Private files of the client: the one function that opens a key, a token, a lock or an index."""
+"""Private files: the one function that opens a key, a token, a lock, a note or an index."""
 
 import os
 import time
 from pathlib import Path
 from typing import Final
 
-from steno import _system as system
+import steno_system as system
 from steno_protocol import paths, private_files
 from steno_protocol.errors import Unauthorized
 from steno_protocol.private_files import kind_of
@@ -100,8 +100,3 @@ def check_folder(folder: Path) -> None:
     private_files.check_root(
         str(folder), mode=found.st_mode, owner=found.st_uid, own=system.own_user()
     )
-
-
-def sync_file(handle: int) -> None:
-    """Make a file, or the names in a folder, durable: the one sync of the client."""
-    system.fsync(handle)

@@ -1,23 +1,16 @@
-"""Private files: what the one function that opens them refuses, on both sides."""
+"""Private files: what the one function that opens them refuses."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from steno._connect import private_files as of_client
 from steno_protocol.errors import Unauthorized
 from steno_protocol.private_files import check_file, check_listener, check_root
-from stenod.store import private_files as of_daemon
-
-OPENERS = [of_client.open_private, of_daemon.open_private]
+from steno_system.private_files import open_private
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-def test_a_link_a_fifo_and_a_folder_are_refused_without_waiting(
-    opener: Callable[..., int], tmp_path: Path
-) -> None:
+def test_a_link_a_fifo_and_a_folder_are_refused_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("x")
     (tmp_path / "link").symlink_to("target")
     os.mkfifo(tmp_path / "fifo")
@@ -31,36 +24,30 @@ def test_a_link_a_fifo_and_a_folder_are_refused_without_waiting(
         ("folder", os.O_RDWR),
     ):
         with pytest.raises(Unauthorized, match="has to be a regular file"):
-            opener(tmp_path / name, flags)
-    os.close(opener(tmp_path / "link", may_be_link=True))
+            open_private(tmp_path / name, flags)
+    os.close(open_private(tmp_path / "link", may_be_link=True))
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-def test_a_secret_that_others_may_read_is_refused(
-    opener: Callable[..., int], tmp_path: Path
-) -> None:
+def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("x")
     for mode in (0o604, 0o640, 0o660):
         secret.chmod(mode)
         with pytest.raises(Unauthorized, match="chmod 600"):
-            opener(secret, is_secret=True)
+            open_private(secret, is_secret=True)
     secret.chmod(0o600)
-    os.close(opener(secret, is_secret=True))
+    os.close(open_private(secret, is_secret=True))
     secret.chmod(0o646)
     with pytest.raises(Unauthorized, match="chmod o-w"):
-        opener(secret)
+        open_private(secret)
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-def test_nothing_is_made_in_a_folder_that_every_user_may_write_to(
-    opener: Callable[..., int], tmp_path: Path
-) -> None:
+def test_nothing_is_made_in_a_folder_that_every_user_may_write_to(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(Unauthorized, match="every user may write"):
-        opener(folder / "lock", os.O_RDWR | os.O_CREAT)
+        open_private(folder / "lock", os.O_RDWR | os.O_CREAT)
     assert list(folder.iterdir()) == []
 
 
