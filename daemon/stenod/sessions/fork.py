@@ -24,6 +24,7 @@ from stenod.recovery import crash_recovery
 from stenod.recovery.key_lookup import blocks_of
 from stenod.sessions import metadata
 from stenod.sessions.fork_point import Instant, Snapshot, cut
+from stenod.sessions.moves import TAKEN
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.sessions.streams import StreamPart
 from stenod.store.disk import Disk
@@ -34,7 +35,6 @@ _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
 _SENT: Final = ".sent"
 """A list beside the uploads of those that the model has seen; kimi-cli sends the others."""
 
-_TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _NO_LINK: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 """Errors of a hard link that the file system does not allow."""
 
@@ -314,7 +314,7 @@ def _put_in_place(
     try:
         disk.move(nest, paths.PREPARED, parent, wanted.target.segments[-1], wanted.command.key)
     except OSError as error:
-        if error.errno in _TAKEN:
+        if error.errno in TAKEN:
             raise _taken(wanted) from None
         # A failing disk may have moved it all the same.
         if disk.stat_name(nest, paths.PREPARED) is None:

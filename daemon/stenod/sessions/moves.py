@@ -14,7 +14,7 @@ Everything here blocks.
 import contextlib
 import errno
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Literal
@@ -331,16 +331,21 @@ def has_arrived(trees: SessionFolders, place: Place, kind: Kind, key: str, sourc
         raise unknown(place.session, key, move)
 
 
-def carry(found: Moves, record: Record, move: Callable[[], None], texts: Texts) -> None:
-    """Move a session whose record was begun; the record is forgotten if nothing moved.
+def carry(
+    disk: Disk, found: Moves, record: Record, texts: Texts,
+    folder: int, name: str, target: int, new_name: str,
+) -> None:  # fmt: skip
+    """Move a session whose record was begun; durable on return, and forgotten if nothing moved.
+
+    A rename is complete only later, once it is in the session's timeline.
 
     Raises:
         Exists: the place is taken.
         StorageFailed: the file system does not move the folder.
-        OutcomeUnknown: the disk failed during the move.
+        OutcomeUnknown: the disk failed during or after the move.
     """
     try:
-        move()
+        disk.move(folder, name, target, new_name, record.key)
     except StenoError:
         # It was refused before anything moved.
         found.forget(record)
@@ -357,7 +362,14 @@ def carry(found: Moves, record: Record, move: Callable[[], None], texts: Texts) 
                 f" {texts.done}, {remedy_of(error)} and send the command again",
                 session=texts.session,
             ) from None
-        raise doubtful(texts.session, record.key, error) from None
+        raise _doubtful(texts.session, record.key, error) from None
+    try:
+        disk.fsync(target)  # the move is durable from here on
+        disk.fsync(folder)
+        if record.kind != "rename":
+            found.finish(record)
+    except OSError as error:
+        raise _doubtful(texts.session, record.key, error) from None
 
 
 def unknown(session: str, key: str, move: Move) -> OutcomeUnknown:
@@ -371,8 +383,7 @@ def unknown(session: str, key: str, move: Move) -> OutcomeUnknown:
     )
 
 
-def doubtful(session: str, key: str, error: OSError) -> OutcomeUnknown:
-    """Return the error of a disk that failed during or after a move."""
+def _doubtful(session: str, key: str, error: OSError) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the session may be moved, but the disk failed to move or sync it ({error}): send the"
         " command again with its key",

@@ -134,12 +134,7 @@ def rename(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> Ren
         found.begin(record, wanted.move(disk.stat(folder).inode))
         texts = Texts(source.session, _taken(target).message, source.path, target.path, "renamed")
         old, new = source.segments[-1], target.segments[-1]
-        moves.carry(found, record, lambda: disk.move(parent, old, new_parent, new, key), texts)
-        try:
-            disk.fsync(new_parent)  # the rename is durable from here on
-            disk.fsync(parent)
-        except OSError as error:
-            raise moves.doubtful(source.session, key, error) from None
+        moves.carry(disk, found, record, texts, parent, old, new_parent, new)
     return Renamed(_answer(target))
 
 

@@ -81,16 +81,7 @@ def take_in(disk: Disk, trees: SessionFolders, wanted: Wanted, now: float) -> No
         record = Record(int(now), key, "take_in", flat_id(place))
         found.begin(record, Move(key, place.session, disk.stat(folder).inode))
         texts = Texts(place.session, _taken(place).message, wanted.prepared, place.path, "taken in")
-        name = place.segments[-1]
-        moves.carry(
-            found, record, lambda: disk.move(nest, paths.PREPARED, parent, name, key), texts
-        )
-        try:
-            disk.fsync(parent)  # the session is durable from here on
-            disk.fsync(nest)
-            found.finish(record)
-        except OSError as error:
-            raise moves.doubtful(place.session, key, error) from None
+        moves.carry(disk, found, record, texts, nest, paths.PREPARED, parent, place.segments[-1])
 
 
 def _open_prepared(

@@ -216,14 +216,7 @@ def restore(
         texts = Texts(
             place.session, _taken(place).message, _path_of(place, entry), place.path, "restored"
         )
-        name, key = place.segments[-1], command.key
-        moves.carry(found, record, lambda: disk.move(trash, entry.name, parent, name, key), texts)
-        try:
-            disk.fsync(parent)  # the restoration is durable from here on
-            disk.fsync(trash)
-            found.finish(record)
-        except OSError as error:
-            raise moves.doubtful(place.session, command.key, error) from None
+        moves.carry(disk, found, record, texts, trash, entry.name, parent, place.segments[-1])
         return Moved(session=place.session, folder=place.path)
 
 
