@@ -38,8 +38,7 @@ class Reply(
     Attributes:
         stale: the daemon could not ask its cluster whether another daemon has changed the session
             since; False outside a cluster.
-        repaired: the repairs of the session's files that no reply has named before. A daemon from
-            before this field omits it.
+        repaired: the repairs of the session's files that no reply has named before.
     """
 
     stale: bool = False

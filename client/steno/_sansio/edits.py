@@ -115,12 +115,7 @@ def stored_edit(line: bytes) -> StoredEdit | None:
     if record is None:
         return None
     key = record.get("_id")
-    edit = original(record)
-    # The first release of the adapter for the OpenAI Agents SDK wrote `pop`.
-    return StoredEdit(
-        key.partition(".")[0] if isinstance(key, str) else None,
-        deletion(-1) if "pop" in edit else edit,
-    )
+    return StoredEdit(key.partition(".")[0] if isinstance(key, str) else None, original(record))
 
 
 # --- the list -------------------------------------------------------------------------------------
