@@ -3,7 +3,7 @@
 _linux, _darwin, _windows    the calls that differ between systems; a client alone runs on Windows
 _posix                       those that Linux and macOS share
 relay                        a listening socket that only the relay connects to
-private_files                the one function that opens a file that is no session's
+private_files                private files and folders: the one function that opens them
 """
 
 # ruff: noqa: F403

@@ -1,7 +1,9 @@
-"""Private files: the one function that opens a key, a token, a lock, a note or an index."""
+"""Private files and folders: the one function that opens a key, a token, a lock or an index."""
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -100,3 +102,26 @@ def check_folder(folder: Path) -> None:
     private_files.check_root(
         str(folder), mode=found.st_mode, owner=found.st_uid, own=system.own_user()
     )
+
+
+def make_private(folder: Path, sync: Callable[[Path], None] = lambda _: None) -> None:
+    """Make a folder and its missing parents, each with mode 0700; existing ones keep their mode.
+
+    Each name is synced before the next folder is made: otherwise a power cut could remove a new
+    root together with all changes that the daemon has acknowledged in it.
+
+    `Path.mkdir` gives its mode to the last folder only, and the umask's to the parents.
+
+    Args:
+        folder: the folder.
+        sync: syncs a folder, whose names are then on the disk.
+
+    Raises:
+        OSError: a folder cannot be made, or another kind of file has its name.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.is_dir()][::-1]
+    for each in missing:
+        each.mkdir(mode=0o700, exist_ok=True)
+        # A folder that is writable for others may not be readable for them.
+        with suppress(PermissionError):
+            sync(each.parent)

@@ -3,34 +3,16 @@
 import os
 import shlex
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 import steno_system as system
 from steno_protocol.errors import Unauthorized
+from steno_system import private_files
 
 
-def make_private(folder: Path) -> list[Path]:
-    """Make a folder and its missing parents, each with mode 0700; existing ones keep their mode.
-
-    Each name is synced before the next folder is made: otherwise a power cut could remove a new
-    root together with all changes that the daemon has acknowledged in it.
-
-    `Path.mkdir` gives its mode to the last folder only, and the umask's to the parents.
-
-    Returns:
-        The new folders, the highest first.
-
-    Raises:
-        OSError: a folder cannot be made, or another kind of file has its name.
-    """
-    missing = [each for each in (folder, *folder.parents) if not each.is_dir()][::-1]
-    for each in missing:
-        each.mkdir(mode=0o700, exist_ok=True)
-        # A folder that is writable for others may not be readable for them.
-        with suppress(PermissionError):
-            sync_folder(each.parent)
-    return missing
+def make_private(folder: Path) -> None:
+    """Make a private folder and its missing parents, durable on return."""
+    private_files.make_private(folder, sync_folder)
 
 
 def own_private(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from steno_protocol import paths
 from steno_protocol.errors import StorageFailed
-from stenod.store.private_folders import make_private
+from steno_system.private_files import make_private
 
 
 class SocketPath:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from steno_protocol import limits, paths
 from steno_protocol.errors import Held
-from steno_system.private_files import open_private
+from steno_system.private_files import make_private, open_private
 from stenod.store import syncs
-from stenod.store.private_folders import make_private
 
 
 class RootLock:
@@ -111,8 +110,8 @@ def make_root(root: Path) -> None:
     Raises:
         OSError: the root cannot be created, is not a folder, or the disk failed.
     """
-    made = make_private(root)
-    for each in {root, root.parent, *(folder.parent for folder in made)}:
+    make_private(root, _sync_folder)
+    for each in (root.parent, root):
         # A folder that the user may not read was not created by this user.
         with suppress(PermissionError):
             _sync_folder(each)
