@@ -233,19 +233,6 @@ def _close_ids(client: BlockingClient, session: str) -> tuple[list[str], list[st
     return begins[:_CLOSE_MAX], close_spellings(session, ids, _CLOSE_MAX)
 
 
-def set_archived(options: Namespace, output: Output, *, archived: bool) -> int:
-    """Hide a session from lists, or list it again."""
-    with connected(options) as client:
-        stat = client.session(options.session).describe(archived=archived)
-    if output.as_json:
-        output.document(contract.description(stat))
-    elif archived:
-        output.say(f"{stat.session} is archived: `steno sessions --archived` lists it")
-    else:
-        output.say(f"{stat.session} is listed again")
-    return Exit.DONE
-
-
 def print_fork(output: Output, fork: BlockingSession, *, close: bool = False) -> int:
     """Print a new session that was forked from another one.
 

@@ -1,7 +1,6 @@
 """Records and events on stdout: spans of a file, lines, and subscriptions."""
 
 import json
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
@@ -76,11 +75,6 @@ def report_damaged(output: Output, damaged: int, noun: str = "record", hint: str
     if damaged:
         lines = f"line was no {noun} and was" if damaged == 1 else f"lines were no {noun}s and were"
         output.say(f"{number(damaged)} {lines} skipped{hint}")
-
-
-def report_no_event(output: Output, options: Namespace) -> None:
-    """Print that a span of the wire file has no event."""
-    output.say(f"{options.session} has no event there: `steno help emit` shows how to append one")
 
 
 def events_for_reader(events: BlockingSubscription, output: Output) -> Iterator[SubscriptionEvent]:

@@ -8,20 +8,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from steno.values import Record
+from steno_cli.arguments import argument
 from steno_present.messages import written_at
 
 _UNITS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(s|m|min|h|d|w)", re.ASCII)
 _TIME_OF_DAY: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?", re.ASCII)
-
-
-def since_option(parser: argparse.ArgumentParser) -> None:
-    """Add --since."""
-    parser.add_argument(
-        "--since", metavar="TIME", type=since,
-        help="only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04,"
-        " 2026-11-21, 2026-11-21T15:04)",
-    )  # fmt: skip
 
 
 def since(text: str) -> float:
@@ -47,6 +39,13 @@ def _last(time_of_day: str) -> float:
     hour, *rest = map(int, time_of_day.split(":"))
     at = now.replace(hour=hour, minute=rest[0], second=rest[1] if rest[1:] else 0, microsecond=0)
     return (at if at <= now else at - timedelta(days=1)).timestamp()
+
+
+since_option = argument(
+    "--since", metavar="TIME", type=since,
+    help="only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04,"
+    " 2026-11-21, 2026-11-21T15:04)",
+)  # fmt: skip
 
 
 class Since:

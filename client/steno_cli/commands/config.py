@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from steno.local import note_of, process_of
-from steno_cli.arguments import Subcommands, command
+from steno_cli.arguments import command, flag
 from steno_cli.configuration import read_file, shown_value, unread_options
 from steno_cli.connection import connected, endpoint_of, root_of
 from steno_cli.exits import Exit
@@ -22,18 +22,12 @@ from steno_protocol.replies import ConfigurationReport, OptionEntry
 from steno_protocol.settings import OPTIONS, Settings, example
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "config", run,
-        "Asks the running daemon, or reads config.toml and the environment if none runs.",
-        example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
-    )  # fmt: skip
-    parser.add_argument(
-        "--example", action="store_true", help="print a config.toml with every option"
-    )
-
-
+@command(
+    "config",
+    "Asks the running daemon, or reads config.toml and the environment if none runs.",
+    flag("--example", help="print a config.toml with every option"),
+    example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the options in force, or with --example a file that has all of them."""
     if options.example:

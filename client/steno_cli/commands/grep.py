@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno import BlockingClient
 from steno.values import Record
-from steno_cli.arguments import Subcommands, between, command, optional_argument, role
+from steno_cli.arguments import argument, between, command, flag, prefix_argument, role
 from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
 from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
@@ -37,47 +37,6 @@ _LIKE_A_REGEX: Final = re.compile(r"\\[A-Za-z]|\.[*+?]|\[[^\]]*\]|^\^|\$$|\||\(\
 
 _BLOCK_BYTES: Final = 1 << 20
 """Bytes of a file that are looked at together."""
-
-
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "grep", run,
-        "Searches texts, thoughts, tool calls and their results. Prints each matching line with"
-        " its session, cursor and time. Archived sessions are included. Exits with 4 if nothing"
-        " matches.",
-        example="steno grep -i 'no space left' kimi: --role tool\nsteno grep -l TODO",
-    )  # fmt: skip
-    parser.add_argument("pattern", metavar="PATTERN", help="a Python regular expression")
-    optional_argument(
-        parser, "prefix", str, "only sessions whose id starts with PREFIX (default: all)"
-    )
-    parser.add_argument("-i", "--ignore-case", action="store_true", help="ignore case")
-    parser.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
-    parser.add_argument(
-        "-l",
-        "--files-with-matches",
-        action="store_true",
-        help="print only the ids of matching sessions",
-    )
-    parser.add_argument("--role", metavar="ROLE", type=role, help="only in messages of this role")
-    since_option(parser)
-    program_option(parser)
-    parser.add_argument(
-        "--redact", action="store_true", help="search and print texts with their secrets masked"
-    )
-    parser.add_argument(
-        "--index", action="store_true",
-        help="search words in the full-text index, which is brought up to date first",
-    )  # fmt: skip
-    parser.add_argument(
-        "--order", choices=("relevance", "time"),
-        help="with --index: the best matches first, or the newest (default: relevance)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
-        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
-    )  # fmt: skip
 
 
 class Hit(NamedTuple):
@@ -171,6 +130,31 @@ class Search:
         return None if found is None else found.span()
 
 
+@command(
+    "grep",
+    "Searches texts, thoughts, tool calls and their results. Prints each matching line with"
+    " its session, cursor and time. Archived sessions are included. Exits with 4 if nothing"
+    " matches.",
+    argument("pattern", metavar="PATTERN", help="a Python regular expression"),
+    prefix_argument("only sessions whose id starts with PREFIX (default: all)"),
+    flag("-i", "--ignore-case", help="ignore case"),
+    flag("-F", "--fixed-strings", help="PATTERN is plain text"),
+    flag("-l", "--files-with-matches", help="print only the ids of matching sessions"),
+    argument("--role", metavar="ROLE", type=role, help="only in messages of this role"),
+    since_option,
+    program_option,
+    flag("--redact", help="search and print texts with their secrets masked"),
+    flag("--index", help="search words in the full-text index, which is brought up to date first"),
+    argument(
+        "--order", choices=("relevance", "time"),
+        help="with --index: the best matches first, or the newest (default: relevance)",
+    ),
+    argument(
+        "--limit", metavar="N", type=between(1, INDEXED_HITS_MAX),
+        help=f"with --index: at most N matches (default: {INDEXED_HITS_SHOWN_MAX})",
+    ),
+    example="steno grep -i 'no space left' kimi: --role tool\nsteno grep -l TODO",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print every hit; an unreadable session does not end the search."""
     if options.index:

@@ -9,7 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from steno_cli.arguments import Subcommands, action, actions, command, optional_argument
+from steno_cli.arguments import (
+    action,
+    argument,
+    command_with_actions,
+    default,
+    flag,
+    optional_argument,
+)
 from steno_cli.connection import connected, own_root, refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
@@ -31,40 +38,26 @@ _HOOK_S: Final = 10
 """Seconds that Claude Code waits for the hook, which takes a third of one."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "hooks", None,
-        "With the hooks, Claude Code and Codex have their sessions followed whenever a turn ends,"
-        " also on machines where `steno watch` learns of changes late. They are printed, and no"
-        " file of another program is changed.",
-        example="steno hooks show claude-code\nsteno hooks show codex",
-    )  # fmt: skip
-    under = actions(parser)
-    shown = action(
-        under, "show", _show, "print the hooks of a program",
-        "Prints what belongs into the program's configuration, and on stderr where that is.",
-        example="steno hooks show codex",
-    )  # fmt: skip
-    shown.add_argument("program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex")
-    run = action(
-        under, "run", _run, "follow the session that a hook names",
-        "Reads the JSON of the hook, from stdin or as the last argument, and leaves the rest to a"
-        " process of its own: the agent does not wait. It prints nothing and always exits with 0,"
-        " so that no agent fails because of it; --wait waits, prints and fails as other commands"
-        " do.",
-        example="steno hooks run codex '{\"thread-id\": \"01234567-89ab-7cde-8f01-23456789abcd\"}'"
-        " --wait",
-    )  # fmt: skip
-    run.add_argument("program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex")
-    run.add_argument(
-        "--wait", action="store_true", help="wait until the session is followed, and print its id"
-    )
-    optional_argument(run, "given", str, "the JSON of the hook (default: stdin)")
-    run.set_defaults(makes_root=True)
+command_with_actions(
+    "hooks",
+    "With the hooks, Claude Code and Codex have their sessions followed whenever a turn ends,"
+    " also on machines where `steno watch` learns of changes late. They are printed, and no"
+    " file of another program is changed.",
+    example="steno hooks show claude-code\nsteno hooks show codex",
+)
+
+_program_argument = argument(
+    "program", metavar="PROGRAM", choices=PROGRAMS, help="claude-code or codex"
+)
 
 
-def _show(options: Namespace, output: Output) -> int:
+@action(
+    "hooks show", "print the hooks of a program",
+    "Prints what belongs into the program's configuration, and on stderr where that is.",
+    _program_argument,
+    example="steno hooks show codex",
+)  # fmt: skip
+def show(options: Namespace, output: Output) -> int:
     """Print the configuration of a program."""
     refuse_endpoint(options)
     words = _words_of_hook(options.program, root_of(options))
@@ -84,7 +77,20 @@ def _show(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _run(options: Namespace, output: Output) -> int:
+@action(
+    "hooks run", "follow the session that a hook names",
+    "Reads the JSON of the hook, from stdin or as the last argument, and leaves the rest to a"
+    " process of its own: the agent does not wait. It prints nothing and always exits with 0,"
+    " so that no agent fails because of it; --wait waits, prints and fails as other commands"
+    " do.",
+    _program_argument,
+    flag("--wait", help="wait until the session is followed, and print its id"),
+    optional_argument("given", str, "the JSON of the hook (default: stdin)"),
+    default(makes_root=True),
+    example="steno hooks run codex '{\"thread-id\": \"01234567-89ab-7cde-8f01-23456789abcd\"}'"
+    " --wait",
+)  # fmt: skip
+def run(options: Namespace, output: Output) -> int:
     """Follow the session that a hook names."""
     if options.wait:
         return _follow(options, output)

@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from steno.local import locked, make_private, new_key_pair, read_secret, replace
-from steno_cli.arguments import Subcommands, action, actions, command, path_text
+from steno_cli.arguments import action, argument, command_with_actions, flag, path_text
 from steno_cli.connection import root_in_use
 from steno_cli.destination import new_file
 from steno_cli.exits import Exit, WrongUsage
@@ -14,54 +14,32 @@ from steno_protocol.credentials import Allowed, ClientKey, KeyPair
 from steno_protocol.errors import Exists, NotFound
 from steno_protocol.rights import RIGHTS, Right
 
-
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "keys", None,
-        "Each client has its own key and one right: read, write (reversible changes) or admin"
-        " (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set"
-        " in config.toml, and accepts only clients with a key.",
-        example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
-    )  # fmt: skip
-    under = actions(parser)
-    _add_new(under)
-    action(under, "list", _list, "list the clients with a key", example="steno keys list --json")
-    revoke = action(
-        under, "revoke", _revoke, "revoke a client's key",
-        "The client is refused within a second, even if it is connected.",
-        example="steno keys revoke laptop",
-    )  # fmt: skip
-    revoke.add_argument("key_name", metavar="NAME", help="the name of the key")
+command_with_actions(
+    "keys",
+    "Each client has its own key and one right: read, write (reversible changes) or admin"
+    " (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set"
+    " in config.toml, and accepts only clients with a key.",
+    example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
+)
 
 
-def _add_new(commands: Subcommands) -> None:
-    parser = action(
-        commands, "new", _new, "create a key for a client",
-        "Prints the path of the key file for the client. The file holds a secret and is readable"
-        " only by you.",
-        example="steno keys new laptop --right read -o laptop.key\nsteno keys new sandbox --token",
-    )  # fmt: skip
-    parser.add_argument("key_name", metavar="NAME", help="letters, digits, _ and -")
-    parser.add_argument(
+@action(
+    "keys new", "create a key for a client",
+    "Prints the path of the key file for the client. The file holds a secret and is readable"
+    " only by you.",
+    argument("key_name", metavar="NAME", help="letters, digits, _ and -"),
+    argument(
         "--right", choices=list(RIGHTS), default=Right.WRITE.label,
         help="the right of the client (default: write)",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=path_text,
+    ),
+    argument(
+        "-o", "--output", metavar="FILE", type=path_text,
         help="the key file (default: keys/NAME.key in the root)",
-    )
-    parser.add_argument(
-        "--token",
-        action="store_true",
-        help="print the key as one word for STENO_TOKEN, and write no key file",
-    )
-
-
-def _new(options: Namespace, output: Output) -> int:
+    ),
+    flag("--token", help="print the key as one word for STENO_TOKEN, and write no key file"),
+    example="steno keys new laptop --right read -o laptop.key\nsteno keys new sandbox --token",
+)  # fmt: skip
+def new_key(options: Namespace, output: Output) -> int:
     """Create a key for a client and admit it; creates the daemon's own key if necessary.
 
     Raises:
@@ -110,7 +88,8 @@ def _print_token(allowed: Allowed, key: ClientKey, output: Output) -> None:
     )
 
 
-def _list(options: Namespace, output: Output) -> int:
+@action("keys list", "list the clients with a key", "", example="steno keys list --json")
+def list_keys(options: Namespace, output: Output) -> int:
     """List the admitted clients."""
     clients = _clients(_folder(options))
     if output.as_json:
@@ -124,7 +103,13 @@ def _list(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _revoke(options: Namespace, output: Output) -> int:
+@action(
+    "keys revoke", "revoke a client's key",
+    "The client is refused within a second, even if it is connected.",
+    argument("key_name", metavar="NAME", help="the name of the key"),
+    example="steno keys revoke laptop",
+)  # fmt: skip
+def revoke(options: Namespace, output: Output) -> int:
     """Refuse a client from now on; the daemon does so within a second."""
     folder = _folder(options)
     with locked(folder):

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from steno import BlockingSession
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
-from steno_cli.arguments import Subcommands, command, position, whole_number
+from steno_cli.arguments import (
+    argument,
+    command,
+    default,
+    flag,
+    follow_option,
+    one_of,
+    position,
+    whole_number,
+)
 from steno_cli.closing import say_open_calls
 from steno_cli.connection import connected, root_here
 from steno_cli.exits import Exit, WrongUsage
@@ -36,50 +45,38 @@ _LINES_OF_A_MESSAGE: Final = 4
 are too few, this many times more."""
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "show", run,
-        "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
-        " and long results are folded; images appear as type and size. `steno export` writes"
-        " Markdown, and --json the state as a document.",
-        example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
-    )  # fmt: skip
-    parser.add_argument(
+@command(
+    "show",
+    "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
+    " and long results are folded; images appear as type and size. `steno export` writes"
+    " Markdown, and --json the state as a document.",
+    argument(
         "session", metavar="SESSION", nargs="?",
         help="a session id or a unique prefix (--program: the latest)",
-    )  # fmt: skip
-    parser.set_defaults(by_prefix=True)
-    program_option(parser)
-    parser.add_argument(
-        "-n", "--last", metavar="N", type=whole_number, help="show only the last N messages"
-    )
-    past = parser.add_mutually_exclusive_group()
-    past.add_argument(
-        "--at", metavar="POSITION", type=position, help="show the session as it was before POSITION"
-    )
-    past.add_argument("--generation", metavar="N", type=whole_number, help="show a past generation")
-    past.add_argument(
-        "-f", "--follow", action="store_true", help="print new records as they become durable"
-    )
-    since_option(parser)
-    parser.add_argument(
-        "--format",
-        choices=("terminal", "plain"),
+    ),
+    default(by_prefix=True),
+    program_option,
+    argument("-n", "--last", metavar="N", type=whole_number, help="show only the last N messages"),
+    one_of(
+        argument(
+            "--at", metavar="POSITION", type=position,
+            help="show the session as it was before POSITION",
+        ),
+        argument("--generation", metavar="N", type=whole_number, help="show a past generation"),
+        follow_option,
+    ),
+    since_option,
+    argument(
+        "--format", choices=("terminal", "plain"),
         help="terminal: Markdown laid out and code in colours, with the extra `stenod[terminal]`;"
         " plain: texts as they are (default: terminal on a terminal with colours if the extra is"
         " installed, otherwise plain)",
-    )
-    parser.add_argument("--full", action="store_true", help="fold nothing")
-    parser.add_argument(
-        "--no-pager", action="store_true",
-        help="do not page output that is longer than the terminal (PAGER, or less)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--redact", action="store_true", help="mask secrets; `steno redact` shows what is found"
-    )
-
-
+    ),
+    flag("--full", help="fold nothing"),
+    flag("--no-pager", help="do not page output that is longer than the terminal (PAGER, or less)"),
+    flag("--redact", help="mask secrets; `steno redact` shows what is found"),
+    example="steno show demo -n 3\nsteno show demo --since 2h\nsteno show demo --at 0:12",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Show the present state or a past one, and with -f each new record."""
     _choose(options, output)

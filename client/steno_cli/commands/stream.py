@@ -6,10 +6,12 @@ from steno import BlockingClient, BlockingStream
 from steno.parts import encode_messages
 from steno.values import RecordsEvent, StreamInfo, StreamRecord
 from steno_cli.arguments import (
-    Subcommands,
+    argument,
     change_options,
     command,
     create_options,
+    flag,
+    follow_option,
     optional_argument,
     session_argument,
     span_options,
@@ -30,36 +32,28 @@ from steno_protocol.records import check_record
 _READING = ("after", "until", "lines")
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "stream", run,
-        "Without NAME, lists the streams with records, size and last change. With NAME, prints its"
-        " records exactly as they were appended; -f prints new ones once they are durable."
-        " --append prints the new head once the record is durable; the first append creates the"
-        " stream. --delete keeps the records in a file of the session until they expire.",
-        example="steno stream demo\n"
-        "steno stream demo notes -n 3 -f\n"
-        "steno stream demo notes --append '{\"text\": \"hi\"}'",
-    )  # fmt: skip
-    session_argument(parser)
-    optional_argument(parser, "stream", stream_name, "the stream's name")
-    parser.add_argument(
-        "-n", "--lines", metavar="N", type=whole_number, help="only the last N records"
-    )
-    span_options(parser)
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="print new records as they become durable"
-    )
-    parser.add_argument(
+@command(
+    "stream",
+    "Without NAME, lists the streams with records, size and last change. With NAME, prints its"
+    " records exactly as they were appended; -f prints new ones once they are durable."
+    " --append prints the new head once the record is durable; the first append creates the"
+    " stream. --delete keeps the records in a file of the session until they expire.",
+    session_argument,
+    optional_argument("stream", stream_name, "the stream's name"),
+    argument("-n", "--lines", metavar="N", type=whole_number, help="only the last N records"),
+    span_options,
+    follow_option,
+    argument(
         "--append", metavar="RECORD",
         help="append a JSON object, or - for the lines of stdin as one atomic batch",
-    )  # fmt: skip
-    parser.add_argument("--delete", action="store_true", help="delete the stream")
-    create_options(parser)
-    change_options(parser, given="append")
-
-
+    ),
+    flag("--delete", help="delete the stream"),
+    create_options,
+    change_options(given="append"),
+    example="steno stream demo\n"
+    "steno stream demo notes -n 3 -f\n"
+    "steno stream demo notes --append '{\"text\": \"hi\"}'",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """List the streams of a session, or read, append to, follow or delete one."""
     _check(options)

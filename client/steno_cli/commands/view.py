@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from steno import BlockingClient, connect, connect_sync
-from steno_cli.arguments import Subcommands, between, command, optional_argument
+from steno_cli.arguments import argument, between, command, default, flag, optional_argument
 from steno_cli.commands.doctor import findings_of
 from steno_cli.connection import how_to_connect, prepared_root, root_here, root_in_use
 from steno_cli.doctor import Finding
@@ -37,40 +37,33 @@ if TYPE_CHECKING:
 _PORT_MAX = 65_535
 
 
-def add_parser(commands: Subcommands) -> None:
-    """Add the command line."""
-    parser = command(
-        commands, "view", run,
-        "Prints the address of a page and opens it in the browser. The address contains a secret"
-        " that works once: the page that it opens can read every session, and the command prints"
-        " the next address. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
-        example="steno view demo\nsteno view --watch\nsteno view --no-browser --port 8321",
-    )  # fmt: skip
-    optional_argument(parser, "session", str, "show this session first (an id or a unique prefix)")
-    parser.set_defaults(by_prefix=True)
-    parser.add_argument(
+@command(
+    "view",
+    "Prints the address of a page and opens it in the browser. The address contains a secret"
+    " that works once: the page that it opens can read every session, and the command prints"
+    " the next address. Ctrl-C ends the viewer. Needs the extra `stenod[view]`.",
+    optional_argument("session", str, "show this session first (an id or a unique prefix)"),
+    default(by_prefix=True),
+    argument(
         "--host", metavar="ADDRESS", default="127.0.0.1",
         help="listen at this address of the machine (default: 127.0.0.1, this machine only)",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--port", metavar="N", type=between(0, _PORT_MAX), default=0,
         help="listen at this port (default: a free one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--write", action="store_true",
+    ),
+    flag(
+        "--write",
         help="let the page set checkpoints, titles and labels, revert, restore and fork",
-    )  # fmt: skip
-    parser.add_argument(
+    ),
+    argument(
         "--no-redact", action="store_false", dest="redact",
         help="show secrets as they are; they are masked otherwise, see `steno redact`",
-    )  # fmt: skip
-    parser.add_argument(
-        "--watch", action="store_true",
-        help="also follow the transcripts of other agents",
-    )  # fmt: skip
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
-
-
+    ),
+    flag("--watch", help="also follow the transcripts of other agents"),
+    flag("--no-browser", help="only print the address"),
+    example="steno view demo\nsteno view --watch\nsteno view --no-browser --port 8321",
+)  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Serve the page until a signal ends it."""
     try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
+from steno_cli.exits import Exit
 from steno_cli.render.printed_commands import in_shell_words, with_destination
 from steno_present.contract import error_document
 from steno_present.safe_text import coloured, printable, printable_json
@@ -124,6 +125,26 @@ class Output:
     def document(self, value: Mapping[str, Any]) -> None:
         """Write a JSON document on a line of its own."""
         self._data.write(_json(self._data, value))
+
+    def answer(self, document: Mapping[str, Any], text: str | None, message: str = "") -> int:
+        """Print the result of a command: a document, or a line of data and a message.
+
+        Args:
+            document: with --json, this alone.
+            text: the line of data, if any.
+            message: the message; empty for none.
+
+        Returns:
+            The exit code of a command that is done.
+        """
+        if self.as_json:
+            self.document(document)
+            return Exit.DONE
+        if text is not None:
+            self.write(text)
+        if message:
+            self.say(message)
+        return Exit.DONE
 
     def flush(self) -> None:
         """Flush the data written so far."""
