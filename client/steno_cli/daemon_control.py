@@ -1,4 +1,4 @@
-"""The end of the daemon of a root."""
+"""The end of the daemon of a root, and a request for the next one."""
 
 import os
 import signal
@@ -97,3 +97,18 @@ def _wait_until_free(root: Path, deadline: float) -> None:
                 f" {root / paths.LOG} and try again"
             )
         time.sleep(limits.START_LOCK_POLL_S)
+
+
+def write_request(root: Path, word: str) -> None:
+    """Leave a request for the daemon that starts next on a root, to join streams it does not know.
+
+    Args:
+        root: the root.
+        word: `create` or `again`.
+    """
+    path = root / paths.CLUSTER_REQUEST
+    with suppress(FileNotFoundError):
+        path.unlink()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(word)

@@ -1,15 +1,17 @@
-"""New files and folders that appear whole and never replace existing ones."""
+"""New files and folders that appear whole and never replace existing ones, and their names."""
 
 import errno
 import os
 import shutil
 import tempfile
+from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno.local import rename_exclusively, sync_file, sync_folder
+from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest, Exists
 
 _NO_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -132,3 +134,19 @@ def _check_place(path: Path) -> None:
 
 def _taken(path: Path) -> Exists:
     return Exists(f"{path} exists: name another path, or move it away")
+
+
+def print_result(
+    options: Namespace, output: Output, path: Path, command: str | None = None
+) -> None:
+    """Print the command that goes on with an export, else its absolute path.
+
+    Args:
+        options: of the command.
+        output: of the command.
+        path: the new file or folder.
+        command: the command to type; None if the export is for no agent.
+    """
+    path = path.absolute()
+    shown = {"session": options.session, "format": options.format}
+    output.answer({**shown, "path": str(path), "command": command}, command or str(path))

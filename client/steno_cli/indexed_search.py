@@ -4,8 +4,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from steno import BlockingClient
-from steno_cli.connection import endpoint_of, root_here
-from steno_cli.redaction import redactor_of
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import endpoint_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_protocol.errors import StenoError, StorageFailed
@@ -31,7 +31,7 @@ def index_folder(options: Namespace, root: str) -> tuple[IndexFolder, Reading]:
     """
     endpoint = endpoint_of(options)
     of = endpoint if endpoint is not None and is_remote(endpoint) else root
-    redactor = redactor_of(root_here(options))
+    redactor = redactor_of(options)
     return IndexFolder(cache_folder(), of, redactor.fingerprint), masked_reading(redactor)
 
 

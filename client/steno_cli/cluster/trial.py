@@ -15,9 +15,9 @@ import anyio
 
 from steno import Client, connect
 from steno.local import is_free, note_of
-from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.nodes import Nodes, running_nodes
 from steno_cli.command_limits import TRIAL_PREFIX, TRY_TIMEOUT_S
+from steno_cli.daemon_control import write_request
 from steno_cli.demo.agents import (
     Evidence,
     Made,

@@ -122,7 +122,7 @@ def prompt(options: Namespace, output: Output) -> int:
         found = client.session(options.session).history_at().system_prompt
     if found is None:
         message = f"the session {options.session} has no system prompt: give one as TEXT"
-        return output.answer({"session": options.session, "system_prompt": None}, None, message)
+        return output.answer({"session": options.session, "system_prompt": None}, message=message)
     shown = printable(found) if output.is_terminal else found
     return output.answer({"session": options.session, "system_prompt": found}, shown)
 

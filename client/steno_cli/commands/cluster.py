@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,13 +22,11 @@ from steno_cli.arguments import (
     prefix_argument,
     session_argument,
 )
-from steno_cli.cluster.hosts import host_meant
-from steno_cli.cluster.join_request import write_request
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
 from steno_cli.command_limits import JOINS_AHEAD_MAX, TRY_AGENTS_MAX, TRY_TURNS_MAX
 from steno_cli.connection import answers, connected, linked
-from steno_cli.daemon_control import stop_daemon
+from steno_cli.daemon_control import stop_daemon, write_request
 from steno_cli.destination import new_file
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
@@ -37,8 +35,14 @@ from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.wording import count, duration, number
 from steno_protocol.commands import Stat
-from steno_protocol.errors import BadRequest, StenoError, StorageFailed
-from steno_protocol.replies import ClusterReport, ClusterSession, SessionEntry, SessionStat
+from steno_protocol.errors import BadRequest, NotFound, StenoError, StorageFailed, Unreachable
+from steno_protocol.replies import (
+    ClusterHost,
+    ClusterReport,
+    ClusterSession,
+    SessionEntry,
+    SessionStat,
+)
 
 _SHOWN: Final = 20
 """Sessions that `status` shows by itself: each one costs the servers a look."""
@@ -66,12 +70,8 @@ def status(options: Namespace, output: Output) -> int:
     """Print the cluster as the daemon sees it."""
     with connected(options, spawn=False) as client, Progress(output, "asking the servers"):
         report = _report(client, options.prefix or "", options.count)
-    if output.as_json:
-        output.document(contract.document(report))
-        return Exit.DONE
-    for line in report_lines(output, report, time.time()):
-        output.write(line)
-    return Exit.DONE
+    lines = report_lines(output, report, time.time())
+    return output.answer(contract.document(report), *lines)
 
 
 def _report(client: BlockingClient, prefix: str, limit: int | None) -> ClusterReport:
@@ -111,19 +111,51 @@ def move(options: Namespace, output: Output) -> int:
             client.hand_over(options.session, host.host)
         took_s = time.monotonic() - started
     left = None if before is None else before.endpoint
-    if output.as_json:
-        output.document(
-            {
-                "session": options.session, "moved": not is_there, "from": left,
-                "to": host.endpoint, "host": host.host, "took_s": round(took_s, 3),
-            }
-        )  # fmt: skip
-    elif is_there:
-        output.say(f"{host.endpoint} owns {options.session} already")
-    else:
+    message = f"{host.endpoint} owns {options.session} already"
+    if not is_there:
         where = f" from {left}" if left else ""
-        output.say(f"{options.session} moved{where} to {host.endpoint} in {duration(took_s)}")
-    return Exit.DONE
+        message = f"{options.session} moved{where} to {host.endpoint} in {duration(took_s)}"
+    document = {
+        "session": options.session, "moved": not is_there, "from": left,
+        "to": host.endpoint, "host": host.host, "took_s": round(took_s, 3),
+    }  # fmt: skip
+    return output.answer(document, message=message)
+
+
+def host_meant(report: ClusterReport, word: str) -> ClusterHost:
+    """Return the living host of a cluster that a word means.
+
+    Args:
+        report: the report of a daemon of the cluster.
+        word: the endpoint or the identity of a host, or a unique beginning of one.
+
+    Raises:
+        NotFound: no host is meant, or several are.
+        Unreachable: the host is not alive.
+    """
+    exact = [each for each in report.hosts if word in {each.endpoint, each.host}]
+    found = exact or [
+        each
+        for each in report.hosts
+        if each.endpoint.startswith(word) or each.host.startswith(word)
+    ]
+    if not found:
+        raise NotFound(
+            f"no host of the cluster {report.cluster} is {word!r}: {_choices(report.hosts)}"
+        )
+    if len(found) > 1:
+        raise NotFound(f"several hosts begin with {word!r}: {_choices(found)}")
+    host = found[0]
+    if not host.alive:
+        raise Unreachable(
+            f"the host {host.endpoint} was last heard {host.heard_s:.0f} s ago, so that it can take"
+            " no session: start its daemon, or name another host"
+        )
+    return host
+
+
+def _choices(hosts: Sequence[ClusterHost]) -> str:
+    return "choose from " + ", ".join(f"{each.endpoint} ({each.host})" for each in hosts)
 
 
 def _owner(client: BlockingClient, session: str) -> ClusterSession | None:
@@ -172,28 +204,16 @@ def config(options: Namespace, output: Output) -> int:
     files = files_of(
         Plan(options.cluster, nodes, tuple(options.address), tuple(options.host), options.store)
     )
-    if options.folder is not None:
-        return _write_files(options.folder, files, output)
-    if output.as_json:
-        output.document({"files": files, "folder": None})
-        return Exit.DONE
+    document = {"files": files, "folder": options.folder}
+    if options.folder is None:
+        heads = {name: output.style(f"# --- {name}", "bold") for name in files}
+        return output.answer(document, *(f"{heads[name]}\n{files[name]}" for name in files))
+    folder = Path(options.folder)
+    make_private(folder)
     for name, text in files.items():
-        output.write(output.style(f"# --- {name}", "bold"))
-        output.write(text)
-    return Exit.DONE
-
-
-def _write_files(folder: str, files: dict[str, str], output: Output) -> int:
-    make_private(Path(folder))
-    for name, text in files.items():
-        with new_file(Path(folder) / name) as file:
+        with new_file(folder / name) as file:
             file.write(text.encode())
-    if output.as_json:
-        output.document({"files": files, "folder": folder})
-        return Exit.DONE
-    for name in files:
-        output.write(str(Path(folder) / name))
-    return Exit.DONE
+    return output.answer(document, *(str(folder / name) for name in files))
 
 
 class _Comparison(NamedTuple):
@@ -294,12 +314,13 @@ def _print_joined(
     output: Output, joined: list[str], there: int, why: Iterable[tuple[str, str]]
 ) -> None:
     left_out = [{"session": session, "why": text} for session, text in why]
-    if output.as_json:
-        output.document({"joined": joined, "there": there, "left_out": left_out})
-        return
-    for each in left_out:
-        output.say(f"{each['session']} did not join: {each['why']}")
-    output.say(f"{count(len(joined), 'session')} joined, {number(there)} were there already")
+    if not output.as_json:
+        for each in left_out:
+            output.say(f"{each['session']} did not join: {each['why']}")
+    output.answer(
+        {"joined": joined, "there": there, "left_out": left_out},
+        message=f"{count(len(joined), 'session')} joined, {number(there)} were there already",
+    )
 
 
 @action(

@@ -1,7 +1,6 @@
 """`steno compact`: sessions summarised by a model."""
 
 from argparse import Namespace
-from dataclasses import dataclass
 
 from steno import connect
 from steno.llm.limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX
@@ -21,32 +20,13 @@ from steno_cli.arguments import (
     why_option,
 )
 from steno_cli.command_limits import WATCH_INTERVAL_S
-from steno_cli.compact.worker import Rule, Worker, run_until_signal, say_compacted, with_progress
+from steno_cli.compact.worker import IsDue, Worker, about, run_until_signal, with_progress
 from steno_cli.connection import how_to_connect, say_repaired
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_present import contract
 from steno_present.wording import count, number
 from steno_protocol import limits
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """The number of tokens at which a session is compacted.
-
-    Attributes:
-        max_context_size: context size of the agents' model, in tokens.
-        reserved: tokens to keep free.
-        ratio: fraction of the context that may be full.
-    """
-
-    max_context_size: int
-    reserved: int
-    ratio: float
-
-    def is_due(self, tokens: int) -> bool:
-        """True if a context of `tokens` is full enough."""
-        return should_compact(tokens, self.max_context_size, self.reserved, self.ratio)
 
 
 @command(
@@ -118,8 +98,8 @@ class Trigger:
 )  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Compact one session, or with --watch each one as it fills."""
-    trigger = _trigger(options)
-    _check(options, trigger)
+    _check(options)
+    is_due = _trigger(options)
     try:
         summarize = _summarizer(options, output)
     except ModuleNotFoundError as error:
@@ -128,23 +108,23 @@ def run(options: Namespace, output: Output) -> int:
         output.failure(str(error))
         return Exit.FAILED
     if options.watch:
-        assert trigger is not None
-        run_until_signal(lambda: _watch(options, output, summarize, trigger))
+        assert is_due is not None
+        run_until_signal(lambda: _watch(options, output, summarize, is_due))
         # A signal is the regular end of a worker.
         return Exit.DONE
-    ended = run_until_signal(lambda: _compact_one(options, output, summarize, trigger))
+    ended = run_until_signal(lambda: _compact_one(options, output, summarize, is_due))
     return Exit.INTERRUPTED if ended is None else ended
 
 
 async def _compact_one(
-    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger | None
+    options: Namespace, output: Output, summarize: Summarize, is_due: IsDue | None
 ) -> int:
     async with connect(**how_to_connect(options)) as client:
         session = client.session(options.session)
         stat = await session.stat()
         tokens = stat.token_count_with_pending
-        if trigger is not None and not trigger.is_due(tokens):
-            most = number(trigger.max_context_size)
+        if is_due is not None and not is_due(tokens):
+            most = number(options.max_context_size)
             return _nothing(output, stat.session, f"{number(tokens)} of {most} tokens: not yet due")
         output.say(f"{options.session}: {count(tokens, 'token')}, reading")
         done = await session.compact(
@@ -158,35 +138,18 @@ async def _compact_one(
             say_repaired(output, repaired)
     if done is None:
         return _nothing(output, options.session, "there are too few messages to compact")
-    if output.as_json:
-        output.document(contract.compacted(options.session, done))
-        return Exit.DONE
-    output.write(str(done.ack.head))
-    say_compacted(output, options.session, done)
-    return Exit.DONE
+    document = contract.compacted(options.session, done)
+    return output.answer(document, str(done.ack.head), message=about(options.session, done))
 
 
-async def _watch(
-    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger
-) -> None:
-    rule = Rule(
-        prefix=options.session or "",
-        is_due=trigger.is_due,
-        preserve=options.preserve,
-        instruction=options.instruction,
-        why=options.why,
-        interval_s=options.interval,
-    )
+async def _watch(options: Namespace, output: Output, summarize: Summarize, is_due: IsDue) -> None:
     async with connect(**how_to_connect(options)) as client:
-        await Worker(client, summarize, rule, output).run()
+        await Worker(client, summarize, is_due, options, output).run()
 
 
 def _nothing(output: Output, session: str, why: str) -> int:
-    if output.as_json:
-        output.document(contract.compacted(session, None, why))
-    else:
-        output.say(f"{session}: nothing to do, {why}")
-    return Exit.DONE
+    document = contract.compacted(session, None, why)
+    return output.answer(document, message=f"{session}: nothing to do, {why}")
 
 
 def _summarizer(options: Namespace, output: Output) -> Summarize:
@@ -203,23 +166,26 @@ def _summarizer(options: Namespace, output: Output) -> Summarize:
     )
 
 
-def _trigger(options: Namespace) -> Trigger | None:
-    if options.max_context_size is None:
+def _trigger(options: Namespace) -> IsDue | None:
+    """Whether a session is full enough; None for one that is compacted in any case."""
+    size, reserved, ratio = options.max_context_size, options.reserved, options.ratio
+    if size is None:
         return None
-    return Trigger(options.max_context_size, options.reserved, options.ratio)
+    return lambda tokens: should_compact(tokens, size, reserved, ratio)
 
 
-def _check(options: Namespace, trigger: Trigger | None) -> None:
+def _check(options: Namespace) -> None:
+    size = options.max_context_size
     if options.session is None and not options.watch:
         raise WrongUsage("the session is missing: give SESSION, or --watch for all")
-    if options.watch and trigger is None:
+    if options.watch and size is None:
         raise WrongUsage(
             "--watch needs --max-context-size, the context size of the agents' model in tokens"
         )
     if options.watch and options.key is not None:
         raise WrongUsage("--key identifies one compaction, and --watch makes many: leave it out")
-    if trigger is not None and trigger.reserved >= trigger.max_context_size:
+    if size is not None and options.reserved >= size:
         raise WrongUsage(
-            f"--reserved {trigger.reserved} leaves nothing of --max-context-size"
-            f" {trigger.max_context_size}, so that every session is always due: reserve less"
+            f"--reserved {options.reserved} leaves nothing of --max-context-size {size}, so that"
+            " every session is always due: reserve less"
         )

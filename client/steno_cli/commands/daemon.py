@@ -2,24 +2,36 @@
 
 from argparse import Namespace
 from contextlib import suppress
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from steno import BlockingClient
 from steno.local import holder_of
 from steno_cli.arguments import argument, command, default, flag, optional_argument
 from steno_cli.connection import connected, endpoint_of, root_in_use, root_of
-from steno_cli.counters import print_counters
 from steno_cli.daemon_control import stop_daemon
 from steno_cli.doctor.cluster import promise
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
-from steno_cli.render.tables import Column, beside, lines_of
+from steno_cli.render.tables import Column, beside, lines_of, table
 from steno_present import contract
 from steno_present.safe_text import printable
-from steno_present.wording import count, duration, moment, number
+from steno_present.wording import count, duration, moment, number, size
 from steno_protocol import paths
+from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest
-from steno_protocol.replies import ClientEntry, ClientsReport, ClusterReport, StatusReport
+from steno_protocol.installation import extra_command
+from steno_protocol.metrics import Collector
+from steno_protocol.replies import (
+    ClientEntry,
+    ClientsReport,
+    ClusterReport,
+    HistogramReport,
+    StatsReport,
+    StatusReport,
+)
+
+_BAR_CHARS: Final = 30
 
 _CLIENT_COLUMNS: Final = (
     Column("NAME", ("cyan",)),
@@ -50,21 +62,21 @@ def status(options: Namespace, output: Output) -> int:
         raise WrongUsage("--json and --format prometheus are two formats: give one of them")
     with connected(options, spawn=False) as client:
         if options.counters or options.format:
-            print_counters(client, options.format, output)
-            return Exit.DONE
+            return _print_counters(client, options.format, output)
         report, shared = client.status(), _cluster(client)
-    if output.as_json:
-        found = None if shared is None else contract.document(shared)
-        output.document({**contract.document(report), "cluster": found})
-        return Exit.DONE
+    found = None if shared is None else contract.document(shared)
     rows = _status_rows(report)
     if shared is not None:
         rows.append(("cluster", f"{shared.cluster}; {promise(shared)}"))
     margin = max(len(name) for name, _ in rows) + 2
-    for name, text in rows:
-        for line in beside(name.ljust(margin), text, margin, output.width):
-            output.write(line)
-    return Exit.DONE
+    return output.answer(
+        {**contract.document(report), "cluster": found},
+        *(
+            line
+            for name, text in rows
+            for line in beside(name.ljust(margin), text, margin, output.width)
+        ),
+    )
 
 
 def _cluster(client: BlockingClient) -> ClusterReport | None:
@@ -87,7 +99,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
         ("sessions", f"{number(report.sessions_open)} open"),
         ("clients", f"{number(report.clients)}, {count(report.dropped, 'message')} dropped"),
         ("queued", count(report.queued, "command")),
-        ("last slow sync", _moment(report.slow_sync_at)),
+        ("last slow sync", "none" if report.slow_sync_at is None else moment(report.slow_sync_at)),
         ("appended", count(report.appended_records, "record")),
         (
             "syncs",
@@ -99,8 +111,89 @@ def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
     return rows + [("mount", f"{name}: {folder}") for name, folder in report.mounts.items()]
 
 
-def _moment(at: float | None) -> str:
-    return "none" if at is None else moment(at)
+def _print_counters(client: BlockingClient, form: str | None, output: Output) -> int:
+    """Print the counters of the daemon, which start at zero with each daemon.
+
+    Raises:
+        BadRequest: prometheus-client is not installed.
+    """
+    report, _ = client.request(Stats(), StatsReport)
+    if form == "prometheus":
+        output.raw(_prometheus_text(report))
+    elif output.as_json:
+        output.document(contract.stats(report))
+    else:
+        _show_counters(report, output)
+    return Exit.DONE
+
+
+def _prometheus_text(report: StatsReport) -> bytes:
+    try:
+        client: Any = import_module("prometheus_client")
+    except ImportError:
+        raise BadRequest(
+            "--format prometheus needs prometheus-client: install it with"
+            f" `{extra_command('metrics')}`"
+        ) from None
+    collectors = client.CollectorRegistry(auto_describe=False)
+    collectors.register(Collector(lambda: report, client.Metric))
+    text: bytes = client.generate_latest(collectors)
+    return text
+
+
+def _show_counters(report: StatsReport, output: Output) -> None:
+    output.lines(map(printable, table(_counter_rows(report))))
+    output.write()
+    _show_histogram("commands a group", report.groups, "", output)
+    output.write()
+    _show_histogram("sync took, ms", report.sync_s, "ms", output)
+
+
+def _counter_rows(report: StatsReport) -> list[tuple[str, str]]:
+    appended = f"{count(report.appended_records, 'record')}, {size(report.appended_bytes)}"
+    waiting = f"{count(report.queued, 'command')}, {size(report.queued_bytes)}"
+    clients = f"{number(report.clients)}, {count(report.subscribers, 'subscription')}"
+    if report.turned_away:
+        clients += f", {number(report.turned_away)} turned away"
+    return [
+        ("up for", duration(report.uptime_s)),
+        ("appended", appended),
+        ("syncs", f"{number(sum(report.sync_s.counts))}, {number(report.slow_syncs)} slow"),
+        ("rewrites", _by_name(report.rewrites)),
+        ("errors", _by_name(report.errors)),
+        ("queued", f"{waiting}, {number(report.queued_most)} for the busiest file"),
+        ("sessions", f"{number(report.sessions_open)} open"),
+        ("clients", clients),
+        ("not read", f"{count(report.dropped, 'message')}, {number(report.lagged)} lagged"),
+        ("ignored", count(report.ignored, "message")),
+        ("process", f"{count(report.open_files, 'open file')}, {size(report.resident_bytes)}"),
+    ]
+
+
+def _by_name(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number(counts[name])} {name}" for name in sorted(counts)) or "none"
+
+
+def _show_histogram(title: str, report: HistogramReport, unit: str, output: Output) -> None:
+    """Print the buckets from the first to the last that is not empty."""
+    output.write(output.style(title, "bold"))
+    filled = [index for index, many in enumerate(report.counts) if many]
+    if not filled:
+        output.write("  none yet")
+        return
+    factor = 1000 if unit == "ms" else 1
+    names = [f"<= {bound * factor:g}" for bound in report.bounds]
+    names.append(f"> {report.bounds[-1] * factor:g}")
+    most = max(report.counts)
+    rows = [
+        (f"  {names[index]}", number(report.counts[index]), _bar(report.counts[index], most))
+        for index in range(filled[0], filled[-1] + 1)
+    ]
+    output.lines(table(rows, right=frozenset({1})))
+
+
+def _bar(many: int, most: int) -> str:
+    return "█" * -(-many * _BAR_CHARS // most)
 
 
 @command(
@@ -129,7 +222,7 @@ def start(options: Namespace, output: Output) -> int:
             "endpoint": report.endpoint,
         },
         report.endpoint,
-        f"stenod {report.version} (pid {report.pid}) {state} on {report.root}{listens}",
+        message=f"stenod {report.version} (pid {report.pid}) {state} on {report.root}{listens}",
     )
 
 
@@ -147,7 +240,7 @@ def stop(options: Namespace, output: Output) -> int:
     else:
         message = f"stenod (pid {pid}) ended; {root} is free"
     document = {"stopped": pid is not None, "pid": pid, "root": str(root)}
-    return output.answer(document, None, message)
+    return output.answer(document, message=message)
 
 
 @command("restart", "", default(changes=True, makes_root=True), example="steno restart")
@@ -179,17 +272,13 @@ def clients(options: Namespace, output: Output) -> int:
         if options.session is not None and report == ClientsReport(clients=[]):
             # No client follows it, perhaps because there is no such session.
             client.stat(options.session)
-    if output.as_json:
-        output.document(contract.document(report))
-        return Exit.DONE
     has_keys = any(entry.key is not None for entry in report.clients)
     columns = _CLIENT_COLUMNS if has_keys else _CLIENT_COLUMNS[:-1]
     rows = [_client_row(entry)[: len(columns)] for entry in report.clients]
-    for line in lines_of(output, columns, rows):
-        output.write(line)
-    if not rows and options.session is not None:
-        output.say(f"{options.session} has no followers")
-    return Exit.DONE
+    message = "" if rows or options.session is None else f"{options.session} has no followers"
+    return output.answer(
+        contract.document(report), *lines_of(output, columns, rows), message=message
+    )
 
 
 def _client_row(entry: ClientEntry) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from argparse import Namespace
 from typing import Any
 
 from steno import BlockingSession
-from steno.values import Mail
 from steno_cli.arguments import (
     action,
     add_user_message_option,
@@ -74,13 +73,16 @@ def show(options: Namespace, output: Output) -> int:
     """Print the pending D-Mail, if any."""
     with connected(options) as client:
         mail = client.session(options.session).pending_dmail()
-    if output.as_json:
-        output.document(contract.mail(options.session, mail))
-    elif mail is None:
-        output.say(f"no D-Mail is pending in {options.session}")
-    else:
-        _print(output, mail)
-    return Exit.DONE
+    document = contract.mail(options.session, mail)
+    if mail is None:
+        return output.answer(document, message=f"no D-Mail is pending in {options.session}")
+    sent = f"sent {moment(mail.at)}" if mail.at else "sent"
+    by = f" by {mail.by}" if mail.by else ""
+    return output.answer(
+        document,
+        output.style(f"{mail.id}  to checkpoint {mail.checkpoint_id}, {sent}{by}", "dim"),
+        printable(mail.message) if output.is_terminal else mail.message,
+    )
 
 
 @action(
@@ -133,10 +135,3 @@ def _delivered_by(session: BlockingSession, key: str | None) -> str | None:
 
 def _how(options: Namespace) -> dict[str, Any]:
     return {"key": options.key, "expect": options.expect}
-
-
-def _print(output: Output, mail: Mail) -> None:
-    sent = f"sent {moment(mail.at)}" if mail.at else "sent"
-    by = f" by {mail.by}" if mail.by else ""
-    output.write(output.style(f"{mail.id}  to checkpoint {mail.checkpoint_id}, {sent}{by}", "dim"))
-    output.write(printable(mail.message) if output.is_terminal else mail.message)

@@ -8,21 +8,19 @@ from typing import Final
 from steno import BlockingClient, BlockingSession
 from steno_cli.arguments import argument, command, flag, one_of, path_text, session_argument
 from steno_cli.closing import say_open_calls
-from steno_cli.connection import connected, local_root, root_here
-from steno_cli.destination import new_file, new_folder
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected, local_root
+from steno_cli.destination import new_file, new_folder, print_result
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.export.kimi_folder import write_session
 from steno_cli.export.pieces import Pieces
-from steno_cli.export.result import print_result
 from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
-from steno_cli.sizes import size_of
+from steno_cli.session_files import size_of
 from steno_present.wording import count
 from steno_protocol import paths
 from steno_protocol.replies import SessionStat
-from steno_redact.patterns import Patterns
 from steno_redact.redactor import Redactor
 
 PROGRAMS: Final = ("claude-code", "codex", "kimi-code", "opencode", "pi", "qwen")
@@ -120,7 +118,7 @@ def run(options: Namespace, output: Output) -> int:
             )
         return _export_folder(options, output)
     is_masked = is_shown if options.redact is None else options.redact
-    redactor = redactor_of(root_here(options)) if is_masked else Redactor(Patterns())
+    redactor = redactor_of(options, is_on=is_masked)
     return _export_text(options, output, redactor)
 
 

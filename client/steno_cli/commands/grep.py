@@ -11,11 +11,11 @@ from steno import BlockingClient
 from steno.values import Record
 from steno_cli.arguments import argument, between, command, flag, prefix_argument, role
 from steno_cli.command_limits import INDEXED_HITS_MAX, INDEXED_HITS_SHOWN_MAX
-from steno_cli.connection import connected, root_here
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
 from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.session_files import SessionFiles
@@ -256,7 +256,7 @@ def _run_indexed(options: Namespace, output: Output) -> int:
 
 def _shown(options: Namespace) -> Callable[[Record], Record]:
     """What is searched and printed of a record."""
-    return shown_records(redactor_of(root_here(options)) if options.redact else None)
+    return shown_records(redactor_of(options) if options.redact else None)
 
 
 def _words(options: Namespace, output: Output) -> "IndexedWords":
@@ -307,10 +307,7 @@ def _pattern(options: Namespace) -> re.Pattern[str]:
 
 def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
     if options.files_with_matches:
-        if output.as_json:
-            output.document({"session": session})
-        else:
-            output.write(printable(session))
+        output.answer({"session": session}, printable(session))
         return
     at = written_at(hit.record.record)
     role = str(hit.record.record.get("role"))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from argparse import Namespace
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from steno_cli.arguments import (
@@ -20,6 +19,7 @@ from steno_cli.arguments import (
 from steno_cli.connection import connected, own_root, refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_present import contract
 from steno_protocol.errors import StenoError
 
@@ -60,7 +60,7 @@ _program_argument = argument(
 def show(options: Namespace, output: Output) -> int:
     """Print the configuration of a program."""
     refuse_endpoint(options)
-    words = _words_of_hook(options.program, root_of(options))
+    words = own_command(root_of(options), "hooks", "run", options.program)
     if options.program == "claude-code":
         # A hook that exits with 2 stops the agent: whatever happens, this one does not.
         line = f"{shlex.join(words)} >/dev/null 2>&1 || true"
@@ -69,12 +69,9 @@ def show(options: Namespace, output: Output) -> int:
     else:
         # A list of JSON texts is one of TOML, too.
         text = f"notify = {json.dumps(words, ensure_ascii=False)}"
-    if output.as_json:
-        output.document(contract.hook(options.program, text, _PLACES[options.program]))
-    else:
-        output.write(text)
-        output.say(f"it belongs into {_PLACES[options.program]}")
-    return Exit.DONE
+    place = _PLACES[options.program]
+    document = contract.hook(options.program, text, place)
+    return output.answer(document, text, message=f"it belongs into {place}")
 
 
 @action(
@@ -111,10 +108,7 @@ def _follow(options: Namespace, output: Output) -> int:
         return Exit.FAILED
     with connected(options) as client:
         for session in follow(client, own_root(client), file):
-            if output.as_json:
-                output.document({"session": session})
-            else:
-                output.write(session)
+            output.answer({"session": session}, session)
     return Exit.DONE
 
 
@@ -126,7 +120,7 @@ def _leave(options: Namespace) -> None:
     if transcript_of(options.program, given) is None:
         # The file of a new session may come with its first message.
         return
-    words = [*_words_of_hook(options.program, root_of(options)), "--wait"]
+    words = own_command(root_of(options), "hooks", "run", options.program, "--wait")
     child = subprocess.Popen(  # noqa: S603  # its own command
         words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -143,10 +137,3 @@ def _given(options: Namespace) -> bytes:
     if options.given is not None:
         return str(options.given).encode(errors="replace")
     return read_bounded(sys.stdin.buffer)
-
-
-def _words_of_hook(program: str, root: Path) -> list[str]:
-    """The words of the command that a hook runs."""
-    return [
-        sys.executable, "-P", "-m", "steno_cli", "--root", str(root), "hooks", "run", program,
-    ]  # fmt: skip

@@ -154,7 +154,5 @@ def _state_of(done: Outcome) -> contract.ImportState:
 
 
 def _print_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:
-    if output.as_json:
-        output.document(contract.left_out(session, folder, why))
-    else:
-        output.say(f"{session or folder} is left out: {why}")
+    message = f"{session or folder} is left out: {why}"
+    output.answer(contract.left_out(session, folder, why), message=message)

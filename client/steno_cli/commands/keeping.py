@@ -61,7 +61,7 @@ def open_session(options: Namespace, output: Output) -> int:
         found, _ = client.request(request, SessionStat)
     did = "was created" if found.created else "exists"
     message = f"{found.session} {did}, in {found.folder}"
-    return output.answer(contract.document(found), found.head, message)
+    return output.answer(contract.document(found), found.head, message=message)
 
 
 @command(
@@ -76,11 +76,11 @@ def title(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         if options.text is not None:
             stat = client.session(options.session).describe(title=options.text)
-            return output.answer(contract.description(stat), None)
+            return output.answer(contract.description(stat))
         stat = client.stat(options.session)
     if not stat.title:
         message = f"the session {stat.session} has no title: give one as TEXT"
-        return output.answer(contract.description(stat), None, message)
+        return output.answer(contract.description(stat), message=message)
     return output.answer(contract.description(stat), printable(stat.title, one_line=True))
 
 
@@ -108,14 +108,9 @@ def label(options: Namespace, output: Output) -> int:
         wanted = _wanted(stat.labels, options.labels, none=options.none)
         if wanted != stat.labels:
             stat = client.session(options.session).describe(labels=wanted)
-    if output.as_json:
-        output.document(contract.description(stat))
-        return Exit.DONE
-    for each in stat.labels:
-        output.write(printable(each, one_line=True))
-    if not stat.labels:
-        output.say(f"the session {stat.session} has no labels")
-    return Exit.DONE
+    shown = (printable(each, one_line=True) for each in stat.labels)
+    message = "" if stat.labels else f"the session {stat.session} has no labels"
+    return output.answer(contract.description(stat), *shown, message=message)
 
 
 def _check_labels(options: Namespace) -> None:
@@ -160,7 +155,7 @@ def archive(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         stat = client.session(options.session).describe(archived=True)
     message = f"{stat.session} is archived: `steno sessions --archived` lists it"
-    return output.answer(contract.description(stat), None, message)
+    return output.answer(contract.description(stat), message=message)
 
 
 @command("unarchive", "", session_argument, default(changes=True), example="steno unarchive demo")
@@ -168,7 +163,7 @@ def unarchive(options: Namespace, output: Output) -> int:
     """List an archived session again."""
     with connected(options) as client:
         stat = client.session(options.session).describe(archived=False)
-    return output.answer(contract.description(stat), None, f"{stat.session} is listed again")
+    return output.answer(contract.description(stat), message=f"{stat.session} is listed again")
 
 
 @command(
@@ -185,7 +180,7 @@ def rename(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         moved = client.rename(options.session, options.new, key=options.key)
     message = f"{options.session} is now {moved.session}"
-    return output.answer(contract.document(moved), moved.session, message)
+    return output.answer(contract.document(moved), moved.session, message=message)
 
 
 @command(
@@ -205,8 +200,8 @@ def delete(options: Namespace, output: Output) -> int:
     return output.answer(
         contract.deleted(options.session, deleted),
         str(deleted.trash),
-        f"{options.session} is in the trash and expires {moment(deleted.expires_at)}: `steno"
-        f" undelete {options.session}` restores it",
+        message=f"{options.session} is in the trash and expires {moment(deleted.expires_at)}:"
+        f" `steno undelete {options.session}` restores it",
     )
 
 
@@ -237,7 +232,7 @@ def undelete(options: Namespace, output: Output) -> int:
         session = options.session if options.key else _full_id(client, options.session)
         moved = client.undelete(session, trash=options.trash, key=options.key)
     message = f"{moved.session} is restored: `steno show {moved.session}` shows it"
-    return output.answer(contract.document(moved), moved.session, message)
+    return output.answer(contract.document(moved), moved.session, message=message)
 
 
 def _full_id(client: BlockingClient, text: str) -> str:

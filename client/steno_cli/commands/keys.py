@@ -7,7 +7,7 @@ from steno.local import locked, make_private, new_key_pair, read_secret, replace
 from steno_cli.arguments import action, argument, command_with_actions, flag, path_text
 from steno_cli.connection import root_in_use
 from steno_cli.destination import new_file
-from steno_cli.exits import Exit, WrongUsage
+from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, ClientKey, KeyPair
@@ -64,27 +64,18 @@ def new_key(options: Namespace, output: Output) -> int:
         allowed = Allowed(name, pair.public, RIGHTS[options.right])
         _save(folder, [*clients, allowed])
     if options.token:
-        _print_token(allowed, key, output)
-    elif output.as_json:
-        output.document({**_entry(allowed), "file": str(path)})
-    else:
-        output.write(str(path))
-        output.say(
-            f"{name} has the right {options.right}; send this file to the client over a channel"
-            " that no other person can read"
+        token = credentials.encode_token(key)
+        return output.answer(
+            {**_entry(allowed), "token": token},
+            token,
+            message=f"{name} has the right {options.right}; this is a secret, and is shown only"
+            f" now: give it to the client as {credentials.TOKEN_VARIABLE}",
         )
-    return Exit.DONE
-
-
-def _print_token(allowed: Allowed, key: ClientKey, output: Output) -> None:
-    token = credentials.encode_token(key)
-    if output.as_json:
-        output.document({**_entry(allowed), "token": token})
-        return
-    output.write(token)
-    output.say(
-        f"{allowed.name} has the right {allowed.right.label}; this is a secret, and is shown only"
-        f" now: give it to the client as {credentials.TOKEN_VARIABLE}"
+    return output.answer(
+        {**_entry(allowed), "file": str(path)},
+        str(path),
+        message=f"{name} has the right {options.right}; send this file to the client over a"
+        " channel that no other person can read",
     )
 
 
@@ -92,15 +83,13 @@ def _print_token(allowed: Allowed, key: ClientKey, output: Output) -> None:
 def list_keys(options: Namespace, output: Output) -> int:
     """List the admitted clients."""
     clients = _clients(_folder(options))
-    if output.as_json:
-        output.document({"clients": [_entry(client) for client in clients]})
-    elif not clients:
-        output.say("no client of another machine is admitted: create a key with `steno keys new`")
-    else:
-        width = max(len(client.name) for client in clients)
-        for client in clients:
-            output.write(f"{client.name:{width}}  {client.right.label:5}  {client.public}")
-    return Exit.DONE
+    document = {"clients": [_entry(client) for client in clients]}
+    if not clients:
+        message = "no client of another machine is admitted: create a key with `steno keys new`"
+        return output.answer(document, message=message)
+    width = max(len(each.name) for each in clients)
+    rows = (f"{each.name:{width}}  {each.right.label:5}  {each.public}" for each in clients)
+    return output.answer(document, *rows)
 
 
 @action(
@@ -120,11 +109,8 @@ def revoke(options: Namespace, output: Output) -> int:
                 f"there is no client {options.key_name}: `steno keys list` shows the clients"
             )
         _save(folder, left)
-    if output.as_json:
-        output.document({"revoked": options.key_name})
-    else:
-        output.say(f"{options.key_name} is revoked")
-    return Exit.DONE
+    message = f"{options.key_name} is revoked"
+    return output.answer({"revoked": options.key_name}, message=message)
 
 
 def _folder(options: Namespace) -> Path:

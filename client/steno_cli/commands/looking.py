@@ -28,12 +28,11 @@ def info(options: Namespace, output: Output) -> int:
     with connected(options, output=output) as client:
         found = client.stat(options.session)
         origin = origin_of(client.session(options.session))
-    if output.as_json:
-        output.document({**contract.document(found), "origin": contract.origin(origin)})
-        return Exit.DONE
-    for line in table([*_rows(found), *rows_of(origin)]):
-        output.write(printable(line, one_line=True))
-    return Exit.DONE
+    rows = table([*_rows(found), *rows_of(origin)])
+    return output.answer(
+        {**contract.document(found), "origin": contract.origin(origin)},
+        *(printable(line, one_line=True) for line in rows),
+    )
 
 
 def _rows(found: SessionStat) -> list[tuple[str, str]]:
@@ -67,14 +66,12 @@ def timeline(options: Namespace, output: Output) -> int:
         entries = client.timeline(options.session)
         # Requested last: a rewrite between the two requests is then shown, without its entry.
         head = client.stat(options.session).head
-    if output.as_json:
-        output.document(contract.timeline(options.session, head, entries))
-        return Exit.DONE
-    for line in tree.draw(entries, Position.parse(head), output.width, output.style):
-        output.write(line)
-    if output.talks_to_terminal and Position.parse(head).generation:
-        output.say(f"`steno restore {options.session} N` restores generation N")
-    return Exit.DONE
+    has_past = output.talks_to_terminal and Position.parse(head).generation
+    return output.answer(
+        contract.timeline(options.session, head, entries),
+        *tree.draw(entries, Position.parse(head), output.width, output.style),
+        message=f"`steno restore {options.session} N` restores generation N" if has_past else "",
+    )
 
 
 @command(

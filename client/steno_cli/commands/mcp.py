@@ -13,13 +13,11 @@ import anyio
 
 from steno import connect
 from steno_cli.arguments import argument, command, default, flag, one_of, path_text
-from steno_cli.connection import how_to_connect, root_here
-from steno_cli.exits import Exit, WrongUsage
-from steno_cli.redaction import redactor_of
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import how_to_connect
+from steno_cli.exits import Exit, WrongUsage, needing
 from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest
-from steno_protocol.installation import extra_command
-from steno_redact.patterns import Patterns
 from steno_redact.redactor import Redactor
 
 _HOST = "127.0.0.1"
@@ -77,12 +75,8 @@ def run(options: Namespace, output: Output) -> int:
     if options.token_file is not None and options.http is None:
         raise WrongUsage("--token-file is for --http: a host on stdin and stdout sends no token")
     module = "steno_mcp.stdio" if options.http is None else "steno_mcp.http"
-    try:
+    with needing("mcp", "the MCP server"):
         import_module(module)
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            f"the MCP server needs {error.name}: install it with `{extra_command('mcp')}`"
-        ) from None
     if options.http is not None:
         anyio.run(_serve_http, options, output)
         return Exit.DONE
@@ -126,11 +120,9 @@ async def _serve_http(options: Namespace, output: Output) -> None:
 
         async def ready() -> None:
             shown = door.access.token if file is None else None
-            if output.as_json:
-                output.document({"address": address, "token": shown})
-            else:
-                output.write(address)
-                output.write(f"Authorization: Bearer {shown or f'the token in {file}'}")
+            bearer = shown or f"the token in {file}"
+            document = {"address": address, "token": shown}
+            output.answer(document, address, f"Authorization: Bearer {bearer}")
             output.flush()
             if host not in {"127.0.0.1", "localhost", "::1"}:
                 output.say("other machines reach it, and nothing on the way is encrypted")
@@ -141,7 +133,7 @@ async def _serve_http(options: Namespace, output: Output) -> None:
 def _redactor(options: Namespace) -> Redactor:
     """What masks the answers: over HTTP they may go to other machines and their logs."""
     is_on = options.http is not None if options.redact is None else options.redact
-    return redactor_of(root_here(options)) if is_on else Redactor(Patterns())
+    return redactor_of(options, is_on=is_on)
 
 
 def _not_listening(host: str, port: int, error: OSError) -> BadRequest:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from steno import BlockingClient
 from steno.values import decode_object
 from steno_cli.arguments import command, default, flag, optional_argument
-from steno_cli.connection import connected, root_here
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.records import report_damaged
-from steno_cli.redaction import redactor_of
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.stdin import is_typed, text_or_stdin
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 )  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Print the findings, or the patterns."""
-    redactor = redactor_of(root_here(options))
+    redactor = redactor_of(options)
     if options.patterns:
         return _list(redactor, output)
     if options.session is None:
@@ -150,8 +150,5 @@ def _list(redactor: Redactor, output: Output) -> int:
         if name not in own
     ]
     for name, source in rows:
-        if output.as_json:
-            output.document({"name": name, "source": source})
-        else:
-            output.write(f"{name:<20} {source}")
+        output.answer({"name": name, "source": source}, f"{name:<20} {source}")
     return Exit.DONE

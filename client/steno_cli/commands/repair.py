@@ -15,8 +15,8 @@ from steno_cli.render.progress import Progress
 from steno_cli.repair import repair_in_place
 from steno_cli.repair.checking import described, open_call_findings, patient, verify_session
 from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
+from steno_cli.session_files import size_of
 from steno_cli.session_ids import is_session_id
-from steno_cli.sizes import size_of
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count

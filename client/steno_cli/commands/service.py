@@ -15,6 +15,7 @@ from steno_cli.command_limits import BACKUP_EVERY_S
 from steno_cli.connection import refuse_endpoint, root_of
 from steno_cli.exits import Exit
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_cli.service_files import MARK, Manager, Setting, Task, Unit, launchd, systemd
 from steno_present.safe_text import printable
 from steno_protocol import paths
@@ -189,7 +190,7 @@ def _backup(options: Namespace, setting: Setting, folder: str, every: int) -> Ta
 
 def _command(options: Namespace, setting: Setting) -> list[str]:
     given = [] if options.socket is None else ["--socket", setting.socket]
-    return [sys.executable, "-P", "-m", "steno_cli", "--root", str(setting.root), *given]
+    return own_command(setting.root, *given)
 
 
 def _units_there(options: Namespace, setting: Setting) -> list[Unit]:

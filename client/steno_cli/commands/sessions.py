@@ -13,7 +13,7 @@ from steno_cli.origins import Programs, program_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, table, terminal_table
-from steno_cli.short_ids import is_shortened, short_ids
+from steno_cli.session_ids import is_shortened, short_ids
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import age, moment, number, size
@@ -105,8 +105,7 @@ def _list_sessions(options: Namespace, output: Output) -> int:
     if output.as_json:
         output.document(contract.sessions(entries, flat))
         return Exit.DONE
-    for line in _lines(output, options, entries, flat, shorts):
-        output.write(line)
+    output.lines(_lines(output, options, entries, flat, shorts))
     if flat:
         what = "session is" if len(flat) == 1 else "sessions are"
         output.say(
@@ -250,16 +249,12 @@ def _list_trash(options: Namespace, output: Output) -> int:
         root = client.welcome.root
     entries = [each for each in everything if each.session.startswith(options.prefix or "")]
     entries = entries[: options.count]
-    if output.as_json:
-        output.document(contract.trash(entries))
-        return Exit.DONE
-    for line in _trash_lines(output, entries, everything):
-        output.write(line)
-    if entries:
-        output.say("`steno undelete SESSION` restores the latest deletion of a session")
-    else:
-        output.say(f"the trash has {_nothing(options)} in {root}")
-    return Exit.DONE
+    message = "`steno undelete SESSION` restores the latest deletion of a session"
+    return output.answer(
+        contract.trash(entries),
+        *_trash_lines(output, entries, everything),
+        message=message if entries else f"the trash has {_nothing(options)} in {root}",
+    )
 
 
 def _trash_lines(

@@ -20,7 +20,7 @@ from steno_cli.arguments import (
     whole_number,
 )
 from steno_cli.closing import say_open_calls
-from steno_cli.connection import connected, root_here
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, origin_of, program_option, rows_of
 from steno_cli.readable import conversation_for
@@ -125,9 +125,9 @@ def run(options: Namespace, output: Output) -> int:
 def _redactor(options: Namespace) -> "Redactor | None":
     if not options.redact:
         return None
-    from steno_cli.redaction import redactor_of  # noqa: PLC0415
+    from steno_cli.configuration import redactor_of  # noqa: PLC0415
 
-    return redactor_of(root_here(options))
+    return redactor_of(options)
 
 
 def _shown_records(redactor: "Redactor | None") -> Callable[[Record], Record]:

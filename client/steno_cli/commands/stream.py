@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from steno import BlockingClient, BlockingStream
 from steno.parts import encode_messages
-from steno.values import RecordsEvent, StreamInfo, StreamRecord
+from steno.values import RecordsEvent, StreamRecord
 from steno_cli.arguments import (
     argument,
     change_options,
@@ -97,20 +97,19 @@ def _stream(client: BlockingClient, options: Namespace) -> BlockingStream:
 
 def _list(client: BlockingClient, options: Namespace, output: Output) -> None:
     found = client.session(options.session).streams()
-    if output.as_json:
-        output.document(contract.streams(options.session, found))
-        return
-    for line in table([_row(each) for each in found], right=frozenset({1, 2})):
-        output.write(line)
-    if not found:
-        output.say(
-            f"{options.session} has no stream:"
-            f" `steno stream {options.session} NAME --append RECORD` makes one"
-        )
-
-
-def _row(info: StreamInfo) -> tuple[str, ...]:
-    return (info.name, number(info.records), size(info.bytes), moment(info.modified_at))
+    rows = [
+        (each.name, number(each.records), size(each.bytes), moment(each.modified_at))
+        for each in found
+    ]
+    message = (
+        f"{options.session} has no stream: `steno stream {options.session} NAME --append RECORD`"
+        " makes one"
+    )
+    output.answer(
+        contract.streams(options.session, found),
+        *table(rows, right=frozenset({1, 2})),
+        message="" if found else message,
+    )
 
 
 def _read(stream: BlockingStream, options: Namespace, output: Output) -> None:
@@ -153,11 +152,9 @@ def _append(options: Namespace, output: Output) -> int:
 
 def _delete(stream: BlockingStream, options: Namespace, output: Output) -> None:
     deleted = stream.delete(key=options.key, expect=options.expect)
-    if output.as_json:
-        output.document(contract.deleted(options.session, deleted))
-        return
-    output.write(str(deleted.trash))
-    output.say(f"the stream {stream.name} is deleted and expires {moment(deleted.expires_at)}")
+    message = f"the stream {stream.name} is deleted and expires {moment(deleted.expires_at)}"
+    document = contract.deleted(options.session, deleted)
+    output.answer(document, str(deleted.trash), message=message)
 
 
 def _print(output: Output, record: StreamRecord) -> None:

@@ -11,13 +11,12 @@ from steno import connect
 from steno_cli.arguments import argument, command, flag, number_from, seconds
 from steno_cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_SESSIONS_MAX
 from steno_cli.connection import how_to_connect
-from steno_cli.exits import Exit, WrongUsage
+from steno_cli.exits import Exit, WrongUsage, needing
 from steno_cli.render.output import Output
 from steno_cli.top.activity import SORTS, Report, activity
 from steno_cli.top.source import Source
 from steno_present.contract import document
-from steno_protocol.errors import BadRequest, Unreachable
-from steno_protocol.installation import extra_command
+from steno_protocol.errors import Unreachable
 
 _PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
 """Values of TERM for which rich draws no live screen."""
@@ -61,22 +60,9 @@ def run(options: Namespace, output: Output) -> int:
             "stdout is no terminal that can be drawn on: add --once to print one screen"
         )
     if not output.as_json:
-        _import_screen()
+        with needing("terminal", "`steno top`"):
+            import_module("steno_cli.top.watch")
     return anyio.run(_top, options, output)
-
-
-def _import_screen() -> None:
-    """Import the modules that need rich.
-
-    Raises:
-        BadRequest: it is not installed.
-    """
-    try:
-        import_module("steno_cli.top.watch")
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            f"`steno top` needs {error.name}: install it with `{extra_command('terminal')}`"
-        ) from None
 
 
 async def _top(options: Namespace, output: Output) -> int:

@@ -116,14 +116,13 @@ def _append(options: Namespace, output: Output) -> int:
 def _print_counts(options: Namespace, output: Output) -> int:
     with connected(options, output=output) as client:
         state = client.session(options.session).history_at()
-    if output.as_json:
-        output.document(contract.usage(options.session, state))
-        return Exit.DONE
-    for entry in state.usage_history:
-        output.write(f"{entry.cursor}  {entry.token_count}")
     pending = state.token_count_with_pending - state.token_count
-    output.say(f"{count(state.token_count, 'token')}, and about {number(pending)} not yet counted")
-    return Exit.DONE
+    counted = count(state.token_count, "token")
+    return output.answer(
+        contract.usage(options.session, state),
+        *(f"{entry.cursor}  {entry.token_count}" for entry in state.usage_history),
+        message=f"{counted}, and about {number(pending)} not yet counted",
+    )
 
 
 # --- many sessions --------------------------------------------------------------------------------
@@ -185,8 +184,7 @@ def _print_table(table: "UsageTable", output: Output) -> None:
     rows = [_cells(row, table, output) for row in table.rows]
     if len(rows) > 1:
         rows.append(_cells(table.total, table, output, name="all"))
-    for line in lines_of(output, _COLUMNS, rows):
-        output.write(line)
+    output.lines(lines_of(output, _COLUMNS, rows))
 
 
 def _cells(

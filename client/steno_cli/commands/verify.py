@@ -18,8 +18,8 @@ from steno_cli.repair.checking import (
     verify_sessions,
 )
 from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
+from steno_cli.session_files import size_of
 from steno_cli.session_ids import is_session_id
-from steno_cli.sizes import size_of
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count

@@ -2,7 +2,6 @@
 
 import errno
 import subprocess
-import sys
 import threading
 from argparse import Namespace
 from collections import deque
@@ -17,14 +16,13 @@ import anyio
 from steno import BlockingClient, connect, connect_sync
 from steno_cli.arguments import argument, between, command, default, flag, optional_argument
 from steno_cli.commands.doctor import findings_of
-from steno_cli.connection import how_to_connect, prepared_root, root_here, root_in_use
+from steno_cli.configuration import redactor_of
+from steno_cli.connection import how_to_connect, prepared_root, root_in_use
 from steno_cli.doctor import Finding
-from steno_cli.exits import Exit, WrongUsage
-from steno_cli.redaction import redactor_of
+from steno_cli.exits import Exit, WrongUsage, needing
 from steno_cli.render.output import Output
+from steno_cli.render.printed_commands import own_command
 from steno_protocol.errors import BadRequest, StenoError
-from steno_protocol.installation import extra_command
-from steno_redact.patterns import Patterns
 from steno_redact.records import masked_record
 from steno_redact.redactor import Redactor
 
@@ -66,14 +64,10 @@ _PORT_MAX = 65_535
 )  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Serve the page until a signal ends it."""
-    try:
+    with needing("view", "the viewer"):
         import_module("steno_view.server")
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
-        ) from None
     prepared_root(options)
-    redactor = redactor_of(root_here(options)) if options.redact else Redactor(Patterns())
+    redactor = redactor_of(options, is_on=options.redact)
     anyio.run(_view, options, output, redactor)
     return Exit.DONE
 
@@ -158,8 +152,7 @@ def _watching(options: Namespace) -> Generator[None]:
     A process of its own does so: a file that grows fast delays no page. It ends by itself when
     nobody reads its stdout any longer, even if this process is killed.
     """
-    root = str(root_in_use(options))
-    words = [sys.executable, "-P", "-m", "steno_cli", "--root", root, "watch", "--json"]
+    words = own_command(root_in_use(options), "watch", "--json")
     child = subprocess.Popen(  # noqa: S603  # its own command, on its own root
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -176,10 +169,7 @@ def _watching(options: Namespace) -> Generator[None]:
 def _announce(address: str, output: Output) -> None:
     """Print an address; a viewer whose output nobody reads any longer serves on."""
     with suppress(BrokenPipeError):
-        if output.as_json:
-            output.document({"address": address})
-        else:
-            output.write(address)
+        output.answer({"address": address}, address)
         output.flush()
 
 

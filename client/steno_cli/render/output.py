@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
@@ -95,6 +95,11 @@ class Output:
         """Write a line of data."""
         self._data.write(_for(self._data, text) + "\n")
 
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write lines of data."""
+        for text in texts:
+            self.write(text)
+
     def fitted(self, text: str) -> str:
         """`text` as `write` writes it, with escapes for what the encoding of stdout lacks."""
         return _for(self._data, text)
@@ -126,13 +131,13 @@ class Output:
         """Write a JSON document on a line of its own."""
         self._data.write(_json(self._data, value))
 
-    def answer(self, document: Mapping[str, Any], text: str | None, message: str = "") -> int:
-        """Print the result of a command: a document, or a line of data and a message.
+    def answer(self, document: Mapping[str, Any], *lines: str, message: str = "") -> int:
+        """Print the result of a command: a document, or lines of data and a message.
 
         Args:
             document: with --json, this alone.
-            text: the line of data, if any.
-            message: the message; empty for none.
+            lines: the data otherwise.
+            message: the message beside them; empty for none.
 
         Returns:
             The exit code of a command that is done.
@@ -140,8 +145,7 @@ class Output:
         if self.as_json:
             self.document(document)
             return Exit.DONE
-        if text is not None:
-            self.write(text)
+        self.lines(lines)
         if message:
             self.say(message)
         return Exit.DONE
