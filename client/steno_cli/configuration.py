@@ -76,12 +76,9 @@ def shown_value(value: Value) -> str:
 
 
 def redactor_of(options: Namespace, *, is_on: bool = True) -> "Redactor":
-    """What masks secrets in what a command prints or sends.
+    """What masks secrets in what a command prints or sends; nothing unless it is on.
 
-    Args:
-        options: of the command; the patterns are those of its root, or of steno alone for a daemon
-            on another machine.
-        is_on: False masks nothing.
+    The patterns are those of the command's root, or of steno alone for one on another machine.
 
     Raises:
         BadRequest: the file cannot be read, or a pattern in it is not valid; the message names the

@@ -24,10 +24,6 @@ def index_folder(options: Namespace, root: str) -> tuple[IndexFolder, Reading]:
     """The index of the daemon that the options name, and what reads the texts of records for it.
 
     The texts are masked: no secret is in the index, and no search finds a word of one.
-
-    Args:
-        options: of the command.
-        root: the root of the daemon, on its machine.
     """
     endpoint = endpoint_of(options)
     of = endpoint if endpoint is not None and is_remote(endpoint) else root
@@ -42,13 +38,6 @@ def masked_reading(redactor: Redactor) -> Reading:
 
 class IndexedSearch:
     """A search of one command.
-
-    Args:
-        client: a client of the daemon.
-        folder: the index.
-        read: reads the texts of a record.
-        shown: what is shown of a record.
-        output: shows the progress, and what the results lack.
 
     Attributes:
         failed: the errors of the sessions that could not be read.

@@ -48,12 +48,7 @@ program_option = argument(
 
 
 def origin_of(session: BlockingSession, redactor: "Redactor | None" = None) -> "Origin | None":
-    """Return where a session comes from; None if it is steno's own.
-
-    Args:
-        session: the session.
-        redactor: masks what is shown.
-    """
+    """Return where a session comes from; None if it is steno's own."""
     if not any(each.name == _NOTES for each in session.streams()):
         return None
     # Imported here: most sessions are steno's own, and the readers of all programs are many.

@@ -23,9 +23,6 @@ class SessionFiles:
 
     Nothing may be shown of what a file has beyond what the daemon serves: its last bytes may be on
     no disk yet.
-
-    Args:
-        client: a client of the daemon.
     """
 
     def __init__(self, client: BlockingClient) -> None:

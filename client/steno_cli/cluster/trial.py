@@ -42,12 +42,6 @@ _TAKEN_KEY: Final = "the-takeover"
 def run_trial(agents: int, turns: int, output: Output, *, keep: bool) -> int:
     """Play a takeover and print its proofs; returns the exit code.
 
-    Args:
-        agents: the number of agents.
-        turns: the turns of each.
-        output: of the command.
-        keep: do not remove the folder afterwards.
-
     Raises:
         BadRequest: nats-server or nats-py is not installed.
         StenoError: the trial could not be carried out; nothing of it is left.

@@ -4,7 +4,6 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno import BlockingClient
@@ -175,12 +174,8 @@ def run(options: Namespace, output: Output) -> int:
         )
         listed = client.sessions(options.prefix or "")
         sessions = [*Programs(client, options.programs).chosen(listed)]
-        progress.expect(sum(entry.bytes for entry in sessions))
-        begins = accumulate((entry.bytes for entry in sessions[:-1]), initial=0)
-        for entry, begin in zip(progress.over(sessions), begins, strict=False):
+        for entry in progress.over_bytes(sessions, [each.bytes for each in sessions]):
             has_sessions = True
-            # The rest of the one before was perhaps not read.
-            progress.add(begin - progress.done_bytes)
             try:
                 for hit in search.hits(client, entry.session):
                     has_hits = True

@@ -1,7 +1,6 @@
 """`steno import`: session folders imported byte for byte, and transcripts followed to their end."""
 
 from argparse import SUPPRESS, Namespace
-from itertools import accumulate
 from pathlib import Path
 
 from steno import BlockingClient
@@ -81,12 +80,8 @@ def _run(options: Namespace, output: Output, folder: SourceTree) -> int:
         Progress(output, "importing") as progress,
         importing(client, own_root(client)) as importer,
     ):
-        sizes = [work_bytes(source) for source in found]
-        progress.expect(sum(sizes))
-        begins = accumulate(sizes[:-1], initial=0)
-        for source, begin in zip(progress.over(found), begins, strict=False):
-            # The one before was perhaps not copied: it failed, or was imported before.
-            progress.add(begin - progress.done_bytes)
+        # What fails, or was imported before, is not copied.
+        for source in progress.over_bytes(found, [*map(work_bytes, found)]):
             try:
                 placed, done = _bring(
                     importer, source, progress, is_named=options.session is not None

@@ -111,12 +111,7 @@ def about(session: str, done: Compacted) -> str:
 class Worker:
     """Compacts full sessions until it is cancelled; a failure of one does not stop the others.
 
-    Args:
-        client: of the daemon.
-        summarize: asks the model.
-        is_due: whether a context of so many tokens is to be compacted.
-        options: of the command; they choose the sessions and say how each is compacted.
-        output: of the command.
+    The options of the command choose the sessions, and say how each is compacted.
     """
 
     def __init__(

@@ -239,13 +239,6 @@ def show_evidence(
 ) -> int:
     """Prove from the file what the agents were told, and print the proofs.
 
-    Args:
-        evidence: the events.
-        agents: the number of agents.
-        opening: lines about what happened.
-        output: of the command.
-        made: the folder of the demo, which is removed if every proof holds.
-
     Returns:
         The exit code: a failure unless every proof holds.
     """

@@ -17,9 +17,8 @@ from steno_agents.writers.turns import Conversation, conversation
 from steno_agents.writers.writer import Target, Writer
 from steno_cli.configuration import redactor_of
 from steno_cli.connection import connected
-from steno_cli.destination import new_file, new_folder, print_result
+from steno_cli.destination import new_file, new_folder, print_result, put_new
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.export.private_place import put_new
 from steno_cli.records import report_damaged
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress

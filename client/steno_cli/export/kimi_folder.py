@@ -68,12 +68,6 @@ def write_session(
 ) -> Written:
     """Write a session, and the sessions of its subagents, into an empty folder; synced.
 
-    Args:
-        client: of the daemon of the session.
-        session: its id.
-        folder: the empty folder.
-        progress: shows the file that is written, and the bytes that were read.
-
     Raises:
         NotFound: there is no such session.
         OSError: a file cannot be read or written; the folder is incomplete.

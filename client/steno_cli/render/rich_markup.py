@@ -94,9 +94,6 @@ def time_limit(seconds: float) -> Generator[None]:
     Only a signal interrupts a search of `re`, and only the main thread receives signals: another
     thread has no limit. A timer that runs already is continued afterwards.
 
-    Args:
-        seconds: wall-clock time for the block.
-
     Raises:
         TimeIsUp: the block was interrupted.
     """
@@ -122,12 +119,7 @@ class NotRendered(Exception):
 
 
 class RichMarkup:
-    """Renders texts as lines of a terminal.
-
-    Args:
-        has_colours: whether lines contain colours and other styles.
-        limit: limits the time for one text.
-    """
+    """Renders texts as lines of a terminal."""
 
     def __init__(self, *, has_colours: bool, limit: Limit = nullcontext) -> None:
         self._colours = ColorSystem.STANDARD if has_colours else None
