@@ -1,8 +1,12 @@
-"""Records and events on stdout: spans of a file, lines, and subscriptions."""
+"""Records and events on stdout: spans of a file, lines, subscriptions, and those since a time."""
 
+import argparse
 import json
-from collections.abc import Callable, Iterator
-from typing import assert_never
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final, assert_never
 
 from steno import BlockingClient, BlockingSubscription
 from steno.parts import check_reached
@@ -15,16 +19,22 @@ from steno.values import (
     SubscriptionEvent,
     WireRecord,
 )
+from steno_cli.arguments import argument
 from steno_cli.command_limits import READER_POLL_S
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.tables import shortened
 from steno_present import contract
+from steno_present.messages import written_at
 from steno_present.safe_text import printable
 from steno_present.wording import count, instant, number
 from steno_protocol.commands import Read
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
+
+_UNITS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(s|m|min|h|d|w)", re.ASCII)
+_TIME_OF_DAY: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?", re.ASCII)
 
 
 def check_span(
@@ -109,3 +119,61 @@ def follow(
             case _:
                 assert_never(event)
         output.flush()
+
+
+# --- the option --since -------------------------------------------------------------------------
+
+
+def since(text: str) -> float:
+    """The type of a past time, as Unix time in seconds: `2h` ago, `15:04`, `2026-11-21`.
+
+    A time without a zone is local. A time of day is its most recent occurrence.
+    """
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return time.time() - float(span[1]) * _UNITS[span[2]]
+    try:
+        if _TIME_OF_DAY.fullmatch(text):
+            return _last(text)
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: give 90s, 15min, 2h, 3d, 15:04, 2026-11-21 or 2026-11-21T15:04"
+        ) from None
+
+
+def _last(time_of_day: str) -> float:
+    now = datetime.now().astimezone()
+    hour, *rest = map(int, time_of_day.split(":"))
+    at = now.replace(hour=hour, minute=rest[0], second=rest[1] if rest[1:] else 0, microsecond=0)
+    return (at if at <= now else at - timedelta(days=1)).timestamp()
+
+
+since_option = argument(
+    "--since", metavar="TIME", type=since,
+    help="only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04,"
+    " 2026-11-21, 2026-11-21T15:04)",
+)  # fmt: skip
+
+
+class Since:
+    """A filter that drops the records before a time.
+
+    A record without a time of its own follows the record before it.
+
+    Args:
+        at: Unix time in seconds; None drops nothing.
+    """
+
+    def __init__(self, at: float | None) -> None:
+        self._at = at
+
+    def records(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The records from the first one on that is known to be no older than the time."""
+        for record in records:
+            if self._at is not None:
+                written = written_at(record.record)
+                if written is None or written < self._at:
+                    continue
+                self._at = None
+            yield record

@@ -14,11 +14,10 @@ from steno_cli.configuration import redactor_of
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
-from steno_cli.records import report_damaged
+from steno_cli.records import Since, report_damaged, since_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.session_files import SessionFiles
-from steno_cli.since import Since, since_option
 from steno_present import contract
 from steno_present.messages import written_at
 from steno_present.safe_text import printable

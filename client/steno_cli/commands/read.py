@@ -14,9 +14,8 @@ from steno_cli.arguments import (
 )
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
-from steno_cli.records import check_span, print_record, report_damaged
+from steno_cli.records import Since, check_span, print_record, report_damaged, since_option
 from steno_cli.render.output import Output
-from steno_cli.since import Since, since_option
 from steno_protocol.positions import Position
 
 

@@ -24,11 +24,10 @@ from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, origin_of, program_option, rows_of
 from steno_cli.readable import conversation_for
-from steno_cli.records import check_span, events_for_reader, report_damaged
+from steno_cli.records import Since, check_span, events_for_reader, report_damaged, since_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
-from steno_cli.since import Since, since_option
 from steno_present import contract
 from steno_present.conversation import Conversation
 from steno_present.open_calls import OpenCalls

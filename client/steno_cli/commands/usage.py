@@ -20,10 +20,10 @@ from steno_cli.changes import change
 from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, program_option
+from steno_cli.records import since
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import Column, lines_of
-from steno_cli.since import since
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import compact, count, number
