@@ -17,7 +17,6 @@ import msgspec
 from steno import BlockingClient, local
 from steno.local import make_target
 from steno.parts import BlockingLink
-from steno_cli.command_limits import VERIFY_TIMEOUT_S
 from steno_cli.exits import WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol import limits, paths
@@ -84,13 +83,6 @@ def linked(options: Namespace, *, spawn: bool = True, output: Output | None = No
     return BlockingLink(
         target, how["timeout"], on_stale=on_stale, on_repair=partial(say_repaired, options.messages)
     )
-
-
-def patient(options: Namespace) -> Namespace:
-    """The options, with a timeout for work on all bytes of large sessions."""
-    if options.timeout is None:
-        options.timeout = VERIFY_TIMEOUT_S
-    return options
 
 
 def say_repaired(messages: Output, repaired: RepairedFile) -> None:

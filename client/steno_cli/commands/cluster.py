@@ -25,12 +25,13 @@ from steno_cli.arguments import (
 from steno_cli.cluster.report import report_lines
 from steno_cli.cluster.server_files import Plan, files_of
 from steno_cli.command_limits import JOINS_AHEAD_MAX, TRY_AGENTS_MAX, TRY_TURNS_MAX
-from steno_cli.connection import answers, connected, linked, patient
+from steno_cli.connection import answers, connected, linked
 from steno_cli.daemon_control import stop_daemon, write_request
 from steno_cli.destination import new_file
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
+from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.wording import count, duration, number
 from steno_protocol.commands import Stat

@@ -6,12 +6,13 @@ from argparse import Namespace
 from typing import Final
 
 from steno_cli.arguments import argument, command, days, flag, number_from, prefix_argument
-from steno_cli.connection import connected, patient
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.printed_commands import destination
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
+from steno_cli.repair.checking import patient
 from steno_present import contract
 from steno_present.safe_text import printable
 from steno_present.wording import count, size

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from steno_cli.arguments import argument, command, default, flag, key_option, path_text, why_option
 from steno_cli.closing import close_calls
-from steno_cli.connection import connected, patient
+from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.repair import repair_in_place
-from steno_cli.repair.checking import described, open_call_findings, verify_session
+from steno_cli.repair.checking import described, open_call_findings, patient, verify_session
 from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_cli.session_files import size_of
 from steno_cli.session_ids import is_session_id

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from steno import BlockingClient
 from steno_cli.arguments import argument, command, flag, path_text
-from steno_cli.connection import linked, patient
+from steno_cli.connection import linked
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.repair.checking import (
     described,
     list_sessions,
+    patient,
     verify_sessions,
 )
 from steno_cli.repair.transcripts import LocalFolder, Transcripts, transcripts_at

@@ -1,6 +1,7 @@
 """Damage in sessions: the check by the daemon, and findings in words."""
 
 import zlib
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from steno.values import decode_line
 from steno_cli.command_limits import (
     CALLS_READ_BYTES_MAX,
     VERIFICATIONS_AHEAD_MAX,
+    VERIFY_TIMEOUT_S,
 )
 from steno_cli.connection import answers, pages
 from steno_cli.session_files import SessionFiles
@@ -161,6 +163,13 @@ def _without_context(session: str) -> Verification:
     check = Check()
     check.add(paths.CONTEXT, Finding("no_context", what))
     return check.report(session)
+
+
+def patient(options: Namespace) -> Namespace:
+    """The options, with a timeout for work on all bytes of large sessions."""
+    if options.timeout is None:
+        options.timeout = VERIFY_TIMEOUT_S
+    return options
 
 
 def described(finding: CheckFinding, where: str, repair: str) -> str:
