@@ -164,7 +164,8 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"argument {name.upper()}: {error}")
         if many := getattr(options, "dashed", ""):
             # argparse regards words of this argument that begin with a dash as unknown options.
-            getattr(options, many).extend(word for word in rest if not word.startswith("--"))
+            dashed = [word for word in rest if not word.startswith("--")]
+            setattr(options, many, [*getattr(options, many), *dashed])
             rest = [word for word in rest if word.startswith("--")]
         if (odd := _not_utf8(options)) is not None:
             self.error(f"argument {odd.upper()}: it is not UTF-8, and only paths may be so")
