@@ -16,7 +16,6 @@ from steno.values import (
     Record,
     RecordsEvent,
     Reset,
-    SubscriptionEvent,
     WireRecord,
 )
 from steno_cli.arguments import argument
@@ -87,38 +86,44 @@ def report_damaged(output: Output, damaged: int, noun: str = "record", hint: str
         output.say(f"{number(damaged)} {lines} skipped{hint}")
 
 
-def events_for_reader(events: BlockingSubscription, output: Output) -> Iterator[SubscriptionEvent]:
-    """The events of a subscription, until the reader of stdout has gone."""
+def follow(
+    events: BlockingSubscription,
+    output: Output,
+    show: Callable[[RecordsEvent], None],
+    show_reset: Callable[[Reset], None] | None = None,
+) -> None:
+    """Print a subscription as it comes, until the reader of stdout has gone.
+
+    A rewrite is a message, unless `show_reset` prints it.
+    """
     # An idle session writes nothing, and only a write fails when the reader has gone.
     while output.has_reader:
         event = events.next_event(READER_POLL_S)
-        if event is not None:
-            yield event
-
-
-def follow(
-    events: BlockingSubscription, output: Output, show: Callable[[RecordsEvent], None]
-) -> None:
-    """Print a subscription as it comes: records with `show`, and a line for each rewrite."""
-    for event in events_for_reader(events, output):
         match event:
+            case None:
+                continue
             case RecordsEvent():
                 show(event)
+            case Reset() if show_reset is not None:
+                show_reset(event)
             case Reset():
-                if output.as_json:
-                    output.document(contract.reset(event))
-                else:
-                    output.flush()
-                    kept = f"its first {count(event.kept, 'line')}" if event.kept else "no line"
-                    output.say(
-                        f"the session was {event.why}: generation {event.generation} begins and"
-                        f" keeps {kept}"
-                    )
+                _say_reset(event, output)
             case Live() | DmailEvent():
                 pass
             case _:
                 assert_never(event)
         output.flush()
+
+
+def _say_reset(event: Reset, output: Output) -> None:
+    if not output.as_json:
+        output.flush()
+    kept = f"its first {count(event.kept, 'line')}" if event.kept else "no line"
+    output.answer(
+        contract.reset(event),
+        message=f"the session was {event.why}: generation {event.generation} begins and keeps"
+        f" {kept}",
+    )
 
 
 # --- the option --since -------------------------------------------------------------------------

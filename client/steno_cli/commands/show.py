@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from steno import BlockingSession
-from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno.values import Record, RecordsEvent, Reset
 from steno_cli.arguments import (
     argument,
     command,
@@ -24,7 +24,7 @@ from steno_cli.connection import connected
 from steno_cli.exits import Exit, WrongUsage
 from steno_cli.origins import Programs, origin_of, program_option, rows_of
 from steno_cli.readable import conversation_for
-from steno_cli.records import Since, check_span, events_for_reader, report_damaged, since_option
+from steno_cli.records import Since, check_span, follow, report_damaged, since_option
 from steno_cli.render.output import Output
 from steno_cli.render.progress import Progress
 from steno_cli.render.tables import table
@@ -89,13 +89,18 @@ def run(options: Namespace, output: Output) -> int:
         since = Since(options.since)
         head = _head(output, session, redactor)
         if options.follow:
+
+            def print_records(event: RecordsEvent) -> None:
+                shown = map(masked, since.records(event.records()))
+                _print(output.write, conversation, shown)
+
+            def print_reset(event: Reset) -> None:
+                output.lines(conversation.rule(f"{event.why}: {_kept(event.kept)}"))
+
             start = _start(session, options)
-            for line in head:
-                output.write(line)
+            output.lines(head)
             with session.subscribe("start" if start is None else start) as events:
-                for event in events_for_reader(events, output):
-                    _print_event(output, conversation, event, since, masked)
-                    output.flush()
+                follow(events, output, print_records, print_reset)
             return Exit.DONE
         check_span(client, options.session, options.at)
         _, until = _span(options)
@@ -273,22 +278,3 @@ def _kept(lines: int) -> str:
     if lines < 2:
         return "the first line stays" if lines else "no line stays"
     return f"the first {count(lines, 'line')} stay"
-
-
-def _print_event(
-    output: Output,
-    conversation: Conversation,
-    event: SubscriptionEvent,
-    since: Since,
-    masked: Callable[[Record], Record],
-) -> None:
-    match event:
-        case RecordsEvent():
-            _print(output.write, conversation, map(masked, since.records(event.records())))
-        case Reset():
-            for line in conversation.rule(f"{event.why}: {_kept(event.kept)}"):
-                output.write(line)
-        case Live() | DmailEvent():
-            pass
-        case _:
-            assert_never(event)
