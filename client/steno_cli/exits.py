@@ -1,8 +1,6 @@
-"""The exit codes of `steno`, a closed table for scripts, and the errors of the command itself."""
+"""The exit codes of `steno`, a closed table for scripts."""
 
 import enum
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final
 
 from steno_protocol.errors import (
@@ -13,7 +11,6 @@ from steno_protocol.errors import (
     StenoError,
     Unreachable,
 )
-from steno_protocol.installation import extra_command
 
 
 class Exit(enum.IntEnum):
@@ -46,21 +43,6 @@ MEANINGS: Final = {
 
 class WrongUsage(BadRequest):
     """Options that contradict each other; argparse finds other mistakes."""
-
-
-@contextmanager
-def needing(extra: str, what: str) -> Generator[None]:
-    """Say which extra of the installation has the package that an import in the block lacks.
-
-    Raises:
-        BadRequest: the package is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise BadRequest(
-            f"{what} needs {error.name}: install it with `{extra_command(extra)}`"
-        ) from None
 
 
 def reason_of(error: OSError) -> str:

@@ -15,9 +15,10 @@ from steno import connect
 from steno_cli.arguments import argument, command, default, flag, one_of, path_text
 from steno_cli.configuration import redactor_of
 from steno_cli.connection import how_to_connect
-from steno_cli.exits import Exit, WrongUsage, needing
+from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_redact.redactor import Redactor
 
 _HOST = "127.0.0.1"
@@ -75,8 +76,12 @@ def run(options: Namespace, output: Output) -> int:
     if options.token_file is not None and options.http is None:
         raise WrongUsage("--token-file is for --http: a host on stdin and stdout sends no token")
     module = "steno_mcp.stdio" if options.http is None else "steno_mcp.http"
-    with needing("mcp", "the MCP server"):
+    try:
         import_module(module)
+    except ModuleNotFoundError as error:
+        raise BadRequest(
+            f"the MCP server needs {error.name}: install it with `{extra_command('mcp')}`"
+        ) from None
     if options.http is not None:
         anyio.run(_serve_http, options, output)
         return Exit.DONE

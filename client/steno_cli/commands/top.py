@@ -11,12 +11,13 @@ from steno import connect
 from steno_cli.arguments import argument, command, flag, number_from, seconds
 from steno_cli.command_limits import TOP_INTERVAL_S, TOP_INTERVAL_S_MIN, TOP_SESSIONS_MAX
 from steno_cli.connection import how_to_connect
-from steno_cli.exits import Exit, WrongUsage, needing
+from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.top.activity import SORTS, Report, activity
 from steno_cli.top.source import Source
 from steno_present.contract import document
-from steno_protocol.errors import Unreachable
+from steno_protocol.errors import BadRequest, Unreachable
+from steno_protocol.installation import extra_command
 
 _PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
 """Values of TERM for which rich draws no live screen."""
@@ -60,8 +61,12 @@ def run(options: Namespace, output: Output) -> int:
             "stdout is no terminal that can be drawn on: add --once to print one screen"
         )
     if not output.as_json:
-        with needing("terminal", "`steno top`"):
+        try:
             import_module("steno_cli.top.watch")
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"`steno top` needs {error.name}: install it with `{extra_command('terminal')}`"
+            ) from None
     return anyio.run(_top, options, output)
 
 

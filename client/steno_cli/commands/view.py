@@ -19,10 +19,11 @@ from steno_cli.commands.doctor import findings_of
 from steno_cli.configuration import redactor_of
 from steno_cli.connection import how_to_connect, prepared_root, root_in_use
 from steno_cli.doctor import Finding
-from steno_cli.exits import Exit, WrongUsage, needing
+from steno_cli.exits import Exit, WrongUsage
 from steno_cli.render.output import Output
 from steno_cli.render.printed_commands import own_command
 from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.installation import extra_command
 from steno_redact.records import masked_record
 from steno_redact.redactor import Redactor
 
@@ -64,8 +65,12 @@ _PORT_MAX = 65_535
 )  # fmt: skip
 def run(options: Namespace, output: Output) -> int:
     """Serve the page until a signal ends it."""
-    with needing("view", "the viewer"):
+    try:
         import_module("steno_view.server")
+    except ModuleNotFoundError as error:
+        raise BadRequest(
+            f"the viewer needs {error.name}: install it with `{extra_command('view')}`"
+        ) from None
     prepared_root(options)
     redactor = redactor_of(options, is_on=options.redact)
     anyio.run(_view, options, output, redactor)

@@ -8,11 +8,12 @@ import msgspec
 
 from steno import BlockingSession
 from steno.values import Record, StreamRecord, WireRecord
-from steno_cli.exits import needing
 from steno_cli.render.progress import Progress
 from steno_present import contract
 from steno_present.markdown import Markdown, head_of
 from steno_present.open_calls import OpenCalls, closing
+from steno_protocol.errors import BadRequest
+from steno_protocol.installation import extra_command
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 from steno_redact.records import masked_line, masked_record, masked_stat
@@ -68,9 +69,13 @@ class Pieces:
 
     def _html(self) -> Iterator[str]:
         """The pieces of a page."""
-        with needing("view", "--format html"):
+        try:
             # Imported here: no other format needs Markdown and its colours.
             from steno_view.document import Document  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"--format html needs {error.name}: install it with `{extra_command('view')}`"
+            ) from None
         document = Document(self._stat, time.monotonic)
         yield document.head()
         for record, original in self._records():
